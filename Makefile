@@ -1,0 +1,59 @@
+# The two commands: `make run` and `make test`. Everything else is for people who change gtm.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: run test lint format bench lock clean help
+
+help:            ## Show this list.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
+
+run: $(VENV)/.runtime      ## Set up, then run the whole demo system on its embedded default.
+	@$(BIN)/gtm serve --demo $(ARGS)
+
+test: $(VENV)/.dev         ## Set up, then run every test.
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev         ## Style, types, layers, migrations.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tests/check_migrations.py
+
+format: $(VENV)/.dev       ## Rewrite the sources in the project's style.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev        ## Print the benchmarks (installs nothing outside the virtual environment).
+	$(BIN)/python tests/bench/route_bench.py $(ARGS)
+
+lock: $(VENV)/.dev         ## Resolve the dependencies anew (needs uv: `pip install uv`).
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --upgrade --custom-compile-command "make lock" --group build pyproject.toml -o requirements.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --upgrade --custom-compile-command "make lock" --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:           ## Remove the virtual environment and every cache (data directories stay).
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gtm needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 run" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+# A stamp per lock file: the second run finds it and starts at once.
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Installing gtm into $(VENV) (once; needs a package index) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Installing gtm and its development tools into $(VENV) (once; needs a package index) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@ $(VENV)/.runtime

@@ -1,0 +1,1 @@
+"""gtm: a self-hosted global traffic manager."""

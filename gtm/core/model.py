@@ -1,0 +1,340 @@
+"""The values that flow through gtm: policy as written by operators, requests, and health.
+
+Everything here is a frozen dataclass or an enum. What a policy *means* is worked out by
+`gtm.core.compile`; limits of single fields (ranges, lengths, patterns) are held by
+`gtm.control.documents`, the one place where outside documents become these values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class AdminState(StrEnum):
+    """What the operator wants of a region, whatever its health says."""
+
+    ACTIVE = "active"
+    DRAINING = "draining"
+    """Takes no new clients."""
+    DISABLED = "disabled"
+    """Out of service, and not probed."""
+
+
+class Steering(StrEnum):
+    """How a service orders the regions inside the fence."""
+
+    LATENCY = "latency"
+    """Lowest estimated round-trip time first."""
+    GEO = "geo"
+    """Shortest great-circle distance first."""
+    WEIGHTED = "weighted"
+    """In proportion to the members' weights."""
+    FAILOVER = "failover"
+    """The first usable member in the order written."""
+
+
+class Affinity(StrEnum):
+    """What keeps a client on its region while several are eligible."""
+
+    NONE = "none"
+    CLIENT_NETWORK = "client_network"
+    KEY = "key"
+    """The request's affinity key; the client network where none is given."""
+
+
+class OnUnusable(StrEnum):
+    """What to do when the fence holds regions, but none that is usable."""
+
+    REFUSE = "refuse"
+    IGNORE_HEALTH = "ignore_health"
+    """Serve from the fence's regions as if they were healthy (probes may be wrong). Never crosses the fence,
+    never picks a draining or disabled region."""
+
+
+class RuleMode(StrEnum):
+    """Whether a residency rule binds."""
+
+    ENFORCE = "enforce"
+    MONITOR = "monitor"
+    """Only recorded: the answer names the rule and what it would have excluded."""
+
+
+class ProbeType(StrEnum):
+    """The protocol of a health check."""
+
+    HTTP = "http"
+    HTTPS = "https"
+    TCP = "tcp"
+
+
+class HealthStatus(StrEnum):
+    """What probes say of an endpoint. Unknown is never treated as healthy."""
+
+    UP = "up"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One ingress of a region.
+
+    At least one of `ipv4`, `ipv6` and `cname` is needed for DNS answers; `url` is the base that redirects and
+    lookups hand out (scheme, authority and an optional path prefix, without a trailing slash).
+    """
+
+    url: str
+    ipv4: tuple[str, ...] = ()
+    ipv6: tuple[str, ...] = ()
+    cname: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a region can hold: outstanding requests at once, and requests per second. None: not stated."""
+
+    outstanding: int | None = None
+    requests_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A health check, made against every endpoint of a region (times in seconds).
+
+    `http` and `https` replace the scheme of the endpoint's URL and request `path` relative to its authority;
+    `port` overrides the URL's port. `body_regex` is an RE2 pattern searched in the first 64 KiB of the body.
+    `json_field` is a dotted path into a JSON body that must equal `json_value`.
+    """
+
+    type: ProbeType = ProbeType.HTTP
+    port: int | None = None
+    path: str = "/healthz"
+    host: str | None = None
+    expected_status: tuple[int, ...] = (200,)
+    body_regex: str | None = None
+    json_field: str | None = None
+    json_value: str | int | float | bool | None = None
+    interval: float = 10.0
+    timeout: float = 3.0
+    up_threshold: int = 2
+    down_threshold: int = 3
+    verify_tls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A place that serves requests. `country` is ISO 3166-1 alpha-2; its jurisdictions derive from it."""
+
+    name: str
+    lat: float
+    lon: float
+    country: str
+    endpoints: tuple[Endpoint, ...]
+    display_name: str = ""
+    subdivision: str | None = None
+    models: tuple[str, ...] = ()
+    capacity: Capacity = Capacity()
+    cost_weight: float = 1.0
+    admin_state: AdminState = AdminState.ACTIVE
+    probe: Probe = Probe()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A region's part in a service. Weight 0: only when no member with a weight is usable."""
+
+    region: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalAddress:
+    """Where DNS sends clients that may not be served: an address of the operator's that says why.
+
+    DNS never answers a residency refusal with NXDOMAIN or NODATA, because resolvers would cache that negative
+    answer for everyone behind them.
+    """
+
+    ipv4: tuple[str, ...] = ()
+    ipv6: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What clients ask for by host name or by service name. `ttl` in seconds."""
+
+    name: str
+    members: tuple[Member, ...]
+    display_name: str = ""
+    hostnames: tuple[str, ...] = ()
+    zone: str | None = None
+    ttl: int = 30
+    steering: Steering = Steering.LATENCY
+    model: str | None = None
+    affinity: Affinity = Affinity.NONE
+    refusal: RefusalAddress = RefusalAddress()
+    on_unusable: OnUnusable = OnUnusable.REFUSE
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Whom a residency rule concerns. Dimensions are joined by AND; an empty one matches everybody.
+
+    Countries and jurisdictions are one dimension: a client in any of them matches. What a request does not say
+    (location, tenant, data class) counts as a match: the most restrictive reading wins.
+    """
+
+    services: tuple[str, ...] = ()
+    client_countries: tuple[str, ...] = ()
+    client_jurisdictions: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    data_classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A set of regions, named directly or by jurisdiction (a country code is a jurisdiction too)."""
+
+    jurisdictions: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyRule:
+    """Where matching requests may be served: inside `allow` (everywhere, if empty) and not inside `deny`."""
+
+    name: str
+    match: Match = Match()
+    allow: Places = Places()
+    deny: Places = Places()
+    mode: RuleMode = RuleMode.ENFORCE
+    legal_basis: str = ""
+    effective_from: datetime | None = None
+    effective_until: datetime | None = None
+    acknowledge_empty_fence: bool = False
+    """The operator knows that this rule leaves some service without any region, and means it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpilloverRule:
+    """How much of a region's demand may be served elsewhere (share 0–1, requests/s, added round trip in ms)."""
+
+    name: str
+    from_region: str
+    to_regions: tuple[str, ...]
+    max_share: float | None = None
+    max_requests_per_second: float | None = None
+    max_added_latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Jurisdiction:
+    """A body of law and where it binds. `members` are ISO 3166-1 alpha-2 codes or other jurisdictions' names."""
+
+    name: str
+    display_name: str = ""
+    members: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A customer whose requests rules may single out. Requests that name any other are rejected."""
+
+    name: str
+    display_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DataClass:
+    """A kind of data that rules may single out. Requests that name any other are rejected."""
+
+    name: str
+    display_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A DNS zone that the edges answer for. Times in seconds (RFC 1035 §3.3.13, RFC 2308 §4 for `minimum`)."""
+
+    name: str
+    primary_ns: str
+    hostmaster: str
+    name_servers: tuple[str, ...] = ()
+    ttl: int = 3600
+    refresh: int = 7200
+    retry: int = 900
+    expire: int = 1209600
+    minimum: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything operators write, as one value. Its compiled form is `gtm.core.snapshot.Snapshot`."""
+
+    regions: tuple[Region, ...] = ()
+    zones: tuple[Zone, ...] = ()
+    services: tuple[Service, ...] = ()
+    residency_rules: tuple[ResidencyRule, ...] = ()
+    spillover_rules: tuple[SpilloverRule, ...] = ()
+    jurisdictions: tuple[Jurisdiction, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    data_classes: tuple[DataClass, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a client is, as far as a GeoIP database or an operator's override says. None: unknown.
+
+    `network` is the widest CIDR around the client for which all of this holds: its length is the SCOPE
+    PREFIX-LENGTH of a DNS answer (RFC 7871 §7.2.1). `source` names what said so: `geoip`, `override` or `none`.
+    """
+
+    country: str | None = None
+    subdivision: str | None = None
+    continent: str | None = None
+    lat: float | None = None
+    lon: float | None = None
+    asn: int | None = None
+    network: str | None = None
+    prefix_length: int = 0
+    source: str = "none"
+
+
+UNKNOWN_LOCATION = Location()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question: which region should serve this? None: the request does not say."""
+
+    service: str
+    location: Location = UNKNOWN_LOCATION
+    tenant: str | None = None
+    data_class: str | None = None
+    model: str | None = None
+    affinity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointHealth:
+    """An endpoint's health. `since` is a POSIX time in seconds, `detail` the last failure in words."""
+
+    status: HealthStatus = HealthStatus.UNKNOWN
+    since: float = 0.0
+    detail: str = ""
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What changes by the second: health now, load and plan later. One epoch, replaced whole.
+
+    `health` maps a region's name to its endpoints' health, by URL. A region or endpoint that is missing is
+    unknown, hence not usable.
+    """
+
+    epoch: int = 0
+    health: dict[str, dict[str, EndpointHealth]] = field(default_factory=dict)
