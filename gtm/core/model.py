@@ -328,6 +328,9 @@ class EndpointHealth:
     latency_ms: float | None = None
 
 
+UNKNOWN_HEALTH = EndpointHealth()
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """What changes by the second: health now, load and plan later. One epoch, replaced whole.

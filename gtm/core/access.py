@@ -1,0 +1,51 @@
+"""Who may do what: roles, and tokens as edges know them (by hash only)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a bearer token may do. Viewer < operator < admin; `edge` may only read the feed and report to it."""
+
+    VIEWER = "viewer"
+    """Read everything, and look up routes for any client."""
+    OPERATOR = "operator"
+    """Also change policy."""
+    ADMIN = "admin"
+    """Also manage tokens."""
+    EDGE = "edge"
+
+
+_RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
+
+
+def permits(held: Role, needed: Role) -> bool:
+    """Whether a role includes another. `edge` includes, and is included in, nothing but itself."""
+    if Role.EDGE in (held, needed):
+        return held is needed
+    return _RANK[held] >= _RANK[needed]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenGrant:
+    """A live token as edges know it: the SHA-256 of its text in hex, and when it ends (POSIX seconds, None: never)."""
+
+    sha256: str
+    role: Role
+    expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The tokens that an edge accepts for look-ups on behalf of others."""
+
+    grants: tuple[TokenGrant, ...] = ()
+
+    def role(self, sha256: str, now: float) -> Role | None:
+        """The role behind a token's hash at a POSIX time, None if it is unknown or expired."""
+        for grant in self.grants:
+            if grant.sha256 == sha256:
+                return grant.role if grant.expires is None or now < grant.expires else None
+        return None

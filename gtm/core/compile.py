@@ -1,0 +1,284 @@
+"""Policy → Snapshot: check what the parts of a policy say of each other, and resolve every reference.
+
+Law: a policy compiles completely or not at all, and then every problem is listed with its path. Single fields
+(ranges, patterns) are checked where documents become values; here it is names, references and meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from types import MappingProxyType
+
+from gtm.core.jurisdictions import Membership, resolve
+from gtm.core.model import (
+    AdminState,
+    Jurisdiction,
+    Places,
+    Policy,
+    ResidencyRule,
+    RuleMode,
+    Service,
+    SpilloverRule,
+)
+from gtm.core.problems import PolicyError, Problem
+from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot, bits
+
+ALL_KINDS = (
+    "regions",
+    "zones",
+    "services",
+    "residency_rules",
+    "spillover_rules",
+    "jurisdictions",
+    "tenants",
+    "data_classes",
+)
+"""The kinds of resource a policy consists of, as they are called in documents and URLs."""
+
+
+def compile_policy(policy: Policy, shipped: Iterable[Jurisdiction], *, revision: int = 0) -> Snapshot:
+    """Compile a policy.
+
+    Args:
+        policy: everything operators wrote.
+        shipped: the jurisdictions that come with gtm.
+        revision: the number the result goes by.
+
+    Raises:
+        PolicyError: with every problem found. Nothing is returned for a policy that is wrong in part.
+    """
+    return _Compiler(policy, shipped, revision).run()
+
+
+class _Compiler:
+    """The state of one compilation: the names known and the problems found so far."""
+
+    def __init__(self, policy: Policy, shipped: Iterable[Jurisdiction], revision: int) -> None:
+        self.policy = policy
+        self.shipped = shipped
+        self.revision = revision
+        self.problems: list[Problem] = []
+        self.warnings: list[str] = []
+        self.jurisdictions: Membership = {}
+        self.numbers = {region.name: number for number, region in enumerate(policy.regions)}
+
+    def run(self) -> Snapshot:
+        self.jurisdictions, problems = resolve(self.shipped, self.policy.jurisdictions)
+        self.problems += problems
+        self._check_names()
+        self._check_regions()
+        self._check_zones_and_hostnames()
+        for service in self.policy.services:
+            self._check_service(service)
+        rules = [self._compile_rule(rule) for rule in self.policy.residency_rules]
+        services = {item.name: self._compile_service(item, rules) for item in self.policy.services}
+        for spillover in self.policy.spillover_rules:
+            self._check_spillover(spillover)
+        if self.problems:
+            raise PolicyError(self.problems)
+        return Snapshot(
+            revision=self.revision,
+            policy=self.policy,
+            jurisdictions=self.jurisdictions,
+            regions=self.policy.regions,
+            region_numbers=MappingProxyType(self.numbers),
+            services=MappingProxyType(services),
+            hostnames=MappingProxyType(
+                {host: service.name for service in self.policy.services for host in service.hostnames}
+            ),
+            zones=MappingProxyType({zone.name: zone for zone in self.policy.zones}),
+            tenants=frozenset(tenant.name for tenant in self.policy.tenants),
+            data_classes=frozenset(item.name for item in self.policy.data_classes),
+            active=sum(
+                1 << number
+                for number, region in enumerate(self.policy.regions)
+                if region.admin_state is AdminState.ACTIVE
+            ),
+            warnings=tuple(self.warnings),
+        )
+
+    def _problem(self, path: str, code: str, message: str) -> None:
+        self.problems.append(Problem(path, code, message))
+
+    def _check_names(self) -> None:
+        """Two resources of a kind never share a name."""
+        for kind in ALL_KINDS:
+            seen: set[str] = set()
+            for item in getattr(self.policy, kind):
+                if item.name in seen:
+                    self._problem(f"{kind}.{item.name}", "duplicate", f"`{item.name}` is defined twice")
+                seen.add(item.name)
+
+    def _references(self, path: str, names: Sequence[str], known: Iterable[str], what: str) -> None:
+        """Every name exists, and none is listed twice."""
+        known = frozenset(known)
+        for index, name in enumerate(names):
+            if name not in known:
+                self._problem(f"{path}[{index}]", "unknown_reference", f"there is no {what} `{name}`")
+            if name in names[:index]:
+                self._problem(f"{path}[{index}]", "duplicate", f"`{name}` is listed twice")
+
+    def _check_regions(self) -> None:
+        for region in self.policy.regions:
+            path = f"regions.{region.name}"
+            if region.country not in self.jurisdictions or len(region.country) != 2:
+                message = f"`{region.country}` is not a country code (ISO 3166-1 alpha-2)"
+                self._problem(f"{path}.country", "unknown_reference", message)
+            urls = [endpoint.url for endpoint in region.endpoints]
+            for index, url in enumerate(urls):
+                if url in urls[:index]:
+                    self._problem(f"{path}.endpoints[{index}].url", "duplicate", f"`{url}` is listed twice")
+            if region.probe.timeout > region.probe.interval:
+                message = f"must not exceed the interval ({region.probe.interval:g} s): probes never overlap"
+                self._problem(f"{path}.probe.timeout", "out_of_range", message)
+
+    def _check_zones_and_hostnames(self) -> None:
+        zones = {zone.name for zone in self.policy.zones}
+        owners: dict[str, str] = {}
+        for service in self.policy.services:
+            path = f"services.{service.name}"
+            if service.zone is not None and service.zone not in zones:
+                self._problem(f"{path}.zone", "unknown_reference", f"there is no zone `{service.zone}`")
+            if service.hostnames and service.zone is None:
+                self._problem(
+                    f"{path}.zone", "missing", "a service with host names needs the zone they lie in"
+                )
+            for index, host in enumerate(service.hostnames):
+                where = f"{path}.hostnames[{index}]"
+                if host in owners:
+                    message = f"`{host}` already belongs to service `{owners[host]}`"
+                    self._problem(where, "duplicate", message)
+                owners.setdefault(host, service.name)
+                if (
+                    service.zone is not None
+                    and host != service.zone
+                    and not host.endswith(f".{service.zone}")
+                ):
+                    self._problem(where, "outside_zone", f"`{host}` is not inside the zone `{service.zone}`")
+
+    def _check_service(self, service: Service) -> None:
+        path = f"services.{service.name}"
+        self._references(f"{path}.members", [item.region for item in service.members], self.numbers, "region")
+        if not service.members:
+            self._problem(f"{path}.members", "missing", "a service needs at least one member region")
+        regions = [
+            self.policy.regions[self.numbers[m.region]] for m in service.members if m.region in self.numbers
+        ]
+        wanted = service.model
+        if wanted is not None and regions and not any(wanted in region.models for region in regions):
+            message = f"no member region serves the model `{wanted}`"
+            self._problem(f"{path}.model", "unknown_reference", message)
+        if service.hostnames:
+            self._check_refusal(service, [endpoint for region in regions for endpoint in region.endpoints])
+
+    def _check_refusal(self, service: Service, endpoints: Sequence[object]) -> None:
+        """A DNS refusal must have an address to give in every family that the service answers in."""
+        path = f"services.{service.name}.refusal"
+        for family in ("ipv4", "ipv6"):
+            served = [bool(getattr(endpoint, family) or getattr(endpoint, "cname")) for endpoint in endpoints]  # noqa: B009
+            if any(getattr(endpoint, family) for endpoint in endpoints) and not getattr(
+                service.refusal, family
+            ):
+                message = (
+                    f"the members answer over {family}, so a refusal needs an {family} address of yours that tells "
+                    "clients why (DNS never refuses by NXDOMAIN or an empty answer)"
+                )
+                self._problem(f"{path}.{family}", "missing", message)
+            if any(served) and not all(served):
+                self.warnings.append(
+                    f"services.{service.name}: only some member regions have {family} addresses; resolvers may cache "
+                    "the others' empty answers for everyone behind them (RFC 7871 §7.4)"
+                )
+        if not (service.refusal.ipv4 or service.refusal.ipv6):
+            self._problem(path, "missing", "a service with host names needs a refusal address")
+
+    def _places(self, path: str, places: Places) -> tuple[int, bool]:
+        """The mask of regions in some places, and whether any place is named at all."""
+        self._references(f"{path}.regions", places.regions, self.numbers, "region")
+        self._references(
+            f"{path}.jurisdictions", places.jurisdictions, self.jurisdictions, "country or jurisdiction"
+        )
+        mask = sum(1 << self.numbers[name] for name in set(places.regions) if name in self.numbers)
+        countries = self._countries(places.jurisdictions)
+        for number, region in enumerate(self.policy.regions):
+            if region.country in countries:
+                mask |= 1 << number
+        return mask, bool(places.regions or places.jurisdictions)
+
+    def _countries(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset[str]().union(*(self.jurisdictions.get(name, frozenset()) for name in names))
+
+    def _compile_rule(self, rule: ResidencyRule) -> CompiledRule:
+        path = f"residency_rules.{rule.name}"
+        match = rule.match
+        for field, known, what in (
+            ("services", {item.name for item in self.policy.services}, "service"),
+            ("tenants", {item.name for item in self.policy.tenants}, "tenant"),
+            ("data_classes", {item.name for item in self.policy.data_classes}, "data class"),
+            ("client_jurisdictions", self.jurisdictions, "country or jurisdiction"),
+            ("client_countries", (name for name in self.jurisdictions if len(name) == 2), "country"),
+        ):
+            self._references(f"{path}.match.{field}", getattr(match, field), known, what)
+        allowed, any_allowed = self._places(f"{path}.allow", rule.allow)
+        denied, any_denied = self._places(f"{path}.deny", rule.deny)
+        if not any_allowed and not any_denied:
+            self._problem(path, "missing", "a rule needs `allow` or `deny`: this one restricts nothing")
+        both = sorted(set(rule.allow.regions) & set(rule.deny.regions))
+        both += sorted(set(rule.allow.jurisdictions) & set(rule.deny.jurisdictions))
+        for name in both:
+            self._problem(f"{path}.deny", "overlap", f"`{name}` is both allowed and denied")
+        starts = rule.effective_from.timestamp() if rule.effective_from else -inf
+        ends = rule.effective_until.timestamp() if rule.effective_until else inf
+        if starts >= ends:
+            message = "must be later than `effective_from`: the rule would never be in force"
+            self._problem(f"{path}.effective_until", "out_of_range", message)
+        everywhere = (1 << len(self.policy.regions)) - 1
+        scoped = bool(match.client_countries or match.client_jurisdictions)
+        clients = frozenset(match.client_countries) | self._countries(match.client_jurisdictions)
+        return CompiledRule(
+            rule=rule,
+            enforced=rule.mode is RuleMode.ENFORCE,
+            countries=clients if scoped else None,
+            tenants=frozenset(match.tenants) or None,
+            data_classes=frozenset(match.data_classes) or None,
+            allowed=(allowed if any_allowed else everywhere) & ~denied,
+            starts=starts,
+            ends=ends,
+        )
+
+    def _compile_service(self, service: Service, rules: Sequence[CompiledRule]) -> CompiledService:
+        weights = {self.numbers[m.region]: m.weight for m in service.members if m.region in self.numbers}
+        mask = sum(1 << number for number in weights)
+        concerning = [
+            rule for rule in rules if not rule.rule.match.services or service.name in rule.rule.match.services
+        ]
+        for rule in concerning:
+            self._check_fence(service, mask, rule)
+        return CompiledService(service, tuple(weights), MappingProxyType(weights), mask, tuple(concerning))
+
+    def _check_fence(self, service: Service, members: int, rule: CompiledRule) -> None:
+        """A binding rule that leaves a service nowhere to go is a mistake unless its author says otherwise."""
+        if not rule.enforced or not members or rule.allowed & members:
+            return
+        names = ", ".join(self.policy.regions[number].name for number in bits(members))
+        text = f"none of the members of service `{service.name}` ({names}) is allowed"
+        if rule.rule.acknowledge_empty_fence:
+            self.warnings.append(f"residency_rules.{rule.rule.name}: {text}; acknowledged")
+            return
+        self._problem(
+            f"residency_rules.{rule.rule.name}",
+            "empty_fence",
+            f"{text}: every matching request would be refused; set `acknowledge_empty_fence: true` if this is meant",
+        )
+
+    def _check_spillover(self, rule: SpilloverRule) -> None:
+        path = f"spillover_rules.{rule.name}"
+        self._references(f"{path}.from_region", [rule.from_region], self.numbers, "region")
+        self._references(f"{path}.to_regions", rule.to_regions, self.numbers, "region")
+        if rule.from_region in rule.to_regions:
+            self._problem(f"{path}.to_regions", "overlap", f"`{rule.from_region}` cannot spill to itself")
+        if not rule.to_regions:
+            self._problem(
+                f"{path}.to_regions", "missing", "a spillover rule needs at least one region to spill to"
+            )

@@ -1,0 +1,101 @@
+"""When an endpoint counts as up: a state machine per vantage, and how vantages agree.
+
+Laws:
+  1. Unknown is never healthy: an endpoint is not used before its first verdict.
+  2. The first result decides at once (a fresh edge must not refuse clients for `up_threshold` rounds); after that a
+     change takes as many results in a row as its threshold says.
+  3. Silence is not health: a vantage whose report is stale has no vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Probe
+
+HealthTable = Mapping[str, Mapping[str, EndpointHealth]]
+"""Region name → endpoint URL → health."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """The outcome of one check. `at` in POSIX seconds, `latency_ms` of the whole exchange where there was one."""
+
+    ok: bool
+    at: float
+    detail: str = ""
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One vantage's memory of one endpoint: its verdict, and the results in a row that contradict it."""
+
+    health: EndpointHealth = UNKNOWN_HEALTH
+    streak: int = 0
+
+
+def advance(track: Track, result: ProbeResult, probe: Probe) -> Track:
+    """Take one probe result into account.
+
+    Returns:
+        The new memory. `health.since` moves only when the status does.
+    """
+    wanted = HealthStatus.UP if result.ok else HealthStatus.DOWN
+    before = track.health
+    detail = "" if result.ok else result.detail
+    if before.status is wanted:
+        return Track(EndpointHealth(wanted, before.since, detail, result.latency_ms))
+    threshold = probe.up_threshold if result.ok else probe.down_threshold
+    streak = track.streak + 1
+    if before.status is HealthStatus.UNKNOWN or streak >= threshold:
+        return Track(EndpointHealth(wanted, result.at, detail, result.latency_ms))
+    kept = before.detail if result.ok else detail
+    return Track(EndpointHealth(before.status, before.since, kept, result.latency_ms), streak)
+
+
+@dataclass(frozen=True, slots=True)
+class VantageReport:
+    """What one edge saw, and when it said so (POSIX seconds, control's clock)."""
+
+    vantage: str
+    received: float
+    health: HealthTable
+
+
+def combine(
+    reports: Iterable[VantageReport], now: float, max_age: float
+) -> dict[str, dict[str, EndpointHealth]]:
+    """What the vantages say together: up where more than half of those that know an endpoint say up.
+
+    Args:
+        reports: the newest report of each vantage.
+        now: POSIX seconds, by the clock that stamped the reports.
+        max_age: seconds after which a report has no vote.
+    """
+    votes: dict[tuple[str, str], list[EndpointHealth]] = {}
+    for report in reports:
+        if now - report.received > max_age:
+            continue
+        for region, endpoints in report.health.items():
+            for url, health in endpoints.items():
+                if health.status is not HealthStatus.UNKNOWN:
+                    votes.setdefault((region, url), []).append(health)
+    combined: dict[str, dict[str, EndpointHealth]] = {}
+    for (region, url), cast in votes.items():
+        combined.setdefault(region, {})[url] = _verdict(cast)
+    return combined
+
+
+def _verdict(cast: list[EndpointHealth]) -> EndpointHealth:
+    up = [health for health in cast if health.status is HealthStatus.UP]
+    down = [health for health in cast if health.status is HealthStatus.DOWN]
+    side = up if len(up) > len(down) else down
+    latencies = sorted(health.latency_ms for health in side if health.latency_ms is not None)
+    return EndpointHealth(
+        status=side[0].status,
+        since=max(health.since for health in side),
+        detail=next((health.detail for health in side if health.detail), ""),
+        latency_ms=latencies[len(latencies) // 2] if latencies else None,
+    )

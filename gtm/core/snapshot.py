@@ -1,0 +1,74 @@
+"""One compiled policy revision, in the shape that decisions read.
+
+Sets of regions are bit masks: region number i of `Snapshot.regions` is bit i. Intersections of fences are then one
+operation each, and a mask is a fit key for dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from gtm.core.jurisdictions import Membership
+from gtm.core.model import Policy, Region, ResidencyRule, Service, Zone
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """A residency rule with its references resolved. None in a dimension: it matches everybody there.
+
+    `allowed` is the mask of regions the rule permits; `starts` and `ends` are POSIX times in seconds.
+    """
+
+    rule: ResidencyRule
+    enforced: bool
+    countries: frozenset[str] | None
+    tenants: frozenset[str] | None
+    data_classes: frozenset[str] | None
+    allowed: int
+    starts: float = -inf
+    ends: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledService:
+    """A service with its members as region numbers, in the order written, and the rules that may concern it."""
+
+    service: Service
+    members: tuple[int, ...]
+    weights: Mapping[int, float]
+    mask: int
+    rules: tuple[CompiledRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A policy that compiled. Immutable; everything derived from it may be kept as long as it is current."""
+
+    revision: int
+    policy: Policy
+    jurisdictions: Membership
+    regions: tuple[Region, ...]
+    region_numbers: Mapping[str, int]
+    services: Mapping[str, CompiledService]
+    hostnames: Mapping[str, str]
+    """Lower-case host name without the trailing dot → name of its service."""
+    zones: Mapping[str, Zone]
+    tenants: frozenset[str]
+    data_classes: frozenset[str]
+    active: int
+    """Mask of the regions whose admin state lets them take new clients."""
+    warnings: tuple[str, ...] = ()
+
+    def names(self, mask: int) -> tuple[str, ...]:
+        """The regions in a mask, by number."""
+        return tuple(self.regions[number].name for number in bits(mask))
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits set, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,174 @@
+"""The feed's wire format: one JSON message a line (application/x-ndjson), told apart by `type`.
+
+Laws:
+  1. A snapshot travels as the policy that was written, with the jurisdictions it was compiled against. Each receiver
+     compiles it again: what does not compile here does not get used here.
+  2. A snapshot carries the SHA-256 of its content. A receiver that computes another one drops it.
+  3. Unknown fields are ignored and unknown types skipped, so that a newer control can feed an older edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import msgspec
+
+from gtm.core.access import Access
+from gtm.core.compile import compile_policy
+from gtm.core.model import EndpointHealth, Jurisdiction, Policy, State
+from gtm.core.snapshot import Snapshot
+
+MAX_LINE = 64 * 1024 * 1024
+"""Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
+
+CONTENT_TYPE = "application/x-ndjson"
+
+
+class FeedError(Exception):
+    """A message that cannot be used: malformed, damaged, or a policy that does not compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMessage:
+    """A policy revision. `created` is POSIX seconds; `sha256` covers `policy` and `jurisdictions` (hex)."""
+
+    revision: int
+    created: float
+    sha256: str
+    policy: Policy
+    jurisdictions: tuple[Jurisdiction, ...]
+
+    @classmethod
+    def of(
+        cls, revision: int, created: float, policy: Policy, jurisdictions: tuple[Jurisdiction, ...]
+    ) -> SnapshotMessage:
+        """A message with its checksum computed."""
+        return cls(revision, created, checksum(policy, jurisdictions), policy, jurisdictions)
+
+    def compiled(self) -> Snapshot:
+        """Verify and compile.
+
+        Raises:
+            FeedError: the checksum does not match.
+            PolicyError: the policy does not compile.
+        """
+        if checksum(self.policy, self.jurisdictions) != self.sha256:
+            raise FeedError(f"snapshot of revision {self.revision} is damaged: its checksum does not match")
+        return compile_policy(self.policy, self.jurisdictions, revision=self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class StateMessage:
+    """The state of the world at one epoch."""
+
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class AccessMessage:
+    """The tokens an edge accepts."""
+
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatMessage:
+    """Nothing new, still here. `now` is the sender's clock in POSIX seconds."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsMessage:
+    """The whole edge's metrics as Prometheus text: agent → HTTP workers, which any scrape may hit."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMessage:
+    """Worker → agent: listening, and answering from this revision and epoch."""
+
+    worker: str
+    revision: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountsMessage:
+    """Worker → agent: what was counted since the last such message.
+
+    `counts` maps a metric's name and label values, joined by tabs in the order the metric declares them, to an
+    increment.
+    """
+
+    worker: str
+    counts: dict[str, float]
+
+
+Message = (
+    SnapshotMessage
+    | StateMessage
+    | AccessMessage
+    | HeartbeatMessage
+    | MetricsMessage
+    | ReadyMessage
+    | CountsMessage
+)
+
+_TYPES: dict[str, type[Message]] = {
+    "snapshot": SnapshotMessage,
+    "state": StateMessage,
+    "access": AccessMessage,
+    "heartbeat": HeartbeatMessage,
+    "metrics": MetricsMessage,
+    "ready": ReadyMessage,
+    "counts": CountsMessage,
+}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+    body: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeReport:
+    """Edge → control, `POST /v1/edges/{name}/report`: what this vantage sees and what it answers from.
+
+    `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use.
+    """
+
+    version: str
+    revision: int
+    epoch: int
+    health: dict[str, dict[str, EndpointHealth]]
+
+
+def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:
+    """SHA-256, in hex, of the canonical JSON of what a snapshot consists of."""
+    return sha256(msgspec.json.encode([policy, jurisdictions], order="sorted")).hexdigest()
+
+
+def encode(message: Message) -> bytes:
+    """One line, newline included."""
+    body = msgspec.Raw(msgspec.json.encode(message))
+    return msgspec.json.encode(_Envelope(_NAMES[type(message)], body)) + b"\n"
+
+
+def decode(line: bytes) -> Message | None:
+    """The message in a line (with or without its newline); None if it is of a type unknown here.
+
+    Raises:
+        FeedError: the line is not a message of this format.
+    """
+    if len(line) > MAX_LINE:
+        raise FeedError(f"message of {len(line)} bytes; the most accepted is {MAX_LINE}")
+    try:
+        envelope = msgspec.json.decode(line, type=_Envelope)
+        kind = _TYPES.get(envelope.type)
+        return None if kind is None else msgspec.json.decode(envelope.body, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise FeedError(f"malformed feed message: {error}") from error
