@@ -43,7 +43,8 @@ class SnapshotMessage:
     def of(
         cls, revision: int, created: float, policy: Policy, jurisdictions: tuple[Jurisdiction, ...]
     ) -> SnapshotMessage:
-        """A message with its checksum computed."""
+        """A message with its checksum computed, over values as they will arrive (an int in a float field is a float)."""
+        policy = msgspec.json.decode(msgspec.json.encode(policy), type=Policy)
         return cls(revision, created, checksum(policy, jurisdictions), policy, jurisdictions)
 
     def compiled(self) -> Snapshot:
