@@ -1,0 +1,63 @@
+"""Counters that cross processes, and the metrics they become.
+
+Workers count into a plain dictionary (an increment must cost next to nothing on the answer path), hand the increments
+to their agent every second, and the agent keeps the totals of the whole edge in a Prometheus registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "gtm_decisions_total": (
+        "Decisions, by service, region chosen (empty: refused), outcome and tier (dns, lookup, redirect).",
+        ("service", "region", "outcome", "via"),
+    ),
+    "gtm_dns_queries_total": (
+        "DNS answers sent, by query type, response code and transport.",
+        ("type", "rcode", "transport"),
+    ),
+    "gtm_dns_dropped_total": ("DNS packets dropped, by reason.", ("reason",)),
+    "gtm_http_requests_total": ("HTTP requests to the edge, by route and status.", ("route", "status")),
+}
+"""Metric name → help and label names. Labels only ever take values from the policy or from closed sets."""
+
+
+class Counts(dict[str, float]):
+    """Increments not handed on yet: a metric's name and its label values, joined by tabs → increment."""
+
+    def add(self, key: str, increment: float = 1) -> None:
+        """Count something."""
+        self[key] = self.get(key, 0) + increment
+
+    def take(self) -> dict[str, float]:
+        """Hand over what has gathered, and start anew.
+
+        Keys are taken one by one: each step is atomic under the interpreter's lock, so that an increment made by
+        another thread meanwhile lands either in this take or in the next.
+        """
+        return {key: self.pop(key) for key in list(self)}
+
+
+class EdgeMetrics:
+    """The totals of one edge, across its workers."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._counters = {
+            name: Counter(name, text, labels, registry=self.registry)
+            for name, (text, labels) in METRICS.items()
+        }
+
+    def add(self, counts: Mapping[str, float]) -> None:
+        """Take in a worker's increments. Keys of unknown metrics or with the wrong number of labels are ignored."""
+        for key, increment in counts.items():
+            name, *labels = key.split("\t")
+            if name in METRICS and len(labels) == len(METRICS[name][1]):
+                self._counters[name].labels(*labels).inc(increment)
+
+    def text(self) -> str:
+        """The metrics in Prometheus's text format."""
+        return generate_latest(self.registry).decode()
