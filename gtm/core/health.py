@@ -99,3 +99,17 @@ def _verdict(cast: list[EndpointHealth]) -> EndpointHealth:
         detail=next((health.detail for health in side if health.detail), ""),
         latency_ms=latencies[len(latencies) // 2] if latencies else None,
     )
+
+
+def fill(agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
+    """The vantages' common verdicts, and one vantage's own where there is none.
+
+    A control that has just restarted knows nothing yet; edges must not forget what they see because of that.
+    """
+    filled = {region: dict(endpoints) for region, endpoints in own.items()}
+    for region, endpoints in agreed.items():
+        known = filled.setdefault(region, {})
+        known.update(
+            {url: health for url, health in endpoints.items() if health.status is not HealthStatus.UNKNOWN}
+        )
+    return filled

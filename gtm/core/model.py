@@ -336,8 +336,10 @@ class State:
     """What changes by the second: health now, load and plan later. One epoch, replaced whole.
 
     `health` maps a region's name to its endpoints' health, by URL. A region or endpoint that is missing is
-    unknown, hence not usable.
+    unknown, hence not usable. `vantage` is empty where control published the state; otherwise it names the edge
+    whose own probes it rests on, because that edge has lost control.
     """
 
     epoch: int = 0
+    vantage: str = ""
     health: dict[str, dict[str, EndpointHealth]] = field(default_factory=dict)

@@ -1,0 +1,109 @@
+"""An edge's line to control: the feed down, reports up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from gtm.feed.wire import MAX_LINE, EdgeReport, FeedError, Message, decode
+
+SILENCE = 5.0
+"""Seconds without a message (control sends a heartbeat every second) after which the line counts as dead."""
+
+
+class ControlUnreachable(Exception):  # noqa: N818 - it names a state of the world, not a mistake
+    """Control cannot be reached, or refuses; the message says which and what to do."""
+
+
+class FeedClient:
+    """Speaks to one control address.
+
+    Args:
+        url: control's base URL, as in `http://127.0.0.1:8080`.
+        token: a bearer token of role `edge`.
+        edge: this edge's name.
+    """
+
+    def __init__(self, url: str, token: str, edge: str) -> None:
+        self.url = url.rstrip("/")
+        self.edge = edge
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(3.0, read=SILENCE),
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> FeedClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def messages(self, revision: int) -> AsyncIterator[Message]:
+        """The feed, from connecting until it breaks. Messages of unknown type are skipped.
+
+        Args:
+            revision: the revision already held, 0 for none; control sends the snapshot if it has another.
+
+        Raises:
+            ControlUnreachable: no connection, a refusal, silence, or the end of the stream.
+            FeedError: a message that cannot be read.
+        """
+        try:
+            params = {"edge": self.edge, "revision": str(revision)}
+            async with self._http.stream("GET", "/v1/feed", params=params) as response:
+                await self._check(response)
+                async for line in _lines(response):
+                    message = decode(line)
+                    if message is not None:
+                        yield message
+        except httpx.HTTPError as error:
+            raise ControlUnreachable(f"{self.url}: {error or type(error).__name__}") from error
+        raise ControlUnreachable(f"{self.url}: control closed the feed")
+
+    async def report(self, report: EdgeReport) -> None:
+        """Tell control what this edge sees.
+
+        Raises:
+            ControlUnreachable: no connection, or a refusal.
+        """
+        try:
+            response = await self._http.post(
+                f"/v1/edges/{quote(self.edge, safe='')}/report",
+                content=msgspec.json.encode(report),
+                headers={"Content-Type": "application/json"},
+            )
+            await self._check(response)
+        except httpx.HTTPError as error:
+            raise ControlUnreachable(f"{self.url}: {error or type(error).__name__}") from error
+
+    async def _check(self, response: httpx.Response) -> None:
+        if response.status_code in (401, 403):
+            raise ControlUnreachable(
+                f"{self.url}: control does not accept this edge's token (HTTP {response.status_code}); "
+                "create one with `gtm token create --role edge`"
+            )
+        if not response.is_success:
+            raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}")
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Whole lines of a stream, each at most MAX_LINE long."""
+    pending = bytearray()
+    async for chunk in response.aiter_bytes():
+        pending += chunk
+        if b"\n" not in chunk:
+            if len(pending) > MAX_LINE:
+                raise FeedError(f"message of more than {MAX_LINE} bytes")
+            continue
+        *lines, rest = pending.split(b"\n")
+        pending = bytearray(rest)
+        for line in lines:
+            yield bytes(line)

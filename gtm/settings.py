@@ -1,0 +1,69 @@
+"""What a process is told at start. Every field is a command-line option and a GTM_* variable (see gtm.cli)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+Network = IPv4Network | IPv6Network
+
+DEFAULT_CONTROL_PORT = 8080
+DEFAULT_EDGE_PORT = 8081
+DEFAULT_DNS_PORT = 5300
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """`gtm control`. Without `database_url` an embedded Postgres runs under `data_dir`."""
+
+    data_dir: Path
+    bind: str = "127.0.0.1"
+    port: int = DEFAULT_CONTROL_PORT
+    database_url: str | None = None
+    max_body: int = 10 * 1024 * 1024
+    log_level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSettings:
+    """`gtm edge`. `data_dir` holds the last-good file; `geoip_db` None is the shipped database.
+
+    `workers` is the number of DNS processes and of HTTP processes, each. Ports of 0 mean: any free one.
+    """
+
+    data_dir: Path
+    control_url: str
+    token: str
+    name: str
+    bind: tuple[str, ...] = ("127.0.0.1",)
+    http_port: int = DEFAULT_EDGE_PORT
+    dns_port: int = DEFAULT_DNS_PORT
+    workers: int = 1
+    geoip_db: Path | None = None
+    geoip_overrides: Path | None = None
+    trusted_proxies: tuple[Network, ...] = ()
+    open_lookups: bool = False
+    log_level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """`gtm serve`: control and edge in one place, as separate processes.
+
+    `geoip_db` and the rest of the edge's settings mean the same as there.
+    """
+
+    data_dir: Path
+    bind: tuple[str, ...] = ("127.0.0.1",)
+    control_port: int = DEFAULT_CONTROL_PORT
+    edge_port: int = DEFAULT_EDGE_PORT
+    dns_port: int = DEFAULT_DNS_PORT
+    workers: int = 1
+    demo: bool = False
+    database_url: str | None = None
+    geoip_db: Path | None = None
+    geoip_overrides: Path | None = None
+    trusted_proxies: tuple[Network, ...] = ()
+    open_lookups: bool = False
+    log_level: str = "info"
