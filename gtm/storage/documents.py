@@ -1,0 +1,64 @@
+"""Core values ↔ JSON documents, exactly.
+
+PostgreSQL's `jsonb` keeps numbers as decimals: `1e+22` would come back as the integer 10000000000000000000000,
+and `-0.0` as `0.0`. Large floats are therefore written in full with a fraction, and zero without a sign. `jsonb`
+cannot hold NUL characters; `gtm.control.documents` rejects them where outside text becomes a value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import msgspec
+
+from gtm.core.model import Policy
+
+T = TypeVar("T")
+
+_EXPONENT_FROM = 1e16  # repr() of a float uses an exponent from here on
+_encoder = msgspec.json.Encoder(decimal_format="number", order="deterministic")
+
+
+def _exact(value: Any) -> Any:
+    match value:
+        case float():
+            return Decimal(f"{value:.1f}") if abs(value) >= _EXPONENT_FROM else value + 0.0
+        case dict():
+            return {k: _exact(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_exact(v) for v in value]
+        case _:
+            return value
+
+
+def dumps(document: Any) -> str:
+    """JSON text with sorted keys; equal documents give equal text."""
+    return _encoder.encode(_exact(document)).decode()
+
+
+def loads(text: str | bytes) -> Any:
+    """The inverse of `dumps`."""
+    return msgspec.json.decode(text)
+
+
+def to_document(value: Any) -> dict[str, Any]:
+    """A core dataclass as a JSON object; integers given for float fields become floats, as after loading."""
+    kind = type(value)
+    document: dict[str, Any] = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(value), kind))
+    return document
+
+
+def from_document(document: Any, kind: type[T]) -> T:
+    """The core dataclass that `to_document` wrote.
+
+    Raises:
+        msgspec.ValidationError: the document is not of this kind (the database was edited by hand).
+    """
+    return msgspec.convert(document, kind)
+
+
+def policy_sha256(policy: Policy) -> str:
+    """The hexadecimal SHA-256 of a policy's canonical JSON; equal policies have equal sums."""
+    return hashlib.sha256(dumps(to_document(policy)).encode()).hexdigest()

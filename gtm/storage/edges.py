@@ -1,0 +1,90 @@
+"""What each edge last reported: the source of the in-sync view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gtm.storage import tables
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeReport:
+    """One edge's word of itself at `seen_at`, as control heard it."""
+
+    name: str
+    version: str
+    address: str
+    revision_applied: int
+    epoch_applied: int
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge as last heard of by any control replica."""
+
+    name: str
+    version: str
+    address: str
+    first_seen: datetime
+    last_seen: datetime
+    revision_applied: int
+    epoch_applied: int
+
+
+class EdgeRepository:
+    """Edges by name."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def record(self, reports: Iterable[EdgeReport]) -> None:
+        """Store reports, the latest of each edge; one that is older than what is stored changes nothing."""
+        latest: dict[str, EdgeReport] = {}
+        for report in reports:
+            known = latest.get(report.name)
+            if known is None or known.seen_at <= report.seen_at:
+                latest[report.name] = report
+        if not latest:
+            return
+        # By name, so that two replicas that write the same edges never wait for each other in a circle.
+        rows = [_row(latest[name]) for name in sorted(latest)]
+        query = insert(tables.edges).values(rows)
+        new = query.excluded
+        update = {c.name: new[c.name] for c in tables.edges.columns if c.name not in {"name", "first_seen"}}
+        query = query.on_conflict_do_update(
+            index_elements=["name"], set_=update, where=tables.edges.c.last_seen <= new.last_seen
+        )
+        await self._connection.execute(query)
+
+    async def list(self) -> list[Edge]:
+        """Every edge by name."""
+        query = select(tables.edges).order_by(tables.edges.c.name)
+        return [_edge(row) for row in (await self._connection.execute(query)).mappings()]
+
+    async def count(self) -> int:
+        """How many edges are known."""
+        return (await self._connection.execute(select(func.count()).select_from(tables.edges))).scalar_one()
+
+    async def forget(self, last_seen_before: datetime) -> int:
+        """Delete edges that nothing was heard of since then; returns how many."""
+        query = delete(tables.edges).where(tables.edges.c.last_seen < last_seen_before)
+        return (await self._connection.execute(query)).rowcount
+
+
+def _row(report: EdgeReport) -> dict[str, Any]:
+    row = asdict(report)
+    seen_at = row.pop("seen_at")
+    return {**row, "first_seen": seen_at, "last_seen": seen_at}
+
+
+def _edge(row: RowMapping) -> Edge:
+    return Edge(**row)

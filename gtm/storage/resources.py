@@ -1,0 +1,169 @@
+"""Policy documents: one repository for every kind of resource, and the policy as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Table, delete, func, literal, select, text, union_all
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.engine import Row
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gtm.core.model import (
+    DataClass,
+    Jurisdiction,
+    Policy,
+    Region,
+    ResidencyRule,
+    Service,
+    SpilloverRule,
+    Tenant,
+    Zone,
+)
+from gtm.storage import documents, tables
+
+Resource = Region | Zone | Service | ResidencyRule | SpilloverRule | Jurisdiction | Tenant | DataClass
+T = TypeVar("T", Region, Zone, Service, ResidencyRule, SpilloverRule, Jurisdiction, Tenant, DataClass)
+
+KINDS: dict[str, tuple[type[Resource], Table]] = {
+    "regions": (Region, tables.regions),
+    "zones": (Zone, tables.zones),
+    "services": (Service, tables.services),
+    "residency_rules": (ResidencyRule, tables.residency_rules),
+    "spillover_rules": (SpilloverRule, tables.spillover_rules),
+    "jurisdictions": (Jurisdiction, tables.jurisdictions),
+    "tenants": (Tenant, tables.tenants),
+    "data_classes": (DataClass, tables.data_classes),
+}
+"""Kind → its core value and its table. The kinds are the fields of `Policy`."""
+
+_TABLES: dict[type, Table] = dict(KINDS.values())
+_COMMON = frozenset({"name", "version", "spec", "created_at", "updated_at"})
+_POLICY_LOCK = 0x67746D_01  # "gtm" and a number; advisory locks have one name space per database
+_LOCK_TIMEOUT = "10s"
+
+
+class PutOutcome(StrEnum):
+    """What a put did."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[T]):
+    """A resource with what the database knows of it. `version` is its entity tag and never repeats."""
+
+    value: T
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+def _own_columns(table: Table) -> tuple[str, ...]:
+    """The fields that a kind keeps outside `spec`."""
+    return tuple(c.name for c in table.columns if c.name not in _COMMON)
+
+
+class ResourceRepository(Generic[T]):
+    """The resources of one kind. Writers hold `PolicyRepository.lock` first."""
+
+    def __init__(self, connection: AsyncConnection, kind: type[T]) -> None:
+        self._connection = connection
+        self._kind: type[T] = kind
+        self._table = _TABLES[kind]
+        self._own = _own_columns(self._table)
+
+    async def get(self, name: str) -> Stored[T] | None:
+        """The resource of this name, if there is one."""
+        query = select(self._table).where(self._table.c.name == name)
+        row = (await self._connection.execute(query)).one_or_none()
+        return None if row is None else self._stored(row)
+
+    async def list(self, after_name: str | None = None, limit: int = 100) -> list[Stored[T]]:
+        """At most `limit` resources by name (code point order), starting behind `after_name`."""
+        query = select(self._table).order_by(self._table.c.name).limit(limit)
+        if after_name is not None:
+            query = query.where(self._table.c.name > after_name)
+        return [self._stored(row) for row in await self._connection.execute(query)]
+
+    async def all(self) -> list[Stored[T]]:  # type: ignore[valid-type]  # `list` is the method above here
+        """Every resource by name (code point order)."""
+        query = select(self._table).order_by(self._table.c.name)
+        return [self._stored(row) for row in await self._connection.execute(query)]
+
+    async def put(self, value: T) -> tuple[PutOutcome, Stored[T]]:
+        """Create or replace the resource of that name; an equal one keeps its version and times."""
+        document = documents.to_document(value)
+        before = await self.get(value.name)
+        if before is not None and documents.dumps(documents.to_document(before.value)) == documents.dumps(
+            document
+        ):
+            return PutOutcome.UNCHANGED, before
+        del document["name"]
+        columns = {own: document.pop(own) for own in self._own}
+        columns |= {"spec": document, "version": tables.resource_versions.next_value()}
+        query = (
+            insert(self._table)
+            .values(name=value.name, **columns)
+            .on_conflict_do_update(
+                index_elements=["name"], set_={**columns, "updated_at": func.clock_timestamp()}
+            )
+            .returning(*self._table.columns)
+        )
+        row = (await self._connection.execute(query)).one()
+        outcome = PutOutcome.CREATED if before is None else PutOutcome.UPDATED
+        return outcome, self._stored(row)
+
+    async def delete(self, name: str) -> bool:
+        """Delete the resource of this name; False if there is none."""
+        result = await self._connection.execute(delete(self._table).where(self._table.c.name == name))
+        return result.rowcount > 0
+
+    def _stored(self, row: Row[Any]) -> Stored[T]:
+        own = {name: getattr(row, name) for name in self._own}
+        value = documents.from_document({"name": row.name, **row.spec, **own}, self._kind)
+        return Stored(value, row.version, row.created_at, row.updated_at)
+
+
+class PolicyRepository:
+    """The policy as a whole."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def lock(self) -> None:
+        """Serialise policy writes until the end of the transaction. Reads go on; taking it twice is harmless.
+
+        Raises:
+            StorageUnavailable: another transaction held it for 10 s (raised where the transaction ends).
+        """
+        await self._connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
+        await self._connection.execute(select(func.pg_advisory_xact_lock(_POLICY_LOCK)))
+        await self._connection.execute(text("SET LOCAL lock_timeout = DEFAULT"))
+
+    async def load(self) -> Policy:
+        """All resources, each kind sorted by name: one statement, hence one consistent state."""
+        parts = []
+        for kind, (_, table) in KINDS.items():
+            own = [part for name in _own_columns(table) for part in (literal(name), table.c[name])]
+            outside: Any = func.jsonb_build_object(*own, type_=JSONB)
+            parts.append(
+                select(literal(kind).label("kind"), table.c.name, table.c.spec, outside.label("own"))
+            )
+        found: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+        for row in await self._connection.execute(union_all(*parts)):
+            document = {"name": row.name, **row.spec, **row.own}
+            found[row.kind].append(documents.from_document(document, KINDS[row.kind][0]))
+        return sort_policy(Policy(**{kind: tuple(values) for kind, values in found.items()}))
+
+
+def sort_policy(policy: Policy) -> Policy:
+    """The same policy with each kind sorted by name: the order has no meaning, and diffs need one."""
+    return replace(
+        policy, **{kind: tuple(sorted(getattr(policy, kind), key=lambda r: r.name)) for kind in KINDS}
+    )

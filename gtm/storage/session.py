@@ -1,0 +1,205 @@
+"""The way to the database: one engine, short transactions, notifications."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import sqlalchemy.exc
+from psycopg import sql
+from sqlalchemy import URL, make_url, text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from gtm.core.model import (
+    DataClass,
+    Jurisdiction,
+    Region,
+    ResidencyRule,
+    Service,
+    SpilloverRule,
+    Tenant,
+    Zone,
+)
+from gtm.storage import documents
+from gtm.storage.edges import EdgeRepository
+from gtm.storage.errors import unavailable
+from gtm.storage.resources import KINDS, PolicyRepository, ResourceRepository
+from gtm.storage.revisions import RevisionRepository
+from gtm.storage.tokens import TokenRepository
+
+_SCHEMES = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
+_SCHEME = "postgresql+psycopg"
+CONNECT_TIMEOUT = 5
+"""Seconds until a server that doesn't answer counts as unreachable."""
+_POOL_TIMEOUT = 5.0
+_LIVENESS = {  # seconds; a peer that vanished without a word is noticed within half a minute
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,  # milliseconds
+}
+
+
+def database_url(url: str) -> URL:
+    """Normalise a Postgres URL (libpq's or SQLAlchemy's spelling) for SQLAlchemy with psycopg.
+
+    Raises:
+        ValueError: it is none; the message doesn't repeat it, since it may hold a password.
+    """
+    try:
+        parsed = make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        parsed = None
+    if parsed is None or parsed.drivername not in _SCHEMES:
+        raise ValueError(
+            "the database URL is not a Postgres URL such as postgresql://user:password@host:5432/database"
+        )
+    return parsed.set(drivername=_SCHEME)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transaction, with every repository working inside it."""
+
+    connection: AsyncConnection
+
+    @property
+    def policy(self) -> PolicyRepository:
+        """The policy as a whole, and its lock."""
+        return PolicyRepository(self.connection)
+
+    @property
+    def regions(self) -> ResourceRepository[Region]:
+        """Regions."""
+        return ResourceRepository(self.connection, Region)
+
+    @property
+    def zones(self) -> ResourceRepository[Zone]:
+        """DNS zones."""
+        return ResourceRepository(self.connection, Zone)
+
+    @property
+    def services(self) -> ResourceRepository[Service]:
+        """Services."""
+        return ResourceRepository(self.connection, Service)
+
+    @property
+    def residency_rules(self) -> ResourceRepository[ResidencyRule]:
+        """Residency rules."""
+        return ResourceRepository(self.connection, ResidencyRule)
+
+    @property
+    def spillover_rules(self) -> ResourceRepository[SpilloverRule]:
+        """Spillover rules."""
+        return ResourceRepository(self.connection, SpilloverRule)
+
+    @property
+    def jurisdictions(self) -> ResourceRepository[Jurisdiction]:
+        """The operator's own jurisdictions."""
+        return ResourceRepository(self.connection, Jurisdiction)
+
+    @property
+    def tenants(self) -> ResourceRepository[Tenant]:
+        """Tenants."""
+        return ResourceRepository(self.connection, Tenant)
+
+    @property
+    def data_classes(self) -> ResourceRepository[DataClass]:
+        """Data classes."""
+        return ResourceRepository(self.connection, DataClass)
+
+    @property
+    def revisions(self) -> RevisionRepository:
+        """Revisions of the policy."""
+        return RevisionRepository(self.connection)
+
+    @property
+    def tokens(self) -> TokenRepository:
+        """Bearer tokens."""
+        return TokenRepository(self.connection)
+
+    @property
+    def edges(self) -> EdgeRepository:
+        """Edges as last heard of."""
+        return EdgeRepository(self.connection)
+
+    def resources(self, kind: str) -> ResourceRepository[Any]:
+        """The repository of a kind named as in `KINDS` (the fields of `Policy`).
+
+        Raises:
+            KeyError: there is no such kind.
+        """
+        return ResourceRepository(self.connection, KINDS[kind][0])
+
+
+class Database:
+    """A pool of connections to one Postgres server. Nothing connects before the first use."""
+
+    def __init__(self, url: str, *, pool_size: int = 5, max_overflow: int = 5) -> None:
+        """Take a Postgres URL; see `database_url` for its errors."""
+        parsed = database_url(url)
+        self._engine = create_async_engine(
+            parsed,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
+            pool_timeout=_POOL_TIMEOUT,
+            pool_pre_ping=True,
+            connect_args=_connect_args(parsed),
+            json_serializer=documents.dumps,
+            json_deserializer=documents.loads,
+        )
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """One transaction: committed at the end of the block, rolled back when the block raises.
+
+        Raises:
+            StorageUnavailable: the server can't be reached or can't take the work now.
+        """
+        with unavailable():
+            async with self._engine.begin() as connection:
+                yield Transaction(connection)
+
+    async def ping(self) -> None:
+        """Ask the server for an answer.
+
+        Raises:
+            StorageUnavailable: there is none.
+        """
+        with unavailable():
+            async with self._engine.connect() as connection:
+                await connection.execute(text("SELECT 1"))
+
+    async def listen(self, channel: str) -> AsyncIterator[str]:
+        """The payloads of a channel's notifications, over a connection of its own; it never ends by itself.
+
+        The first item is an empty string as soon as notifications can no longer be missed: look then at what
+        they are about. After `StorageUnavailable` listen anew, likewise.
+
+        Raises:
+            StorageUnavailable: the server can't be reached, or the connection was lost.
+        """
+        _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
+        arguments.pop("context", None)
+        with unavailable():
+            connection = await psycopg.AsyncConnection.connect(
+                autocommit=True, **{**_connect_args(self._engine.url), **arguments}
+            )
+            async with connection:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+                yield ""
+                async for notification in connection.notifies():
+                    yield notification.payload
+
+    async def dispose(self) -> None:
+        """Close all connections."""
+        await self._engine.dispose()
+
+
+def _connect_args(url: URL) -> dict[str, Any]:
+    """Defaults for what the operator's URL leaves open."""
+    arguments = {"connect_timeout": CONNECT_TIMEOUT, "application_name": "gtm", **_LIVENESS}
+    return {key: value for key, value in arguments.items() if key not in url.query}

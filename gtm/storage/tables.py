@@ -1,0 +1,111 @@
+"""The tables. Alembic compares this module with the migrations (`tests/check_migrations.py`)."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    LargeBinary,
+    MetaData,
+    Sequence,
+    Table,
+    Text,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+resource_versions = Sequence("resource_versions", metadata=metadata, data_type=BigInteger)
+"""One sequence for all kinds, so that deleting and creating a resource anew never repeats a version."""
+
+
+def _name() -> Column[str]:
+    # Sorted by code point on every server, as Python sorts: pages and exports have one order everywhere.
+    return Column("name", Text(collation="C"), primary_key=True)
+
+
+def _timestamp(name: str, *, nullable: bool = False, now: bool = False) -> Column[object]:
+    return Column(
+        name, DateTime(timezone=True), nullable=nullable, server_default=func.now() if now else None
+    )
+
+
+def _resource_table(name: str, *own: Column[str] | CheckConstraint) -> Table:
+    """A table of one kind of policy document (docs/decisions/0003-policy-documents-in-postgres.md)."""
+    return Table(
+        name,
+        metadata,
+        _name(),
+        Column("version", BigInteger, nullable=False),
+        *own,
+        Column("spec", JSONB, nullable=False),
+        _timestamp("created_at", now=True),
+        _timestamp("updated_at", now=True),
+    )
+
+
+regions = _resource_table(
+    "regions",
+    # Apart from the document: operators drain regions by hand, and scripts may want to see it.
+    Column("admin_state", Text, nullable=False),
+    CheckConstraint("admin_state IN ('active', 'draining', 'disabled')", name="admin_state"),
+)
+zones = _resource_table("zones")
+services = _resource_table("services")
+residency_rules = _resource_table("residency_rules")
+spillover_rules = _resource_table("spillover_rules")
+jurisdictions = _resource_table("jurisdictions")
+tenants = _resource_table("tenants")
+data_classes = _resource_table("data_classes")
+
+revisions = Table(
+    "revisions",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    _timestamp("created_at", now=True),
+    Column("author", Text, nullable=False),
+    Column("comment", Text, nullable=False, server_default=text("''")),
+    Column("document", JSONB, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("summary", JSONB, nullable=False),
+    CheckConstraint("number > 0", name="number"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text(collation="C"), primary_key=True),
+    Column("name", Text(collation="C"), nullable=False, unique=True),
+    Column("role", Text, nullable=False),
+    Column("sha256", LargeBinary, nullable=False, unique=True),
+    _timestamp("created_at", now=True),
+    _timestamp("expires_at", nullable=True),
+    _timestamp("revoked_at", nullable=True),
+    CheckConstraint("role IN ('viewer', 'operator', 'admin', 'edge')", name="role"),
+    CheckConstraint("octet_length(sha256) = 32", name="sha256"),
+)
+
+edges = Table(
+    "edges",
+    metadata,
+    _name(),
+    Column("version", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    _timestamp("first_seen"),
+    _timestamp("last_seen"),
+    Column("revision_applied", BigInteger, nullable=False),
+    Column("epoch_applied", BigInteger, nullable=False),
+    Index("ix_edges_last_seen", "last_seen"),
+)

@@ -1,0 +1,119 @@
+"""Bearer tokens: only their SHA-256 is stored."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gtm.storage import tables
+
+_ID_BYTES = 5
+
+
+class TokenRole(StrEnum):
+    """What a token may do; what each role includes is the API's."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    EDGE = "edge"
+
+
+class TokenNameTaken(Exception):  # noqa: N818 - it names what is so, as the API's 409 does
+    """A token of that name exists, be it revoked or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, never its secret. Whether it has expired is for the caller's clock to say."""
+
+    id: str
+    name: str
+    role: TokenRole
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+_COLUMNS = [c for c in tables.tokens.columns if c.name != "sha256"]
+
+
+class TokenRepository:
+    """Tokens by name. `sha256` is always the 32-byte digest of the secret."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(
+        self, name: str, role: TokenRole, sha256: bytes, expires_at: datetime | None = None
+    ) -> Token:
+        """Store a new token.
+
+        Raises:
+            TokenNameTaken: the name is in use; `replace` would overwrite it.
+        """
+        query = (
+            postgresql.insert(tables.tokens)
+            .values(id=_new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at)
+            .on_conflict_do_nothing(index_elements=["name"])
+            .returning(*_COLUMNS)
+        )
+        row = (await self._connection.execute(query)).mappings().one_or_none()
+        if row is None:
+            raise TokenNameTaken(f"a token named `{name}` exists")
+        return _token(row)
+
+    async def replace(
+        self, name: str, role: TokenRole, sha256: bytes, expires_at: datetime | None = None
+    ) -> Token:
+        """Store a token in place of any other of that name, whose secret stops working at the commit."""
+        await self._connection.execute(tables.tokens.delete().where(tables.tokens.c.name == name))
+        query = (
+            insert(tables.tokens)
+            .values(id=_new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at)
+            .returning(*_COLUMNS)
+        )
+        return _token((await self._connection.execute(query)).mappings().one())
+
+    async def find_by_hash(self, sha256: bytes) -> Token | None:
+        """The token with this digest, also when it is revoked or expired."""
+        query = select(*_COLUMNS).where(tables.tokens.c.sha256 == sha256)
+        row = (await self._connection.execute(query)).mappings().one_or_none()
+        return None if row is None else _token(row)
+
+    async def get(self, name: str) -> Token | None:
+        """The token of this name, if there is one."""
+        query = select(*_COLUMNS).where(tables.tokens.c.name == name)
+        row = (await self._connection.execute(query)).mappings().one_or_none()
+        return None if row is None else _token(row)
+
+    async def list(self) -> list[Token]:
+        """Every token by name, revoked ones included."""
+        query = select(*_COLUMNS).order_by(tables.tokens.c.name)
+        return [_token(row) for row in (await self._connection.execute(query)).mappings()]
+
+    async def revoke(self, name: str) -> Token | None:
+        """Revoke the token of this name for good; None if there is none. The first revocation's time stays."""
+        query = (
+            update(tables.tokens)
+            .where(tables.tokens.c.name == name)
+            .values(revoked_at=func.coalesce(tables.tokens.c.revoked_at, func.now()))
+            .returning(*_COLUMNS)
+        )
+        row = (await self._connection.execute(query)).mappings().one_or_none()
+        return None if row is None else _token(row)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(_ID_BYTES)
+
+
+def _token(row: RowMapping) -> Token:
+    return Token(**{**row, "role": TokenRole(row["role"])})
