@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Self
 from urllib.parse import quote
 
 import httpx
@@ -38,7 +39,7 @@ class FeedClient:
             trust_env=False,
         )
 
-    async def __aenter__(self) -> FeedClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -65,7 +66,7 @@ class FeedClient:
                     if message is not None:
                         yield message
         except httpx.HTTPError as error:
-            raise ControlUnreachable(f"{self.url}: {error or type(error).__name__}") from error
+            raise ControlUnreachable(f"{self.url}: {str(error) or type(error).__name__}") from error
         raise ControlUnreachable(f"{self.url}: control closed the feed")
 
     async def report(self, report: EdgeReport) -> None:
@@ -82,7 +83,7 @@ class FeedClient:
             )
             await self._check(response)
         except httpx.HTTPError as error:
-            raise ControlUnreachable(f"{self.url}: {error or type(error).__name__}") from error
+            raise ControlUnreachable(f"{self.url}: {str(error) or type(error).__name__}") from error
 
     async def _check(self, response: httpx.Response) -> None:
         if response.status_code in (401, 403):
