@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Table, delete, func, literal, select, text, union_all
+from sqlalchemy import Table, Text, cast, delete, func, literal, select, text, union_all
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -66,7 +66,7 @@ class Stored(Generic[T]):
 
 def _own_columns(table: Table) -> tuple[str, ...]:
     """The fields that a kind keeps outside `spec`."""
-    return tuple(c.name for c in table.columns if c.name not in _COMMON)
+    return tuple(str(c.name) for c in table.columns if c.name not in _COMMON)
 
 
 class ResourceRepository(Generic[T]):
@@ -150,7 +150,7 @@ class PolicyRepository:
         """All resources, each kind sorted by name: one statement, hence one consistent state."""
         parts = []
         for kind, (_, table) in KINDS.items():
-            own = [part for name in _own_columns(table) for part in (literal(name), table.c[name])]
+            own = [part for name in _own_columns(table) for part in (cast(name, Text), table.c[name])]
             outside: Any = func.jsonb_build_object(*own, type_=JSONB)
             parts.append(
                 select(literal(kind).label("kind"), table.c.name, table.c.spec, outside.label("own"))
