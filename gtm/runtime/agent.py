@@ -1,0 +1,260 @@
+"""The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer.
+
+Laws:
+  1. Losing control costs freshness, never answers: the last View stays, with this edge's own probes for health.
+  2. What control says is checked (checksum, compilation) before it is saved, and saved before it is used.
+  3. Nothing listens before a View is loaded and the first round of probes is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import socket
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gtm import __version__
+from gtm.core.health import fill
+from gtm.core.model import State
+from gtm.core.problems import PolicyError
+from gtm.feed import lastgood
+from gtm.feed.client import ControlUnreachable, FeedClient
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import (
+    AccessMessage,
+    EdgeReport,
+    FeedError,
+    Message,
+    MetricsMessage,
+    SnapshotMessage,
+    StateMessage,
+)
+from gtm.geoip.reader import Locator
+from gtm.prober import Prober
+from gtm.runtime import lifeline
+from gtm.runtime.crew import Crew
+from gtm.runtime.sockets import reserve
+from gtm.settings import EdgeSettings
+from gtm.telemetry import EdgeMetrics
+
+logger = logging.getLogger(__name__)
+
+REPORT_EVERY = 2.0
+"""Seconds between reports to control when nothing changes."""
+FIRST_ROUND = 10.0
+"""Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
+_BACKOFF = (0.2, 0.5, 1.0, 2.0)
+
+
+class Agent:
+    """One edge. `run` returns when it has been told to stop."""
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        self.settings = settings
+        self.metrics = EdgeMetrics()
+        self._holder = ViewHolder(time.time)
+        self._prober = Prober(self._verdict_changed, time.time)
+        self._snapshot: SnapshotMessage | None = None
+        self._agreed = State()
+        self._connected = False
+        self._loaded = asyncio.Event()
+        self._report_due = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._crew: Crew | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        """Serve until SIGTERM, SIGINT, or the parent's end.
+
+        Raises:
+            OSError: an address cannot be listened on.
+            GeoIPError: the GeoIP database or the overrides cannot be read.
+        """
+        settings = self.settings
+        Locator(settings.geoip_db, settings.geoip_overrides).close()
+        http_port = reserve(settings.bind, settings.http_port, (socket.SOCK_STREAM,), "--edge-port")
+        dns_kinds = (socket.SOCK_DGRAM, socket.SOCK_STREAM)
+        dns_port = reserve(settings.bind, settings.dns_port, dns_kinds, "--dns-port")
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        lifeline.watch(self.stop)
+        self._crew = Crew(settings, http_port, dns_port, self.metrics, self._everything)
+        self._prober.start()
+        try:
+            await self._load_last_good()
+            self._start(self._follow())
+            if await self._until_loaded():
+                await self._answer()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._crew.stop()
+            await self._prober.stop()
+
+    def stop(self) -> None:
+        """Ask the edge to stop."""
+        self._stopping.set()
+
+    async def _answer(self) -> None:
+        """From the first View on: probe, start workers, report, until told to stop."""
+        assert self._crew is not None  # noqa: S101 - set by run()
+        await self._prober.first_round(FIRST_ROUND)
+        self._publish()
+        self._crew.start()
+        self._start(self._report())
+        self._start(self._tick())
+        await self._stopping.wait()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._task_ended)
+        self._tasks.append(task)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """None of the agent's tasks ends by itself; if one does, it is better to restart than to go on half."""
+        if not task.cancelled() and task.exception() is not None:
+            logger.critical("stopping: an unexpected error", exc_info=task.exception())
+            self.stop()
+
+    async def _until_loaded(self) -> bool:
+        """Wait for a View; False if told to stop before."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._loaded, self._stopping)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        return not self._stopping.is_set()
+
+    # What arrives
+
+    async def _load_last_good(self) -> None:
+        path = self._last_good
+        try:
+            for message in await asyncio.to_thread(lastgood.load, path):
+                self._take(message)
+            if self._snapshot is not None:
+                logger.info("loaded revision %d from %s", self._snapshot.revision, path)
+        except FileNotFoundError:
+            logger.info("no last-good file yet; waiting for control at %s", self.settings.control_url)
+        except (FeedError, PolicyError, OSError) as error:
+            logger.error("cannot use the last-good file, waiting for control instead: %s", error)
+
+    async def _follow(self) -> None:
+        """Follow control's feed for ever, reconnecting with growing pauses."""
+        failures = 0
+        settings = self.settings
+        async with FeedClient(settings.control_url, settings.token, settings.name) as client:
+            while True:
+                try:
+                    revision = self._snapshot.revision if self._snapshot else 0
+                    async for message in client.messages(revision):
+                        if not self._connected:
+                            logger.info("following control at %s", client.url)
+                            self._connected, failures = True, 0
+                            self._report_due.set()
+                        await self._receive(message)
+                except (ControlUnreachable, FeedError) as error:
+                    if self._connected or failures == 0:
+                        logger.warning("lost control, going on with what is known: %s", error)
+                    if self._connected:
+                        self._connected = False
+                        self._publish()
+                pause = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
+                failures += 1
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+
+    async def _receive(self, message: Message) -> None:
+        try:
+            changed = self._take(message)
+        except (FeedError, PolicyError) as error:
+            logger.error("ignored a snapshot from control: %s", error)
+            return
+        if changed:
+            await self._save()
+            self._send(message)
+        if isinstance(message, SnapshotMessage | StateMessage):
+            self._publish()
+
+    def _take(self, message: Message) -> bool:
+        """Use a message here; True if the workers and the last-good file need it too."""
+        if isinstance(message, StateMessage):
+            self._agreed = message.state
+            return False
+        self._holder.apply(message)
+        if isinstance(message, SnapshotMessage):
+            assert self._holder.snapshot is not None  # noqa: S101 - apply() compiled it
+            self._snapshot = message
+            self._prober.update(self._holder.snapshot)
+            self._loaded.set()
+            self._report_due.set()
+        return isinstance(message, SnapshotMessage | AccessMessage)
+
+    @property
+    def _last_good(self) -> Path:
+        return self.settings.data_dir / "edge-last-good"
+
+    async def _save(self) -> None:
+        messages: list[Message] = [AccessMessage(self._holder.access)]
+        if self._snapshot is not None:
+            messages.append(self._snapshot)
+        try:
+            await asyncio.to_thread(lastgood.save, self._last_good, messages)
+        except OSError as error:
+            logger.error("cannot save the last-good file: %s", error)
+
+    # What goes out
+
+    def _publish(self) -> None:
+        """Tell the workers the state of the world as it is known now."""
+        own = self._prober.health()
+        # Epoch 0 is the state before any: a worker that has only that must not listen.
+        epoch = max(self._agreed.epoch, 1)
+        if self._connected:
+            state = State(epoch, "", fill(self._agreed.health, own))
+        else:
+            state = State(epoch, self.settings.name, own)
+        if state == self._holder.state:
+            return
+        self._holder.apply(StateMessage(state))
+        self._send(StateMessage(state))
+
+    def _send(self, message: Message) -> None:
+        if self._crew is not None:
+            self._crew.put([message])
+
+    def _everything(self) -> list[Message]:
+        """What a new worker needs to begin."""
+        messages: list[Message] = [AccessMessage(self._holder.access)]
+        if self._snapshot is not None:
+            messages.append(self._snapshot)
+        return [*messages, StateMessage(self._holder.state)]
+
+    def _verdict_changed(self) -> None:
+        self._report_due.set()
+        self._publish()
+
+    async def _report(self) -> None:
+        settings = self.settings
+        async with FeedClient(settings.control_url, settings.token, settings.name) as client:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._report_due.wait(), REPORT_EVERY)
+                self._report_due.clear()
+                revision = self._snapshot.revision if self._snapshot else 0
+                report = EdgeReport(__version__, revision, self._holder.state.epoch, self._prober.health())
+                with suppress(ControlUnreachable):  # the feed's own loop says so
+                    await client.report(report)
+
+    async def _tick(self) -> None:
+        assert self._crew is not None  # noqa: S101 - set by run()
+        while True:
+            await asyncio.sleep(1.0)
+            self._holder.tick()
+            self._crew.put([MetricsMessage(self.metrics.text())])

@@ -1,0 +1,95 @@
+"""A child process that is kept running: started, watched, and started again when it ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+from gtm.runtime.lifeline import Lifeline, terminate
+
+logger = logging.getLogger(__name__)
+
+_STEADY = 10.0
+_LONGEST_PAUSE = 5.0
+
+
+def pause_after(quick_deaths: int) -> float:
+    """Seconds to wait before starting again something that has died this many times in a row, each time soon."""
+    return min(0.1 * 2.0**quick_deaths, _LONGEST_PAUSE)
+
+
+def ending(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is not None and code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+class Deaths:
+    """Counts how often in a row something ended soon after its start."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._started = 0.0
+
+    def started(self) -> None:
+        """It starts now."""
+        self._started = time.monotonic()
+
+    def pause(self) -> float:
+        """It ended now; the seconds to wait before the next start."""
+        soon = time.monotonic() - self._started < _STEADY
+        self._count = self._count + 1 if soon else 0
+        return pause_after(self._count)
+
+
+class Child:
+    """One process of `gtm serve`.
+
+    Args:
+        name: what it is called in the log.
+        arguments: module and arguments for `python -m`.
+        environment: asked at every start (the database's address may have changed since).
+        patience: seconds it may take to stop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: list[str],
+        environment: Callable[[], Mapping[str, str]],
+        lifeline: Lifeline,
+        patience: float = 10.0,
+    ) -> None:
+        self.name = name
+        self.process: asyncio.subprocess.Process | None = None
+        self._arguments = arguments
+        self._environment = environment
+        self._lifeline = lifeline
+        self._patience = patience
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it, and keep it running from now on."""
+        self._keeper = asyncio.ensure_future(self._keep())
+
+    async def stop(self) -> None:
+        """Stop it for good."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self.process is not None:
+            await terminate(self.process, self._patience)
+
+    async def _keep(self) -> None:
+        deaths = Deaths()
+        while True:
+            deaths.started()
+            self.process = await self._lifeline.spawn(self._arguments, self._environment())
+            code = await self.process.wait()
+            pause = deaths.pause()
+            logger.error("%s ended (%s); starting it again in %.1f s", self.name, ending(code), pause)
+            await asyncio.sleep(pause)

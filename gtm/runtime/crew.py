@@ -1,0 +1,124 @@
+"""The workers of one edge: started, fed, counted, and started again when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from gtm.feed.wire import CountsMessage, FeedError, Message, MetricsMessage, ReadyMessage
+from gtm.runtime.child import Deaths, ending
+from gtm.runtime.lifeline import Lifeline, terminate
+from gtm.runtime.link import AgentEnd
+from gtm.runtime.worker_settings import ENVIRONMENT, WorkerSettings
+from gtm.settings import EdgeSettings
+from gtm.telemetry import EdgeMetrics
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 5.0
+"""Seconds that a worker may take to stop."""
+
+
+class Crew:
+    """All workers of an edge.
+
+    Args:
+        settings: the edge's.
+        http_port: where HTTP workers listen.
+        dns_port: where DNS workers listen.
+        metrics: what workers' counts are added to.
+        everything: all that a new worker needs to begin with, asked each time one starts.
+    """
+
+    def __init__(
+        self,
+        settings: EdgeSettings,
+        http_port: int,
+        dns_port: int,
+        metrics: EdgeMetrics,
+        everything: Callable[[], Iterable[Message]],
+    ) -> None:
+        self._settings = settings
+        self._ports = {"http": http_port, "dns": dns_port}
+        self._metrics = metrics
+        self._everything = everything
+        self._lifeline = Lifeline()
+        self._links: dict[str, AgentEnd] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start every worker."""
+        for kind in self._ports:
+            for number in range(1, self._settings.workers + 1):
+                self._tasks.append(asyncio.ensure_future(self._keep(kind, f"{kind}-{number}")))
+
+    def put(self, messages: Sequence[Message]) -> None:
+        """Send to every worker; metrics go to the HTTP workers, which serve them."""
+        for name, link in self._links.items():
+            wanted = [m for m in messages if not isinstance(m, MetricsMessage) or name.startswith("http")]
+            link.put(wanted)
+
+    async def stop(self) -> None:
+        """Stop every worker, and wait for them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._lifeline.close()
+
+    async def _keep(self, kind: str, name: str) -> None:
+        """Run a worker, and run it again whenever it ends."""
+        deaths = Deaths()
+        while True:
+            deaths.started()
+            code = await self._run(kind, name)
+            pause = deaths.pause()
+            logger.error("worker %s ended (%s); starting it again in %.1f s", name, ending(code), pause)
+            await asyncio.sleep(pause)
+
+    async def _run(self, kind: str, name: str) -> int | None:
+        settings = self._settings
+        ours, theirs = socket.socketpair()
+        told = WorkerSettings(
+            kind=kind,
+            name=name,
+            descriptor=theirs.fileno(),
+            hosts=settings.bind,
+            port=self._ports[kind],
+            geoip_db=None if settings.geoip_db is None else str(settings.geoip_db),
+            geoip_overrides=None if settings.geoip_overrides is None else str(settings.geoip_overrides),
+            trusted_proxies=tuple(str(network) for network in settings.trusted_proxies),
+            open_lookups=settings.open_lookups,
+            log_level=settings.log_level,
+        )
+        environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
+        process = await self._lifeline.spawn(["gtm.runtime.worker"], environment, pass_fds=(theirs.fileno(),))
+        theirs.close()
+        link = await AgentEnd.over(ours)
+        link.put(self._everything())
+        self._links[name] = link
+        try:
+            await self._listen(link)
+            return await process.wait()
+        finally:
+            del self._links[name]
+            await link.close()
+            await terminate(process, _PATIENCE)
+
+    async def _listen(self, link: AgentEnd) -> None:
+        """Take a worker's messages until it is gone."""
+        while True:
+            try:
+                message = await link.get()
+            except (FeedError, ValueError) as error:
+                logger.error("ignored a message from a worker: %s", error)
+                continue
+            if message is None:
+                return
+            if isinstance(message, CountsMessage):
+                self._metrics.add(message.counts)
+            elif isinstance(message, ReadyMessage):
+                logger.info("worker %s answers from revision %d", message.worker, message.revision)

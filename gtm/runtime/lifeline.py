@@ -1,0 +1,71 @@
+"""How a child process learns that its parent is gone, even by kill -9: a pipe whose other end only the parent holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+ENVIRONMENT = "GTM_LIFELINE_FD"
+
+
+class Lifeline:
+    """The parent's side: hand `descriptor` to children (`pass_fds`), keep this object for as long as they may live."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._held = os.pipe()
+
+    def close(self) -> None:
+        """Let go: every child that watches stops."""
+        for descriptor in (self.descriptor, self._held):
+            with suppress(OSError):
+                os.close(descriptor)
+
+    async def spawn(
+        self, arguments: Sequence[str], environment: Mapping[str, str], pass_fds: Sequence[int] = ()
+    ) -> asyncio.subprocess.Process:
+        """Start a Python process of ours (`python -m …`) that watches this lifeline.
+
+        It gets a session of its own, so that Ctrl-C reaches only the parent, which then stops its children in order.
+        """
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            *arguments,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **environment, ENVIRONMENT: str(self.descriptor)},
+            pass_fds=(self.descriptor, *pass_fds),
+            start_new_session=True,
+        )
+
+
+def watch(stop: Callable[[], None]) -> None:
+    """In a child, inside its event loop: call `stop` once when the parent is gone. Without a parent: nothing."""
+    text = os.environ.get(ENVIRONMENT)
+    if text is None:
+        return
+    descriptor = int(text)
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        loop.remove_reader(descriptor)
+        stop()
+
+    loop.add_reader(descriptor, gone)
+
+
+async def terminate(process: asyncio.subprocess.Process, patience: float) -> None:
+    """Ask a process to stop, and kill it if it has not after `patience` seconds."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), patience)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

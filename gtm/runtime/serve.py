@@ -1,0 +1,206 @@
+"""Everything in one place: `gtm serve`, the supervisor of an embedded Postgres, control, an edge, and the demo world.
+
+Laws:
+  1. Each tier is a process of its own, and speaks to the others as it would across the world: same feed, same tokens.
+  2. What dies is started again; what goes on meanwhile does so by the edge's own laws.
+  3. When the supervisor ends, by whatever signal, nothing of it stays behind: children watch its lifeline, and the next
+     start clears a Postgres left over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+
+import httpx
+
+from gtm.runtime import assets
+from gtm.runtime.child import Child
+from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, free_block, moved
+from gtm.runtime.demo.block import PORT as DEMO_PORT
+from gtm.runtime.lifeline import Lifeline
+from gtm.runtime.prepare import Prepared, prepare
+from gtm.runtime.sockets import reserve
+from gtm.settings import ServeSettings
+from gtm.storage.embedded import EmbeddedPostgres, EmbeddedPostgresError
+
+logger = logging.getLogger(__name__)
+
+_READY = 90.0
+"""Seconds until control and edge must be ready for the first time."""
+
+
+class Running:
+    """What `gtm serve` tells the person at the terminal once everything answers."""
+
+    def __init__(self, settings: ServeSettings, prepared: Prepared, regions: tuple[str, ...]) -> None:
+        self.settings = settings
+        self.prepared = prepared
+        self.regions = regions
+
+
+class Supervisor:
+    """One `gtm serve`.
+
+    Args:
+        settings: where and how.
+        announce: called once everything is ready.
+    """
+
+    def __init__(self, settings: ServeSettings, announce: Callable[[Running], None]) -> None:
+        self._settings = settings
+        self._announce = announce
+        self._stopping = asyncio.Event()
+        self._lifeline = Lifeline()
+        self._children: list[Child] = []
+        self._postgres: EmbeddedPostgres | None = None
+        self._database_url = settings.database_url or ""
+        self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        Raises:
+            OSError: a port is in use.
+            DemoError: no block of addresses is free.
+            EmbeddedPostgresError: the embedded Postgres does not start.
+            StorageUnavailable: the database given cannot be reached.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        self._reserve_ports()
+        try:
+            await self._start()
+        finally:
+            await self._stop()
+
+    def _reserve_ports(self) -> None:
+        """Fail early and clearly if a port is taken; settle ports of 0."""
+        given = self._settings
+        stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
+        self._settings = replace(
+            given,
+            control_port=reserve(given.bind[:1], given.control_port, (stream,), "--control-port"),
+            edge_port=reserve(given.bind, given.edge_port, (stream,), "--edge-port"),
+            dns_port=reserve(given.bind, given.dns_port, (datagram, stream), "--dns-port"),
+        )
+
+    async def _start(self) -> None:
+        settings = self._settings
+        if settings.database_url is None:
+            self._postgres = EmbeddedPostgres(settings.data_dir)
+            self._database_url = await asyncio.to_thread(self._postgres.start)
+        regions: tuple[str, ...] = ()
+        policy = None
+        if settings.demo:
+            block = free_block()
+            policy = moved(assets.demo_policy(), block)
+            regions = tuple(region.name for region in policy.regions)
+            self._child("demo world", ["gtm.runtime.demo.world", str(block), *regions])
+            switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
+            DemoFile(block, switch, regions).write(settings.data_dir)
+        prepared = await prepare(self._database_url, edge_token=self._edge_token, demo=policy)
+        self._child("control", ["gtm.cli", "control", "--no-prepare"])
+        self._child("edge", ["gtm.cli", "edge"])
+        for child in self._children:
+            await child.start()
+        if await self._until_ready():
+            self._announce(Running(settings, prepared, regions))
+        await self._watch()
+
+    def _child(self, name: str, arguments: list[str]) -> None:
+        self._children.append(Child(name, arguments, self._environment, self._lifeline))
+
+    def _environment(self) -> dict[str, str]:
+        """What the children are told. The token and the database's password travel in no argument list."""
+        settings = self._settings
+        told = {
+            "GTM_DATABASE_URL": self._database_url,
+            "GTM_DATA_DIR": str(settings.data_dir),
+            "GTM_BIND": ",".join(settings.bind),
+            "GTM_CONTROL_PORT": str(settings.control_port),
+            "GTM_CONTROL_URL": self._control_url,
+            "GTM_EDGE_PORT": str(settings.edge_port),
+            "GTM_DNS_PORT": str(settings.dns_port),
+            "GTM_EDGE_NAME": "local",
+            "GTM_TOKEN": self._edge_token,
+            "GTM_WORKERS": str(settings.workers),
+            "GTM_LOG_LEVEL": settings.log_level,
+            "GTM_OPEN_LOOKUPS": "true" if settings.open_lookups else "false",
+            "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),
+        }
+        if settings.geoip_db is not None:
+            told["GTM_GEOIP_DB"] = str(settings.geoip_db)
+        if settings.geoip_overrides is not None:
+            told["GTM_GEOIP_OVERRIDES"] = str(settings.geoip_overrides)
+        return told
+
+    @property
+    def _control_url(self) -> str:
+        return f"http://{_literal(self._settings.bind[0])}:{self._settings.control_port}"
+
+    async def _until_ready(self) -> bool:
+        """Wait until control and edge say so; False if told to stop, or if they do not within the time."""
+        urls = (
+            f"{self._control_url}/readyz",
+            f"http://{_literal(self._settings.bind[0])}:{self._settings.edge_port}/readyz",
+        )
+        deadline = asyncio.get_running_loop().time() + _READY
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+            for url in urls:
+                while not await _ok(client, url):
+                    if asyncio.get_running_loop().time() > deadline:
+                        logger.error("not ready after %.0f s: %s; see the messages above", _READY, url)
+                        return False
+                    if await self._stopped_within(0.1):
+                        return False
+        return True
+
+    async def _watch(self) -> None:
+        """Until told to stop: bring back the embedded Postgres whenever it died."""
+        while not await self._stopped_within(0.5):
+            postgres = self._postgres
+            if postgres is None or await asyncio.to_thread(postgres.alive):
+                continue
+            logger.error("the embedded Postgres ended; starting it again")
+            try:
+                self._database_url = await asyncio.to_thread(postgres.start)
+                logger.info("the embedded Postgres runs again")
+            except EmbeddedPostgresError as error:
+                logger.error("the embedded Postgres does not start: %s", error)
+                await self._stopped_within(5.0)
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _stop(self) -> None:
+        """Edge first (it stops answering before its sources vanish), the database last."""
+        for child in reversed(self._children):
+            await child.stop()
+        self._lifeline.close()
+        if self._postgres is not None:
+            await asyncio.to_thread(self._postgres.stop)
+
+
+def _literal(host: str) -> str:
+    """A host as it stands in a URL: the loopback for a wildcard, brackets around IPv6."""
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"
+    return f"[{host}]" if ":" in host else host
+
+
+async def _ok(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await client.get(url)).status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -1,0 +1,184 @@
+"""One answering process of an edge: `python -m gtm.runtime.worker`, started by the agent only.
+
+Laws:
+  1. Nothing listens until a View is loaded.
+  2. The answer path shares nothing with the threads beside it but single references, swapped whole.
+  3. A worker lives no longer than its agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from ipaddress import ip_network
+
+import msgspec
+import uvicorn
+
+from gtm.core.problems import PolicyError
+from gtm.core.router import Router
+from gtm.dns.answer import Answerer
+from gtm.dns.server import DnsServer
+from gtm.edge.app import EdgeApp, EdgeOptions
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import CountsMessage, FeedError, MetricsMessage, ReadyMessage
+from gtm.geoip.reader import GeoIPError, Locator
+from gtm.runtime.link import WorkerEnd
+from gtm.runtime.logs import configure
+from gtm.runtime.sockets import listener
+from gtm.runtime.worker_settings import ENVIRONMENT, WorkerSettings
+from gtm.telemetry import Counts
+
+logger = logging.getLogger(__name__)
+
+_TICK = 1.0
+_RELOAD_EVERY = 5
+
+
+class Worker:
+    """What DNS and HTTP workers have in common: the View, the locator, the counters, the link to the agent."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings = settings
+        self.counts = Counts()
+        self.metrics = ""
+        self.locator = Locator(settings.geoip_db, settings.geoip_overrides)
+        self.holder = ViewHolder(time.time, self._swapped)
+        self.answerer: Answerer | None = None
+        self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
+        self._gone = threading.Event()
+
+    def wait_for_view(self) -> Router | None:
+        """Read from the agent until there is a View with a state; None if the agent is gone before."""
+        while self.holder.router is None or self.holder.state.epoch == 0:
+            if not self._take():
+                return None
+        return self.holder.router
+
+    def ready(self, router: Router) -> None:
+        """Tell the agent that this worker listens."""
+        view = router.view
+        self._link.put(ReadyMessage(self.settings.name, view.snapshot.revision, view.state.epoch))
+
+    def follow(self) -> None:
+        """Take in messages for as long as the agent lives; then set `gone`."""
+        while self._take():
+            pass
+        self._gone.set()
+
+    def tick(self) -> None:
+        """Once a second until the agent is gone: rules in time, counters up, a changed GeoIP file in."""
+        beats = 0
+        while not self._gone.wait(_TICK):
+            beats += 1
+            self.holder.tick()
+            if beats % _RELOAD_EVERY == 0:
+                self._reload_geoip()
+            counts = self.counts.take()
+            if counts:
+                try:
+                    self._link.put(CountsMessage(self.settings.name, counts))
+                except OSError:
+                    self._gone.set()
+
+    def _take(self) -> bool:
+        try:
+            message = self._link.get()
+            if message is None:
+                return False
+            if isinstance(message, MetricsMessage):
+                self.metrics = message.text
+            else:
+                self.holder.apply(message)
+        except (FeedError, PolicyError) as error:
+            logger.error("ignored a message from the agent: %s", error)
+        return True
+
+    def _swapped(self, router: Router) -> None:
+        if self.settings.kind == "dns":
+            self.answerer = Answerer(router, self.locator.locate, self.counts)
+
+    def _reload_geoip(self) -> None:
+        try:
+            if self.locator.reload_if_changed():
+                logger.info("reloaded the GeoIP database")
+                self.holder.rebuild()
+        except GeoIPError as error:
+            logger.error("kept the GeoIP database in use: %s", error)
+
+
+def run_dns(worker: Worker) -> None:
+    """Answer DNS until the agent is gone."""
+    router = worker.wait_for_view()
+    if router is None:
+        return
+
+    def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
+        answerer = worker.answerer
+        return None if answerer is None else answerer.answer(packet, client, tcp=tcp, draw=random.random())
+
+    addresses = [(host, worker.settings.port) for host in worker.settings.hosts]
+    server = DnsServer(addresses, respond, reuse_port=True)
+    server.bind()
+
+    def follow() -> None:
+        worker.follow()
+        server.stop()
+
+    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=worker.tick, daemon=True).start()
+    worker.ready(router)
+    server.serve()
+
+
+def run_http(worker: Worker) -> None:
+    """Answer HTTP until the agent is gone."""
+    router = worker.wait_for_view()
+    if router is None:
+        return
+    options = EdgeOptions(
+        open_lookups=worker.settings.open_lookups,
+        trusted_proxies=tuple(ip_network(text) for text in worker.settings.trusted_proxies),
+    )
+    app = EdgeApp(worker.holder, worker.locator.locate, options, worker.counts, lambda: worker.metrics)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=3,
+        )
+    )
+    sockets = [listener(host, worker.settings.port, reuse_port=True) for host in worker.settings.hosts]
+
+    def follow() -> None:
+        worker.follow()
+        server.should_exit = True
+
+    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=worker.tick, daemon=True).start()
+    worker.ready(router)
+    asyncio.run(server.serve(sockets=sockets))
+
+
+def main() -> None:
+    """Run the worker that the environment describes."""
+    settings = msgspec.json.decode(os.environ[ENVIRONMENT], type=WorkerSettings, strict=False)
+    configure(settings.log_level, settings.name)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    worker = Worker(settings)
+    (run_dns if settings.kind == "dns" else run_http)(worker)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""What an agent tells its workers at start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ENVIRONMENT = "GTM_WORKER"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the agent tells a worker, as JSON in `GTM_WORKER`. `descriptor` is the worker's end of the link."""
+
+    kind: str
+    name: str
+    descriptor: int
+    hosts: tuple[str, ...]
+    port: int
+    geoip_db: str | None
+    geoip_overrides: str | None
+    trusted_proxies: tuple[str, ...]
+    open_lookups: bool
+    log_level: str
