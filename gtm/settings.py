@@ -18,7 +18,7 @@ class ControlSettings:
     """`gtm control`. Without `database_url` an embedded Postgres runs under `data_dir`."""
 
     data_dir: Path
-    bind: str = "127.0.0.1"
+    bind: tuple[str, ...] = ("127.0.0.1",)
     port: int = DEFAULT_CONTROL_PORT
     database_url: str | None = None
     max_body: int = 10 * 1024 * 1024

@@ -21,8 +21,8 @@ import httpx
 
 from gtm.runtime import assets
 from gtm.runtime.child import Child
-from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, free_block, moved
 from gtm.runtime.demo.block import PORT as DEMO_PORT
+from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, free_block, moved
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
 from gtm.runtime.sockets import reserve

@@ -1,0 +1,3 @@
+from gtm.cli.main import main
+
+main()

@@ -1,0 +1,51 @@
+"""`gtm demo`: turn regions of the running demo world off and on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError, Exit
+from gtm.runtime.demo.block import DemoError, DemoFile
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def fail(
+    region: str, *, data_dir: options.DataDir = Path("gtm-data"), as_json: options.AsJson = False
+) -> None:
+    """Kill a region: its server stops listening until it is restored."""
+    _switch(region, "fail", data_dir, as_json=as_json)
+
+
+@app.command()
+def restore(
+    region: str, *, data_dir: options.DataDir = Path("gtm-data"), as_json: options.AsJson = False
+) -> None:
+    """Bring a failed region back."""
+    _switch(region, "restore", data_dir, as_json=as_json)
+
+
+def _switch(region: str, action: str, data_dir: Path, *, as_json: bool) -> None:
+    try:
+        world = DemoFile.read(data_dir)
+    except DemoError as error:
+        raise CommandError(str(error), Exit.UNREACHABLE) from error
+    if region not in world.regions:
+        raise CommandError(f"there is no demo region `{region}`; there are {', '.join(world.regions)}")
+    try:
+        response = httpx.post(f"{world.switch}/{region}/{action}", timeout=5.0, trust_env=False)
+        state: dict[str, str] = response.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        message = f"the demo world does not answer ({error}); is `gtm serve --demo` running?"
+        raise CommandError(message, Exit.UNREACHABLE) from error
+    if as_json:
+        typer.echo(json.dumps(state))
+    else:
+        for name, what in state.items():
+            typer.echo(f"{name:16} {what}")

@@ -1,0 +1,34 @@
+"""Exit codes, and errors that end a command.
+
+0 done; 1 the answer is no (a check failed, a plan has changes with --exit-code, a request is refused); 2 wrong usage or
+bad input; 3 a server cannot be reached; 4 not allowed (token missing, wrong or too weak); 5 cannot run here (port in
+use, data directory in use, no permission); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a command's exit code means."""
+
+    DONE = 0
+    NO = 1
+    BAD_INPUT = 2
+    UNREACHABLE = 3
+    NOT_ALLOWED = 4
+    CANNOT_RUN = 5
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """Ends a command with a message on standard error and an exit code.
+
+    `problems` are listed below the message, one a line.
+    """
+
+    def __init__(self, message: str, code: Exit = Exit.BAD_INPUT, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.problems = problems

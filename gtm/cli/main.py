@@ -1,0 +1,47 @@
+"""Where `gtm` begins."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from gtm import __version__
+from gtm.cli import demo, servers
+from gtm.cli.exits import CommandError, Exit
+
+app = typer.Typer(
+    name="gtm",
+    help="A self-hosted global traffic manager: which region should serve this request?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+servers.register(app)
+app.add_typer(demo.app, name="demo", help="Fail and restore regions of the running demo world.")
+
+
+@app.command()
+def version(
+    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False
+) -> None:
+    """Print gtm's version."""
+    typer.echo(f'{{"version": "{__version__}"}}' if as_json else __version__)
+
+
+def main() -> None:
+    """Run a command; errors a person can act on end it with one message and an exit code, not with a traceback."""
+    try:
+        app()
+    except CommandError as error:
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        console.print(f"[bold red]error:[/] {escape(str(error))}")
+        for problem in error.problems:
+            console.print(f"  [red]•[/] {escape(problem)}")
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)

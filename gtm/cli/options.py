@@ -1,0 +1,111 @@
+"""Options that several commands share: each is a flag and a GTM_* variable."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gtm.cli.exits import CommandError
+from gtm.settings import Network
+
+DataDir = Annotated[
+    Path,
+    typer.Option(help="Where state lives: the embedded Postgres, the last-good file.", envvar="GTM_DATA_DIR"),
+]
+Bind = Annotated[
+    str,
+    typer.Option(help="Addresses to listen on, separated by commas.", envvar="GTM_BIND"),
+]
+ControlPort = Annotated[
+    int, typer.Option(help="Port of the control API (0: any).", envvar="GTM_CONTROL_PORT", min=0, max=65535)
+]
+EdgePort = Annotated[
+    int, typer.Option(help="Port of the edge's HTTP (0: any).", envvar="GTM_EDGE_PORT", min=0, max=65535)
+]
+DnsPort = Annotated[
+    int, typer.Option(help="Port of DNS, UDP and TCP (0: any).", envvar="GTM_DNS_PORT", min=0, max=65535)
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        help="A Postgres server, as postgresql://…; without it an embedded one runs.",
+        envvar="GTM_DATABASE_URL",
+    ),
+]
+Workers = Annotated[
+    int, typer.Option(help="DNS processes and HTTP processes, each.", envvar="GTM_WORKERS", min=1, max=64)
+]
+GeoipDb = Annotated[
+    Path | None,
+    typer.Option(help="A GeoIP database (MMDB); without it the shipped one.", envvar="GTM_GEOIP_DB"),
+]
+GeoipOverrides = Annotated[
+    Path | None,
+    typer.Option(help="Locations of your own networks (YAML); they win.", envvar="GTM_GEOIP_OVERRIDES"),
+]
+TrustedProxies = Annotated[
+    str,
+    typer.Option(
+        help="Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
+        envvar="GTM_TRUSTED_PROXIES",
+    ),
+]
+OpenLookups = Annotated[
+    bool,
+    typer.Option(
+        help="Let anyone look up routes for other clients' addresses without a token.",
+        envvar="GTM_OPEN_LOOKUPS",
+    ),
+]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.", envvar="GTM_LOG_LEVEL")]
+ControlUrl = Annotated[str, typer.Option("--control", help="The control API.", envvar="GTM_CONTROL_URL")]
+Token = Annotated[
+    str | None,
+    typer.Option(help="Bearer token (better in GTM_TOKEN than in a shell history).", envvar="GTM_TOKEN"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Parse `--bind`.
+
+    Raises:
+        CommandError: something else than literal IP addresses.
+    """
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for part in found:
+        try:
+            ip_address(part)
+        except ValueError as error:
+            raise CommandError(f"--bind: `{part}` is not an IPv4 or IPv6 address") from error
+    if not found:
+        raise CommandError("--bind: give at least one address")
+    return found
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Parse `--trusted-proxies`.
+
+    Raises:
+        CommandError: something else than networks.
+    """
+    try:
+        return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise CommandError(f"--trusted-proxies: {error}") from error
+
+
+def log_level(text: str) -> str:
+    """Parse `--log-level`.
+
+    Raises:
+        CommandError: not a level.
+    """
+    if text.lower() not in _LEVELS:
+        raise CommandError(f"--log-level: `{text}` is none of {', '.join(_LEVELS)}")
+    return text.lower()

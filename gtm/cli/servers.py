@@ -1,0 +1,188 @@
+"""The commands that run servers: `gtm serve`, `gtm control`, `gtm edge`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError, Exit
+from gtm.settings import (
+    DEFAULT_CONTROL_PORT,
+    DEFAULT_DNS_PORT,
+    DEFAULT_EDGE_PORT,
+    ControlSettings,
+    EdgeSettings,
+    ServeSettings,
+)
+
+_DATA_DIR = Path("gtm-data")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    for command in (serve, control, edge):
+        app.command()(command)
+
+
+def serve(
+    *,
+    demo: Annotated[bool, typer.Option("--demo", help="With the seven-region demo world.")] = False,
+    data_dir: options.DataDir = _DATA_DIR,
+    bind: options.Bind = "127.0.0.1",
+    control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
+    edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
+    dns_port: options.DnsPort = DEFAULT_DNS_PORT,
+    workers: options.Workers = 1,
+    database_url: options.DatabaseUrl = None,
+    geoip_db: options.GeoipDb = None,
+    geoip_overrides: options.GeoipOverrides = None,
+    trusted_proxies: options.TrustedProxies = "",
+    open_lookups: options.OpenLookups = False,
+    log_level: options.LogLevel = "info",
+) -> None:
+    """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
+    from gtm.cli.welcome import welcome
+    from gtm.runtime.logs import configure
+    from gtm.runtime.serve import Supervisor
+
+    hosts = options.addresses(bind)
+    settings = ServeSettings(
+        data_dir=data_dir.absolute(),
+        bind=hosts,
+        control_port=control_port,
+        edge_port=edge_port,
+        dns_port=dns_port,
+        workers=workers,
+        demo=demo,
+        database_url=database_url,
+        geoip_db=geoip_db,
+        geoip_overrides=geoip_overrides,
+        trusted_proxies=options.networks(trusted_proxies),
+        # The demo may be asked about anybody's address, but only by this machine.
+        open_lookups=open_lookups or (demo and all(_is_loopback(host) for host in hosts)),
+        log_level=options.log_level(log_level),
+    )
+    configure(settings.log_level, "serve")
+    _prepare_data_dir(settings.data_dir)
+    _run_with_database(Supervisor(settings, welcome).run())
+
+
+def control(
+    *,
+    data_dir: options.DataDir = _DATA_DIR,
+    bind: options.Bind = "127.0.0.1",
+    control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
+    database_url: options.DatabaseUrl = None,
+    prepare: Annotated[
+        bool, typer.Option(help="Migrate the database and create the first admin token before serving.")
+    ] = True,
+    log_level: options.LogLevel = "info",
+) -> None:
+    """Run the control tier: the API over Postgres, and the feed that edges follow."""
+    from gtm.runtime.control import run_control
+    from gtm.runtime.logs import configure
+
+    settings = ControlSettings(
+        data_dir=data_dir.absolute(),
+        bind=options.addresses(bind),
+        port=control_port,
+        database_url=database_url,
+        log_level=options.log_level(log_level),
+    )
+    configure(settings.log_level, "control")
+    if database_url is None:
+        _prepare_data_dir(settings.data_dir)
+    _run_with_database(run_control(settings, typer.echo, prepare_first=prepare))
+
+
+def edge(
+    *,
+    control_url: options.ControlUrl = f"http://127.0.0.1:{DEFAULT_CONTROL_PORT}",
+    token: options.Token = None,
+    name: Annotated[
+        str, typer.Option(help="This edge's name; the host's by default.", envvar="GTM_EDGE_NAME")
+    ] = "",
+    data_dir: options.DataDir = _DATA_DIR,
+    bind: options.Bind = "127.0.0.1",
+    edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
+    dns_port: options.DnsPort = DEFAULT_DNS_PORT,
+    workers: options.Workers = 1,
+    geoip_db: options.GeoipDb = None,
+    geoip_overrides: options.GeoipOverrides = None,
+    trusted_proxies: options.TrustedProxies = "",
+    open_lookups: options.OpenLookups = False,
+    log_level: options.LogLevel = "info",
+) -> None:
+    """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
+    from gtm.runtime.agent import Agent
+    from gtm.runtime.logs import configure
+
+    if not token:
+        raise CommandError(
+            "an edge needs a token: set GTM_TOKEN to one made by `gtm token create --role edge`",
+            Exit.NOT_ALLOWED,
+        )
+    settings = EdgeSettings(
+        data_dir=data_dir.absolute(),
+        control_url=control_url,
+        token=token,
+        name=name or socket.gethostname(),
+        bind=options.addresses(bind),
+        http_port=edge_port,
+        dns_port=dns_port,
+        workers=workers,
+        geoip_db=geoip_db,
+        geoip_overrides=geoip_overrides,
+        trusted_proxies=options.networks(trusted_proxies),
+        open_lookups=open_lookups,
+        log_level=options.log_level(log_level),
+    )
+    configure(settings.log_level, "edge")
+    _prepare_data_dir(settings.data_dir)
+
+    async def run() -> None:
+        await Agent(settings).run()
+
+    _run(run())
+
+
+def _prepare_data_dir(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot use the data directory `{path}`: {error.strerror}; choose another with --data-dir"
+        raise CommandError(message, Exit.CANNOT_RUN) from error
+
+
+def _run(server: Coroutine[Any, Any, None], *expected: type[Exception]) -> None:
+    """Run a server to its end; what keeps it from running is one line, not a traceback."""
+    from gtm.geoip.reader import GeoIPError
+
+    try:
+        asyncio.run(server)
+    except (OSError, GeoIPError, *expected) as error:
+        raise CommandError(str(error), Exit.CANNOT_RUN) from error
+
+
+def _run_with_database(server: Coroutine[Any, Any, None]) -> None:
+    """The same for what uses a database. An edge has no use for these imports, nor must it have their packages."""
+    from gtm.runtime.demo.block import DemoError
+    from gtm.storage.embedded import EmbeddedPostgresError
+    from gtm.storage.errors import SchemaError, StorageUnavailable
+
+    try:
+        _run(server, DemoError, EmbeddedPostgresError, SchemaError)
+    except StorageUnavailable as error:
+        raise CommandError(str(error), Exit.UNREACHABLE) from error
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address
+
+    return ip_address(host).is_loopback
