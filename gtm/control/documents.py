@@ -1,0 +1,328 @@
+"""Documents: what operators write, per kind, with every limit on single fields; and documents ↔ core values.
+
+Field names are those of `gtm.core.model`, where each is explained at length; what fields say of each other across
+resources is checked by `gtm.core.compile`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Self, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from gtm.control import fields as f
+from gtm.core.model import (
+    AdminState,
+    Affinity,
+    DataClass,
+    Jurisdiction,
+    OnUnusable,
+    Policy,
+    ProbeType,
+    Region,
+    ResidencyRule,
+    RuleMode,
+    Service,
+    SpilloverRule,
+    Steering,
+    Tenant,
+    Zone,
+)
+
+MAX_RESOURCES = 10_000
+"""Most resources of one kind in a policy document."""
+
+Resource = Region | Zone | Service | ResidencyRule | SpilloverRule | Jurisdiction | Tenant | DataClass
+C = TypeVar("C", bound=Resource)
+
+
+class Document(BaseModel):
+    """Base of all documents: unknown fields are errors, and so are values of another type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ResourceDocument(Document, Generic[C]):
+    """Base of the documents that have a name and a core value."""
+
+    name: f.Name
+
+    def to_core(self, kind: type[C], before: Resource | None = None) -> C:
+        """The core value.
+
+        Args:
+            kind: its class.
+            before: the resource of this name in force, whose admin state stays where the document has none.
+        """
+        document = self.model_dump(mode="json")
+        if document.get("admin_state", ...) is None:
+            kept = before.admin_state if isinstance(before, Region) else AdminState.ACTIVE
+            document["admin_state"] = kept.value
+        return msgspec.convert(document, kind)
+
+
+class EndpointDocument(Document):
+    """One ingress of a region."""
+
+    url: f.Url
+    """Base URL that redirects and lookups hand out (http or https, host, optional path prefix)."""
+    ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=32)] = ()
+    """Addresses for DNS A answers."""
+    ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=32)] = ()
+    """Addresses for DNS AAAA answers."""
+    cname: f.HostName | None = None
+    """Canonical name for DNS, instead of addresses."""
+
+
+class CapacityDocument(Document):
+    """What a region can hold; absent: not stated."""
+
+    outstanding: f.Count | None = None
+    """Requests at once."""
+    requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
+
+
+class ProbeDocument(Document):
+    """A health check, made against every endpoint of a region (times in seconds)."""
+
+    type: ProbeType = ProbeType.HTTP
+    port: f.Port | None = None
+    """Overrides the port of the endpoint's URL."""
+    path: f.ProbePath = "/healthz"
+    host: f.HostName | None = None
+    """Host header and TLS server name, if not the URL's host."""
+    expected_status: Annotated[tuple[f.Status, ...], Field(min_length=1, max_length=100)] = (200,)
+    body_regex: f.Regex | None = None
+    """RE2 pattern searched in the first 64 KiB of the body."""
+    json_field: f.JsonField | None = None
+    """Dotted path into a JSON body that must equal `json_value`."""
+    json_value: (
+        f.Flag
+        | f.JsonInt
+        | f.Number
+        | Annotated[StrictStr, Field(pattern=f.LINE_PATTERN, max_length=1000)]
+        | None
+    ) = None
+    interval: Annotated[f.Number, Field(ge=1, le=3600)] = 10.0
+    timeout: Annotated[f.Number, Field(ge=0.1, le=60)] = 3.0
+    """At most the interval."""
+    up_threshold: f.Threshold = 2
+    """Good results in a row until a failed endpoint is up again."""
+    down_threshold: f.Threshold = 3
+    """Bad results in a row until an endpoint is down."""
+    verify_tls: f.Flag = True
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.json_field is None) != (self.json_value is None):
+            raise PydanticCustomError("missing", "`json_field` and `json_value` need each other")
+        if self.type is ProbeType.TCP and (self.body_regex is not None or self.json_field is not None):
+            raise PydanticCustomError("overlap", "a `tcp` probe has no body to check: use `http` or `https`")
+        return self
+
+
+class RegionDocument(ResourceDocument[Region]):
+    """A place that serves requests."""
+
+    display_name: f.Line = ""
+    lat: Annotated[f.Number, Field(ge=-90, le=90)]
+    """Latitude in degrees north."""
+    lon: Annotated[f.Number, Field(ge=-180, le=180)]
+    """Longitude in degrees east."""
+    country: f.CountryCode
+    """ISO 3166-1 alpha-2; the region's jurisdictions derive from it."""
+    subdivision: f.Subdivision | None = None
+    """ISO 3166-2."""
+    endpoints: Annotated[tuple[EndpointDocument, ...], Field(min_length=1, max_length=64)]
+    models: Annotated[tuple[f.ModelName, ...], Field(max_length=1000)] = ()
+    """Names of the models served here."""
+    capacity: CapacityDocument = CapacityDocument()
+    cost_weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
+    admin_state: AdminState | None = None
+    """Absent: what is in force stays (a new region is active)."""
+    probe: ProbeDocument = ProbeDocument()
+
+
+class ZoneDocument(ResourceDocument[Zone]):
+    """A DNS zone that the edges answer for (times in seconds; RFC 1035 §3.3.13, RFC 2308 §4)."""
+
+    name: f.HostName
+    primary_ns: f.HostName
+    """The SOA record's MNAME."""
+    hostmaster: f.HostName
+    """The SOA record's RNAME: the contact's mailbox written as a domain name, `hostmaster.example.com`."""
+    name_servers: Annotated[tuple[f.HostName, ...], Field(max_length=32)] = ()
+    """The zone's NS records."""
+    ttl: f.Ttl = 3600
+    refresh: f.Seconds31 = 7200
+    retry: f.Seconds31 = 900
+    expire: f.Seconds31 = 1209600
+    minimum: f.Ttl = 60
+    """How long resolvers keep negative answers."""
+
+
+class MemberDocument(Document):
+    """A region's part in a service."""
+
+    region: f.Name
+    weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
+    """0: only when no member with a weight is usable."""
+
+
+class RefusalDocument(Document):
+    """Where DNS sends clients that may not be served: addresses of yours that say why."""
+
+    ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=32)] = ()
+    ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=32)] = ()
+
+
+class ServiceDocument(ResourceDocument[Service]):
+    """What clients ask for by host name or by service name."""
+
+    display_name: f.Line = ""
+    members: Annotated[tuple[MemberDocument, ...], Field(min_length=1, max_length=1000)]
+    """The regions that serve it; their order is the order of failover."""
+    hostnames: Annotated[tuple[f.HostName, ...], Field(max_length=1000)] = ()
+    zone: f.HostName | None = None
+    """The zone that the host names lie in."""
+    ttl: f.Ttl = 30
+    """Of DNS answers and lookups, in seconds."""
+    steering: Steering = Steering.LATENCY
+    model: f.ModelName | None = None
+    """Only regions that serve this model are candidates."""
+    affinity: Affinity = Affinity.NONE
+    refusal: RefusalDocument = RefusalDocument()
+    on_unusable: OnUnusable = OnUnusable.REFUSE
+    """What to do when the fence holds regions, but none that is usable."""
+
+
+class MatchDocument(Document):
+    """Whom a rule concerns. Dimensions are joined by AND; an empty one matches everybody."""
+
+    services: Annotated[tuple[f.Name, ...], Field(max_length=1000)] = ()
+    client_countries: Annotated[tuple[f.CountryCode, ...], Field(max_length=300)] = ()
+    client_jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
+    tenants: Annotated[tuple[f.Name, ...], Field(max_length=MAX_RESOURCES)] = ()
+    data_classes: Annotated[tuple[f.Name, ...], Field(max_length=1000)] = ()
+
+
+class PlacesDocument(Document):
+    """A set of regions, named directly or by jurisdiction (a country code is a jurisdiction too)."""
+
+    jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
+    regions: Annotated[tuple[f.Name, ...], Field(max_length=1000)] = ()
+
+
+class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
+    """Where matching requests may be served: inside `allow` (everywhere, if empty) and not inside `deny`."""
+
+    match: MatchDocument = MatchDocument()
+    allow: PlacesDocument = PlacesDocument()
+    deny: PlacesDocument = PlacesDocument()
+    mode: RuleMode = RuleMode.ENFORCE
+    """`monitor` only records what the rule would have excluded."""
+    legal_basis: f.Text = ""
+    """The law behind the rule, handed out with refusals."""
+    effective_from: f.Moment | None = None
+    effective_until: f.Moment | None = None
+    acknowledge_empty_fence: f.Flag = False
+    """The rule leaves some service without any region, and that is meant."""
+
+
+class SpilloverRuleDocument(ResourceDocument[SpilloverRule]):
+    """How much of a region's demand may be served elsewhere."""
+
+    from_region: f.Name
+    to_regions: Annotated[tuple[f.Name, ...], Field(min_length=1, max_length=1000)]
+    max_share: Annotated[f.Number, Field(ge=0, le=1)] | None = None
+    max_requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
+    max_added_latency_ms: Annotated[f.Number, Field(ge=0, le=60_000)] | None = None
+
+
+class JurisdictionDocument(ResourceDocument[Jurisdiction]):
+    """A body of law and where it binds."""
+
+    name: f.JurisdictionName
+    display_name: f.Line = ""
+    members: Annotated[tuple[f.JurisdictionName, ...], Field(min_length=1, max_length=300)]
+    """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
+    source: f.Text = ""
+    """The law or treaty that says so."""
+
+
+class TenantDocument(ResourceDocument[Tenant]):
+    """A customer whose requests rules may single out."""
+
+    display_name: f.Line = ""
+
+
+class DataClassDocument(ResourceDocument[DataClass]):
+    """A kind of data that rules may single out."""
+
+    display_name: f.Line = ""
+
+
+D = TypeVar("D")
+_List = Annotated[tuple[D, ...], Field(max_length=MAX_RESOURCES)]
+
+
+class PolicyDocument(Document):
+    """A whole policy."""
+
+    regions: _List[RegionDocument] = ()
+    zones: _List[ZoneDocument] = ()
+    services: _List[ServiceDocument] = ()
+    residency_rules: _List[ResidencyRuleDocument] = ()
+    spillover_rules: _List[SpilloverRuleDocument] = ()
+    jurisdictions: _List[JurisdictionDocument] = ()
+    tenants: _List[TenantDocument] = ()
+    data_classes: _List[DataClassDocument] = ()
+
+    def to_core(self, before: Policy | None = None) -> Policy:
+        """The core value; regions without an admin state keep that of `before`."""
+        known = {region.name: region for region in before.regions} if before is not None else {}
+        return Policy(
+            **{
+                kind: tuple(
+                    item.to_core(core, known.get(item.name) if core is Region else None)
+                    for item in getattr(self, kind)
+                )
+                for kind, (core, _) in KINDS.items()
+            }
+        )
+
+
+KINDS: dict[str, tuple[type[Resource], type[ResourceDocument[Any]]]] = {
+    "regions": (Region, RegionDocument),
+    "zones": (Zone, ZoneDocument),
+    "services": (Service, ServiceDocument),
+    "residency_rules": (ResidencyRule, ResidencyRuleDocument),
+    "spillover_rules": (SpilloverRule, SpilloverRuleDocument),
+    "jurisdictions": (Jurisdiction, JurisdictionDocument),
+    "tenants": (Tenant, TenantDocument),
+    "data_classes": (DataClass, DataClassDocument),
+}
+"""Kind → its core value and its document, in the order of `Policy`."""
+
+
+def to_document(value: Resource) -> dict[str, Any]:
+    """A core value as a JSON object that its document accepts."""
+    document: dict[str, Any] = msgspec.to_builtins(value)
+    return document
+
+
+def export_policy(policy: Policy, *, admin_states: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """A policy as a JSON object that `PolicyDocument` accepts.
+
+    Args:
+        policy: what to export.
+        admin_states: whether regions carry theirs. A policy kept in version control should not: applied again, it
+            would undo a drain made since.
+    """
+    exported: dict[str, list[dict[str, Any]]] = msgspec.to_builtins(policy)
+    if not admin_states:
+        for region in exported["regions"]:
+            del region["admin_state"]
+    return exported

@@ -1,0 +1,157 @@
+"""What is structurally wrong with a document, in words people can act on: pydantic's errors → `Problem`s."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from gtm.control.fields import PATTERN_WORDS
+from gtm.core.compile import ALL_KINDS
+from gtm.core.problems import Problem
+
+_SHOWN = 80
+
+_CODES = {
+    "missing": "missing",
+    "extra_forbidden": "unknown_field",
+    "string_pattern_mismatch": "invalid_format",
+    "enum": "invalid_choice",
+    "literal_error": "invalid_choice",
+    "finite_number": "out_of_range",
+    "json_invalid": "invalid_json",
+}
+_RANGES = frozenset(
+    {
+        "greater_than_equal",
+        "less_than_equal",
+        "greater_than",
+        "less_than",
+        "too_long",
+        "too_short",
+        "string_too_long",
+        "string_too_short",
+    }
+)
+_PLAIN = {
+    "extra_forbidden": "unknown field: remove it, or check its spelling",
+    "string_unicode": "must be valid Unicode text",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+}
+_OWN = frozenset({"out_of_range", "invalid_format", "unknown_reference", "wrong_type", "overlap"})
+
+
+def problems_of(error: ValidationError, document: Any = None, prefix: str = "") -> list[Problem]:
+    """Every error of a validation with its path, such as `services.chat.members[0].weight`.
+
+    Args:
+        error: what pydantic found.
+        document: what was validated: whole policies are told apart by the names in it rather than by position.
+        prefix: put before each path.
+    """
+    return problems_of_errors(error.errors(include_url=False), document, prefix)
+
+
+def problems_of_errors(errors: Sequence[Any], document: Any = None, prefix: str = "") -> list[Problem]:
+    """As `problems_of`, for the error dictionaries themselves. Errors of a union's branches become one."""
+    found: dict[str, Problem] = {}
+    locations = [tuple(item["loc"]) for item in errors]
+    for item in errors:
+        if item["type"] == "too_short" and any(_inside(loc, item["loc"]) for loc in locations):
+            continue  # the list is too short only because its items were rejected
+        path = _path(item["loc"], document, prefix)
+        problem = Problem(path or "document", _code(item["type"]), _message(item))
+        if path in found and found[path].message != problem.message:
+            merged = f"{found[path].message}; or: {problem.message}"
+            problem = Problem(problem.path, found[path].code, merged)
+        found[path] = problem
+    return list(found.values())
+
+
+def _inside(loc: Sequence[str | int], outer: Sequence[str | int]) -> bool:
+    return len(loc) > len(outer) and tuple(loc[: len(outer)]) == tuple(outer)
+
+
+def _path(loc: Sequence[str | int], document: Any, prefix: str) -> str:
+    path = prefix
+    node = document
+    for depth, part in enumerate(loc):
+        if isinstance(part, str) and _is_branch(part):
+            continue
+        node = _child(node, part)
+        named = (
+            depth == 1
+            and loc[0] in ALL_KINDS
+            and isinstance(node, dict)
+            and isinstance(node.get("name"), str)
+        )
+        if named and node["name"].isprintable():
+            path += f".{node['name'][:_SHOWN]}"
+        elif isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path and not path.endswith((" ", ":")) else part
+    return path
+
+
+def _is_branch(part: str) -> bool:
+    """Whether a part of a location is pydantic's name for a union's branch rather than a field."""
+    return (
+        part in {"bool", "int", "float", "str"}
+        or part.startswith("constrained-")
+        or "[" in part
+        or "(" in part
+    )
+
+
+def _child(node: Any, part: str | int) -> Any:
+    if isinstance(node, dict):
+        return node.get(part)
+    if isinstance(node, (list, tuple)) and isinstance(part, int) and 0 <= part < len(node):
+        return node[part]
+    return None
+
+
+def _code(kind: str) -> str:
+    if kind in _OWN:
+        return kind
+    if kind in _RANGES:
+        return "out_of_range"
+    if kind in _CODES:
+        return _CODES[kind]
+    return "wrong_type" if kind.endswith("_type") else "invalid"
+
+
+def _message(item: Any) -> str:
+    kind, given, context = item["type"], item.get("input"), item.get("ctx", {})
+    if kind == "missing":
+        return "is required" if item["msg"] == "Field required" else str(item["msg"])
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind in {"too_short", "too_long"}:
+        limit = context.get("min_length", context.get("max_length"))
+        return (
+            f"needs at {'least' if kind == 'too_short' else 'most'} {limit} item{'' if limit == 1 else 's'}"
+        )
+    if kind in _OWN:
+        return str(item["msg"])
+    if kind == "string_pattern_mismatch":
+        words = PATTERN_WORDS.get(context.get("pattern", ""), f"must match {context.get('pattern')}")
+        return f"`{_shown(given)}` {words}"
+    text = str(item["msg"]).removeprefix("Value error, ")
+    text = text.replace("Input should", "must").replace("must have", "needs")
+    text = text[:1].lower() + text[1:]
+    plain = given is None or isinstance(given, (str, int, float, bool))
+    return f"{text}, not `{_shown(given)}`" if plain and kind != "json_invalid" else text
+
+
+def _shown(given: Any) -> str:
+    text = str(given).lower() if given is None or isinstance(given, bool) else str(given)
+    text = "null" if given is None else text
+    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

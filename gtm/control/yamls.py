@@ -1,0 +1,134 @@
+"""YAML as policies use it: the core schema of YAML 1.2, with bounds.
+
+YAML 1.1 reads Norway's country code `NO` as false, `12:30` as 750 and dates as dates. Here only `true` and `false` are
+booleans and everything else that is not a number or null is text. Duplicate keys are errors, since the second would
+silently replace the first, and so are documents that grow without end through their anchors.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+MAX_BYTES = 10 * 1024 * 1024
+MAX_NODES = 1_000_000
+"""Most values a file may hold once its anchors are expanded."""
+MAX_DEPTH = 50
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class YamlError(Exception):
+    """The text is not acceptable YAML; the message says where (line and column from 1) and why."""
+
+
+class _Loader(_Base):  # type: ignore[misc]  # libyaml's loader where PyYAML has it
+    """A loader of its own, so that its resolvers are nobody else's."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's interface
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes whatever either version of YAML would not read as text."""
+
+
+_RESOLVERS = (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", [*"tTfF"]),
+    ("int", r"^(?:[-+]?[0-9]+|0x[0-9a-fA-F]+)$", [*"-+0123456789"]),
+    (
+        "float",
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        [*"-+0123456789."],
+    ),
+    ("null", r"^(?:~|null|Null|NULL|)$", [*"~nN", ""]),
+    ("merge", r"^<<$", ["<"]),
+)
+for _tag, _pattern, _first in _RESOLVERS:
+    for _kind in (_Loader, _Dumper):
+        _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+
+
+def _int(loader: Any, node: yaml.ScalarNode) -> int:
+    """Decimal even with a leading zero (YAML 1.1 would read octal)."""
+    text = loader.construct_scalar(node)
+    if len(text) > 30:
+        raise yaml.constructor.ConstructorError(None, None, "number too long", node.start_mark)
+    return int(text, 16 if text.startswith("0x") else 10)
+
+
+def _float(loader: Any, node: yaml.ScalarNode) -> float:
+    """Without YAML 1.1's sexagesimal numbers and underscores."""
+    text = loader.construct_scalar(node).lower()
+    return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _float)
+
+
+def load(text: str | bytes) -> list[Any]:
+    """The documents in a text (one after each `---`).
+
+    Raises:
+        YamlError: not YAML, not UTF-8, too large, too deep, or with a key twice in one mapping.
+    """
+    if len(text) > MAX_BYTES:
+        raise YamlError(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
+    documents: list[Any] = []
+    try:
+        loader = _Loader(text)
+        try:
+            while loader.check_node():
+                node = loader.get_node()
+                _check(node, {}, ())
+                documents.append(loader.construct_document(node))
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise YamlError(f"{where}{error.problem or error.context or 'not YAML'}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise YamlError(f"not YAML in UTF-8: {' '.join(str(error).split())}") from error
+    except (RecursionError, ValueError, TypeError) as error:
+        raise YamlError(f"not acceptable YAML: {error}") from error
+    return documents
+
+
+def _check(node: yaml.Node, sizes: dict[int, int], trail: tuple[int, ...]) -> int:
+    """Number of values under a node with its anchors expanded; rejects what is too much."""
+    if id(node) in trail:
+        raise _error("an anchor contains itself", node)
+    if id(node) in sizes:
+        return sizes[id(node)]
+    if len(trail) > MAX_DEPTH:
+        raise _error(f"nested deeper than {MAX_DEPTH}", node)
+    inner = (*trail, id(node))
+    size = 1
+    if isinstance(node, yaml.MappingNode):
+        keys: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _error("a key must be a plain word", key)
+            if (key.tag, key.value) in keys:
+                raise _error(f"`{key.value}` is given twice", key)
+            keys.add((key.tag, key.value))
+            size += 1 + _check(value, sizes, inner)
+    elif isinstance(node, yaml.SequenceNode):
+        size += sum(_check(value, sizes, inner) for value in node.value)
+    if size > MAX_NODES:
+        raise _error(f"more than {MAX_NODES} values", node)
+    sizes[id(node)] = size
+    return size
+
+
+def _error(message: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark)
+
+
+def dump(value: Any) -> str:
+    """YAML text that this loader and YAML 1.1 loaders read alike, in the order given."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text
