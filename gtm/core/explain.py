@@ -1,0 +1,225 @@
+"""A decision in words, and as the plain data that JSON answers are made of.
+
+The edge's look-ups, the command line and the control API all say it with these sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gtm.core.decide import Candidate, Decision, Exclusion, Outcome, Reason
+from gtm.core.model import Endpoint, Location, Request
+from gtm.core.view import View
+
+MAX_REASONS = 20
+"""Sentences in a short answer; a full explanation has one for each member."""
+
+_REFUSALS = {
+    Reason.FENCE_EMPTY: "refused: the residency rules leave none of the service's regions",
+    Reason.FENCE_UNUSABLE: "refused: no region inside the fence is usable, and the residency rules forbid the others",
+    Reason.NONE_USABLE: "refused: no region of the service is usable",
+}
+_STATES = {
+    Exclusion.DISABLED: "disabled by its operator",
+    Exclusion.DRAINING: "draining, takes no new clients",
+    Exclusion.HEALTH_UNKNOWN: "health unknown, no probe has answered yet",
+    Exclusion.UNHEALTHY: "unhealthy",
+}
+
+
+def answer(
+    view: View,
+    request: Request,
+    decision: Decision,
+    *,
+    client: str | None,
+    endpoint: Endpoint | None,
+    full: bool = False,
+) -> dict[str, Any]:
+    """A decision as plain data, ready for JSON.
+
+    Args:
+        view: the View the decision was made from.
+        request: what was asked.
+        decision: what was decided.
+        client: the client's address as text, None if it is unknown.
+        endpoint: the ingress handed out, None for a refusal.
+        full: with the request as understood, every candidate, and each rule's legal basis and why it matched.
+
+    Returns:
+        `service`, `outcome`, `region`, `endpoint`, `ttl` (seconds), `reason` (code), `reasons` (sentences), `client`,
+        `rules`, `revision` and `epoch`; `full` adds `request` and `candidates`.
+    """
+    result: dict[str, Any] = {
+        "service": decision.service,
+        "outcome": decision.outcome.value,
+        "region": decision.region,
+        "endpoint": None if endpoint is None else _endpoint(endpoint),
+        "ttl": decision.ttl,
+        "reason": decision.reason.value,
+        "reasons": reasons(view, request, decision),
+        "client": {
+            "ip": client,
+            "country": request.location.country,
+            "network": request.location.network,
+            "source": request.location.source,
+        },
+        "rules": [{"name": rule.name, "mode": rule.mode} for rule in decision.rules],
+        "revision": decision.revision,
+        "epoch": decision.epoch,
+    }
+    if full:
+        result["rules"] = [
+            {
+                "name": rule.name,
+                "mode": rule.mode,
+                "legal_basis": rule.legal_basis,
+                "because": list(rule.because),
+            }
+            for rule in decision.rules
+        ]
+        result["request"] = _request(request)
+        result["candidates"] = [_candidate(view, request, decision, item) for item in decision.candidates]
+    return result
+
+
+def reasons(view: View, request: Request, decision: Decision) -> list[str]:
+    """The sentences that explain a decision briefly.
+
+    They say why the region was chosen and why each region that ranks before it was not; for a refusal, what excludes
+    each region. At most `MAX_REASONS`, of which the last says how many are left out.
+    """
+    chosen = next((item for item in decision.candidates if item.region == decision.region), None)
+    if chosen is None:
+        sentences = [_REFUSALS[decision.reason]]
+        others: Sequence[Candidate] = decision.candidates
+    else:
+        sentences = [sentence(view, request, decision, chosen)]
+        others = decision.candidates[: chosen.rank - 1]
+    room = MAX_REASONS - 1
+    if len(others) > room:
+        left = len(others) - room + 1
+        sentences += [sentence(view, request, decision, item) for item in others[: room - 1]]
+        sentences.append(f"{left} more regions are not listed; a full explanation has them all")
+    else:
+        sentences += [sentence(view, request, decision, item) for item in others]
+    return sentences
+
+
+def lines(view: View, request: Request, decision: Decision) -> list[str]:
+    """The whole decision in words: the refusal if it is one, then a sentence per member region in rank order."""
+    head = [_REFUSALS[decision.reason]] if decision.outcome is not Outcome.SERVED else []
+    return head + [sentence(view, request, decision, item) for item in decision.candidates]
+
+
+def sentence(view: View, request: Request, decision: Decision, candidate: Candidate) -> str:
+    """What became of one candidate, and why (`us-east: excluded by residency rule gdpr (client country DE)`)."""
+    if candidate.region == decision.region:
+        text = _chosen(decision, candidate)
+    elif candidate.excluded is Exclusion.RESIDENCY:
+        text = f"excluded by residency {_rules(decision, candidate.rules)}"
+    elif candidate.excluded is Exclusion.MODEL_UNAVAILABLE:
+        text = f"does not serve the {_missing_models(view, request, candidate)}"
+    elif candidate.excluded is not None:
+        text = _STATES[candidate.excluded]
+    elif candidate.share > 0:
+        text = f"usable, takes {candidate.share:.0%} of such clients"
+    else:
+        text = f"usable, ranked {candidate.rank}{_measure(decision, candidate)}"
+    if candidate.monitored:
+        text += f"; would be excluded by residency {_rules(decision, candidate.monitored)} if enforced"
+    return f"{candidate.region}: {text}"
+
+
+def _chosen(decision: Decision, candidate: Candidate) -> str:
+    fenced = any(rule.mode == "enforce" for rule in decision.rules)
+    where = "usable regions inside the fence" if fenced else "usable regions"
+    share = f"{candidate.share:.0%} of such clients"
+    texts = {
+        Reason.LOWEST_LATENCY: f"lowest estimated round trip of the {where}{_measure(decision, candidate)}",
+        Reason.NEAREST: f"nearest of the {where}{_measure(decision, candidate)}",
+        Reason.WEIGHTED: f"by weight, takes {share}",
+        Reason.AFFINITY: f"this client sticks to it, takes {share} by weight",
+        Reason.FAILOVER_ORDER: f"first of the {where} in failover order",
+        Reason.LOCATION_UNKNOWN: f"first of the {where} in the order written, the client's location is unknown",
+        Reason.HEALTH_IGNORED: "although it is not healthy: nothing usable is left, and the service then ignores health",
+    }
+    return f"chosen, {texts[decision.reason]}"
+
+
+def _measure(decision: Decision, candidate: Candidate) -> str:
+    """In brackets, what the ranking looked at."""
+    if decision.reason is Reason.NEAREST and candidate.distance_km is not None:
+        return f" ({candidate.distance_km:.0f} km)"
+    return "" if candidate.estimate_ms is None else f" ({candidate.estimate_ms:.0f} ms)"
+
+
+def _rules(decision: Decision, names: Sequence[str]) -> str:
+    because = {rule.name: ", ".join(rule.because) for rule in decision.rules}
+    listed = " and ".join(f"{name} ({because[name]})" for name in names)
+    return f"{'rule' if len(names) == 1 else 'rules'} {listed}"
+
+
+def _missing_models(view: View, request: Request, candidate: Candidate) -> str:
+    snapshot = view.snapshot
+    served = snapshot.regions[snapshot.region_numbers[candidate.region]].models
+    wanted = (snapshot.services[request.service].service.model, request.model)
+    missing = sorted({name for name in wanted if name is not None and name not in served})
+    return ("model " if len(missing) == 1 else "models ") + " and ".join(f"`{name}`" for name in missing)
+
+
+def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
+    return {
+        "url": endpoint.url,
+        "ipv4": list(endpoint.ipv4),
+        "ipv6": list(endpoint.ipv6),
+        "cname": endpoint.cname,
+    }
+
+
+def _request(request: Request) -> dict[str, Any]:
+    location: Location = request.location
+    return {
+        "service": request.service,
+        "tenant": request.tenant,
+        "data_class": request.data_class,
+        "model": request.model,
+        "affinity": request.affinity,
+        "location": {
+            "country": location.country,
+            "subdivision": location.subdivision,
+            "continent": location.continent,
+            "lat": location.lat,
+            "lon": location.lon,
+            "asn": location.asn,
+            "network": location.network,
+            "source": location.source,
+        },
+    }
+
+
+def _candidate(view: View, request: Request, decision: Decision, item: Candidate) -> dict[str, Any]:
+    region = view.snapshot.regions[view.snapshot.region_numbers[item.region]]
+    health = view.state.health.get(item.region, {})
+    return {
+        "region": item.region,
+        "display_name": region.display_name,
+        "country": region.country,
+        "rank": item.rank,
+        "share": round(item.share, 6),
+        "estimate_ms": item.estimate_ms,
+        "distance_km": item.distance_km,
+        "excluded": None if item.excluded is None else item.excluded.value,
+        "rules": list(item.rules),
+        "monitored": list(item.monitored),
+        "why": sentence(view, request, decision, item),
+        "endpoints": [
+            {
+                "url": endpoint.url,
+                "health": health[endpoint.url].status.value if endpoint.url in health else "unknown",
+                "detail": health[endpoint.url].detail if endpoint.url in health else "",
+            }
+            for endpoint in region.endpoints
+        ],
+    }

@@ -1,0 +1,252 @@
+"""One health check of one endpoint: HTTP, HTTPS or TCP.
+
+Laws:
+  1. A check never raises: whatever happens is a result, with the failure in words an operator can act on.
+  2. Every check opens a connection of its own. A kept one would hide that nobody listens any more.
+  3. The timeout is for the whole exchange, from the name's resolution to the end of the body. Slower is failed.
+  4. Nothing an endpoint sends can hurt: at most 64 KiB are read, nothing is decompressed, patterns are RE2's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from time import monotonic
+from typing import Any, cast
+from urllib.parse import SplitResult, urlsplit
+
+import httpx
+import msgspec
+import re2
+
+from gtm.core.health import ProbeResult
+from gtm.core.model import Probe, ProbeType
+
+MAX_BODY = 64 * 1024
+"""Bytes of a body that are looked at."""
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SHOWN = 80
+"""Longest piece of an endpoint's own words in a detail, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a check goes: the host and port of its connection."""
+
+    host: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        """As in a URL, IPv6 addresses in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class CheckError(Exception):
+    """The check failed, for the reason in its message."""
+
+
+def target_of(url: str, probe: Probe) -> Target:
+    """Where the checks of an endpoint go.
+
+    `probe.port` overrides the URL's port; where neither is given it is the scheme's own (of the probe for HTTP and
+    HTTPS, of the URL for TCP).
+
+    Raises:
+        CheckError: the URL names no host or an impossible port.
+    """
+    try:
+        parts: SplitResult = urlsplit(url)
+        host, port = parts.hostname, probe.port or parts.port
+    except ValueError as error:
+        raise CheckError(f"the endpoint's url `{url}` cannot be read: {error}") from error
+    if not host:
+        raise CheckError(f"the endpoint's url `{url}` names no host")
+    scheme = parts.scheme if probe.type is ProbeType.TCP else probe.type.value
+    return Target(host, port or _DEFAULT_PORTS.get(scheme, 80))
+
+
+class Checker:
+    """Makes checks. Belongs to one event loop; `close` when done.
+
+    Args:
+        clock: POSIX seconds, for the results' time.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        # Reading the system's certificates takes tens of milliseconds: two transports, made when first needed.
+        self._transports: dict[bool, httpx.AsyncHTTPTransport] = {}
+
+    async def close(self) -> None:
+        """Close what is open."""
+        for transport in self._transports.values():
+            await transport.aclose()
+        self._transports = {}
+
+    async def check(self, url: str, probe: Probe) -> ProbeResult:
+        """Check an endpoint once.
+
+        Args:
+            url: the endpoint's URL.
+            probe: what to check.
+        """
+        started = monotonic()
+        try:
+            async with asyncio.timeout(probe.timeout):
+                target = target_of(url, probe)
+                if probe.type is ProbeType.TCP:
+                    await _connect(target)
+                else:
+                    await self._exchange(target, probe)
+        except TimeoutError:
+            return self._failed(f"no answer within {probe.timeout:g} s")
+        except CheckError as error:
+            return self._failed(str(error))
+        except Exception as error:  # noqa: BLE001 - law 1: a check never raises, whatever a library throws
+            return self._failed(_describe(error))
+        return ProbeResult(ok=True, at=self._clock(), latency_ms=round((monotonic() - started) * 1000, 3))
+
+    def _failed(self, detail: str) -> ProbeResult:
+        return ProbeResult(ok=False, at=self._clock(), detail=detail)
+
+    async def _exchange(self, target: Target, probe: Probe) -> None:
+        headers = {"accept": "*/*", "accept-encoding": "identity", "connection": "close"}
+        headers["user-agent"] = "gtm-prober"
+        if probe.host is not None:
+            headers["host"] = probe.host
+        request = httpx.Request(
+            "GET", f"{probe.type.value}://{target.authority}{probe.path}", headers=headers
+        )
+        if probe.host is not None and probe.type is ProbeType.HTTPS:
+            request.extensions["sni_hostname"] = urlsplit(f"//{probe.host}").hostname or probe.host
+        # The transport itself, not a client: no redirects, cookies, proxies from the environment or second timeouts.
+        response = await self._transport(verify=probe.verify_tls).handle_async_request(request)
+        try:
+            body, whole = await _read(response)
+        finally:
+            await response.aclose()
+        _judge(probe, response.status_code, body, whole=whole)
+
+    def _transport(self, *, verify: bool) -> httpx.AsyncHTTPTransport:
+        if verify not in self._transports:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+            self._transports[verify] = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
+        return self._transports[verify]
+
+
+async def _connect(target: Target) -> None:
+    _, writer = await asyncio.open_connection(target.host, target.port)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _read(response: httpx.Response) -> tuple[bytes, bool]:
+    """The first 64 KiB of the body, and whether that is all of it."""
+    body = bytearray()
+    async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw())) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MAX_BODY:
+                return bytes(body[:MAX_BODY]), False
+    return bytes(body), True
+
+
+def _judge(probe: Probe, status: int, body: bytes, *, whole: bool) -> None:
+    """Compare an answer with what the probe expects.
+
+    Raises:
+        CheckError: it is another.
+    """
+    if status not in probe.expected_status:
+        expected = " or ".join(str(code) for code in probe.expected_status)
+        raise CheckError(f"status {status}, expected {expected}")
+    if probe.body_regex is not None:
+        try:
+            pattern = _pattern(probe.body_regex)
+        except re2.error as error:
+            raise CheckError(f"body_regex `{probe.body_regex}` is not a valid RE2 pattern") from error
+        if pattern.search(body.decode("utf-8", "replace")) is None:
+            raise CheckError(f"body does not match `{probe.body_regex}`")
+    if probe.json_field is not None:
+        if not whole:
+            raise CheckError("body is longer than 64 KiB, so its json cannot be read")
+        _judge_json(body, probe.json_field, probe.json_value)
+
+
+def _judge_json(body: bytes, path: str, expected: str | float | bool | None) -> None:
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise CheckError("body is not valid json") from error
+    for step in path.split("."):
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            raise CheckError(f"json field {path} is missing, expected {_shown(expected)}")
+    # In JSON `true` is not 1, in Python it is.
+    if value != expected or isinstance(value, bool) is not isinstance(expected, bool):
+        raise CheckError(f"json field {path} is {_shown(value)}, expected {_shown(expected)}")
+
+
+def _shown(value: Any) -> str:
+    return _cut(msgspec.json.encode(value).decode())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(text, options)
+
+
+def _describe(error: BaseException) -> str:
+    """A library's error in words. Libraries wrap the system's error, which says best what happened."""
+    known = (_system_error(cause) for cause in _causes(error))
+    said = next((text for text in known if text is not None), None)
+    if said is not None:
+        return said
+    if isinstance(error, httpx.RemoteProtocolError):
+        return f"answer is not valid http: {_cut(str(error).lower())}"
+    if isinstance(error, httpx.NetworkError):
+        return "connection closed before the answer was complete"
+    return _cut(str(error).lower() or "the check could not be made")
+
+
+def _system_error(error: BaseException) -> str | None:
+    """What the system or its TLS library says; None if the error is not theirs."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls certificate not accepted: {_cut(error.verify_message or str(error))}"
+    if isinstance(error, ssl.SSLError):
+        return f"tls handshake failed: {_cut(error.reason or str(error))}"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, ConnectionResetError):
+        return "connection reset"
+    if isinstance(error, OSError) and error.strerror:
+        return _cut(error.strerror.lower())
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those it was raised from, groups unpacked, the innermost first."""
+    if error is None:
+        return
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _causes(part)
+    yield from _causes(error.__cause__ or error.__context__)
+    yield error

@@ -1,0 +1,275 @@
+"""Which checks are made when, and the verdicts that come of them.
+
+Laws:
+  1. Never two checks in flight to one target (host and port), whatever regions, jobs or policy revisions want them.
+  2. A verdict that changes is reported at once.
+  3. What a check says counts only if its endpoint and probe are still the policy's when it is over.
+  4. A clock that is set back or forth delays no check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from time import monotonic, time
+
+from apscheduler.job import Job
+from apscheduler.jobstores.base import JobLookupError
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.interval import IntervalTrigger
+
+from gtm.core.health import ProbeResult, Track, advance
+from gtm.core.model import AdminState, EndpointHealth, HealthStatus, Probe
+from gtm.core.snapshot import Snapshot
+from gtm.prober.checks import Checker, CheckError, Target, target_of
+
+logger = logging.getLogger(__name__)
+
+CONCURRENCY = 200
+"""Checks in flight at once, over all targets."""
+
+_SHORTEST = 0.9
+"""Checks follow each other at 90–100% of the interval: jitter never makes a failure known later."""
+
+_FIRST_SPACING = 0.005
+"""Seconds between first checks of new endpoints, so that a large policy does not start with a burst."""
+
+_CLOCK_EVERY = 1.0
+_CLOCK_STEP = 0.5
+"""Seconds by which the system's clock may drift from the monotonic one in a second before it counts as set."""
+
+_Key = tuple[str, Probe, type]
+
+
+@dataclass(slots=True, eq=False)
+class _Watch:
+    """One URL checked in one way, for all regions that have it. `probed` is set once there is a result."""
+
+    url: str
+    probe: Probe
+    regions: tuple[str, ...] = ()
+    job: Job | None = None
+    probed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Prober:
+    """Probes every endpoint of a policy but those of disabled regions. Belongs to one event loop.
+
+    A failure is known within `interval × down_threshold`, plus the timeout where the threshold is 1 and the endpoint
+    does not answer at all.
+
+    Args:
+        report: called in the event loop whenever a verdict has changed.
+        clock: POSIX seconds.
+    """
+
+    def __init__(self, report: Callable[[], None], clock: Callable[[], float]) -> None:
+        self.results: Counter[tuple[str, str]] = Counter()
+        """Checks made, by region and outcome (`ok`, `failed`)."""
+        self._report = report
+        self._checker = Checker(clock)
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self._watches: dict[_Key, _Watch] = {}
+        self._tracks: dict[tuple[str, str], Track] = {}
+        self._probes: dict[tuple[str, str], _Key] = {}
+        self._locks: dict[Target | None, tuple[asyncio.Lock, int]] = {}
+        self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._checks: set[asyncio.Task[None]] = set()
+        self._runs: set[asyncio.Task[None]] = set()
+        self._clock_watch: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to check what `update` says. To be called in the event loop."""
+        self._scheduler.start()
+        self._clock_watch = asyncio.get_running_loop().create_task(self._watch_clock())
+
+    async def stop(self) -> None:
+        """End all checks, those in flight too. The verdicts stay readable."""
+        tasks = [*self._checks, *([self._clock_watch] if self._clock_watch else [])]
+        if self._scheduler.running:
+            self._scheduler.pause()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *self._runs, return_exceptions=True)
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+            await asyncio.sleep(0)  # the scheduler does it in the loop's next turn
+        await self._checker.close()
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Follow another policy: new endpoints are checked at once, unchanged ones keep their verdict and rhythm.
+
+        An endpoint whose probe changed keeps its verdict and begins a new streak. Endpoints that are gone, and those
+        of disabled regions, are forgotten: they come back as unknown.
+        """
+        wanted: dict[_Key, list[str]] = {}
+        probes: dict[tuple[str, str], _Key] = {}
+        for region in snapshot.regions:
+            if region.admin_state is AdminState.DISABLED:
+                continue
+            # The value's type is part of the key: true and 1 are equal in Python, but not in JSON.
+            probe = region.probe
+            for url in dict.fromkeys(endpoint.url for endpoint in region.endpoints):
+                key = (url, probe, type(probe.json_value))
+                wanted.setdefault(key, []).append(region.name)
+                probes[region.name, url] = key
+        tracks = {}
+        for place, key in probes.items():
+            track = self._tracks.get(place, Track())
+            tracks[place] = track if self._probes.get(place) == key else Track(track.health)
+        self._tracks, self._probes = tracks, probes
+        for key in self._watches.keys() - wanted.keys():
+            self._remove(self._watches.pop(key))
+        added = 0
+        for key, regions in wanted.items():
+            watch = self._watches.get(key)
+            if watch is None:
+                watch = self._watches[key] = self._add(key[0], key[1], added * _FIRST_SPACING)
+                added += 1
+            elif not set(regions).issubset(watch.regions):
+                watch.probed.clear()
+                self._reschedule(watch, 0)
+            watch.regions = tuple(regions)
+
+    async def first_round(self, timeout: float) -> bool:  # noqa: ASYNC109 - giving up is the point, not an error
+        """Wait until every endpoint has been checked once.
+
+        Args:
+            timeout: the longest wait in seconds.
+
+        Returns:
+            Whether all have; those that have not are unknown.
+        """
+        waits = [asyncio.ensure_future(watch.probed.wait()) for watch in self._watches.values()]
+        if not waits:
+            return True
+        _, pending = await asyncio.wait(waits, timeout=timeout)
+        for wait in pending:
+            wait.cancel()
+        return not pending
+
+    def health(self) -> dict[str, dict[str, EndpointHealth]]:
+        """The verdicts: region's name → endpoint's URL → health. Not checked yet: unknown."""
+        table: dict[str, dict[str, EndpointHealth]] = {}
+        for (region, url), track in self._tracks.items():
+            table.setdefault(region, {})[url] = track.health
+        return table
+
+    def _add(self, url: str, probe: Probe, delay: float) -> _Watch:
+        watch = _Watch(url, probe)
+        trigger = IntervalTrigger(
+            seconds=probe.interval * _SHORTEST, jitter=probe.interval * (1 - _SHORTEST), timezone=UTC
+        )
+        watch.job = self._scheduler.add_job(
+            self._run,
+            trigger,
+            args=(watch,),
+            max_instances=1,
+            coalesce=True,
+            misfire_grace_time=None,
+            next_run_time=_after(min(delay, probe.interval)),
+        )
+        return watch
+
+    def _remove(self, watch: _Watch) -> None:
+        self._reschedule(watch, None)
+        watch.probed.set()
+
+    def _reschedule(self, watch: _Watch, delay: float | None) -> None:
+        """Make the next check of a watch in `delay` seconds; None: never again."""
+        if watch.job is None:
+            return
+        try:
+            if delay is None:
+                watch.job.remove()
+                watch.job = None
+            else:
+                watch.job.modify(next_run_time=_after(delay))
+        except JobLookupError:
+            watch.job = None
+
+    async def _run(self, watch: _Watch) -> None:
+        """The scheduler's job. It waits for the check, so that `max_instances` holds, but cannot fail with it."""
+        run = asyncio.current_task()
+        task = asyncio.get_running_loop().create_task(self._check(watch))
+        for item, group in ((task, self._checks), (run, self._runs)):
+            if item is not None:
+                group.add(item)
+                item.add_done_callback(group.discard)
+        await asyncio.wait((task,))
+
+    async def _check(self, watch: _Watch) -> None:
+        try:
+            target = target_of(watch.url, watch.probe)
+        except CheckError:
+            target = None  # the check itself says what is wrong
+        lock, users = self._locks.get(target, (asyncio.Lock(), 0))
+        self._locks[target] = (lock, users + 1)
+        try:
+            async with lock, self._slots:
+                if watch.job is None:
+                    return
+                started = monotonic()
+                result = await self._checker.check(watch.url, watch.probe)
+        finally:
+            lock, users = self._locks.pop(target)
+            if users > 1:
+                self._locks[target] = (lock, users - 1)
+        if watch.job is not None:
+            self._take(watch, result, monotonic() - started)
+
+    def _take(self, watch: _Watch, result: ProbeResult, took: float) -> None:
+        """Draw the conclusions from one result."""
+        changed = doubted = False
+        for region in watch.regions:
+            before = self._tracks[region, watch.url]
+            after = advance(before, result, watch.probe)
+            self._tracks[region, watch.url] = after
+            self.results[region, "ok" if result.ok else "failed"] += 1
+            if after.health.status is not before.health.status:
+                changed = True
+                _log(region, watch.url, after.health)
+            doubted |= after.streak > 0
+        watch.probed.set()
+        if doubted and not result.ok:
+            # A check that ran into its timeout brings the next one forward by as much, so that the verdict still
+            # comes within interval × threshold. (The scheduler counts this run as over only a moment from now.)
+            self._reschedule(watch, max(0.02, self._pause(watch.probe) - 2 * took))
+        if changed:
+            try:
+                self._report()
+            except Exception:
+                logger.exception("could not report a changed verdict")
+
+    @staticmethod
+    def _pause(probe: Probe) -> float:
+        """Seconds until the next check, if this one had taken no time."""
+        return probe.interval * random.uniform(_SHORTEST, 1)
+
+    async def _watch_clock(self) -> None:
+        """Run every job anew when the system's clock was set: the scheduler plans by it (law 4)."""
+        offset = time() - monotonic()
+        while True:
+            await asyncio.sleep(_CLOCK_EVERY)
+            now = time() - monotonic()
+            if abs(now - offset) > _CLOCK_STEP:
+                logger.warning("the system's clock was set by %.1f s; probing goes on", now - offset)
+                for watch in list(self._watches.values()):
+                    self._reschedule(watch, random.uniform(0, watch.probe.interval))
+            offset = now
+
+
+def _after(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def _log(region: str, url: str, health: EndpointHealth) -> None:
+    if health.status is HealthStatus.UP:
+        logger.info("region %s: %s is up", region, url)
+    else:
+        logger.warning("region %s: %s is down: %s", region, url, health.detail)
