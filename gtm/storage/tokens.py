@@ -52,7 +52,13 @@ class TokenRepository:
         self._connection = connection
 
     async def add(
-        self, name: str, role: TokenRole, sha256: bytes, expires_at: datetime | None = None
+        self,
+        name: str,
+        role: TokenRole,
+        sha256: bytes,
+        expires_at: datetime | None = None,
+        *,
+        token_id: str | None = None,
     ) -> Token:
         """Store a new token.
 
@@ -61,7 +67,9 @@ class TokenRepository:
         """
         query = (
             postgresql.insert(tables.tokens)
-            .values(id=_new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at)
+            .values(
+                id=token_id or _new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at
+            )
             .on_conflict_do_nothing(index_elements=["name"])
             .returning(*_COLUMNS)
         )
@@ -71,13 +79,21 @@ class TokenRepository:
         return _token(row)
 
     async def replace(
-        self, name: str, role: TokenRole, sha256: bytes, expires_at: datetime | None = None
+        self,
+        name: str,
+        role: TokenRole,
+        sha256: bytes,
+        expires_at: datetime | None = None,
+        *,
+        token_id: str | None = None,
     ) -> Token:
         """Store a token in place of any other of that name, whose secret stops working at the commit."""
         await self._connection.execute(tables.tokens.delete().where(tables.tokens.c.name == name))
         query = (
             insert(tables.tokens)
-            .values(id=_new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at)
+            .values(
+                id=token_id or _new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at
+            )
             .returning(*_COLUMNS)
         )
         return _token((await self._connection.execute(query)).mappings().one())
@@ -98,6 +114,16 @@ class TokenRepository:
         """Every token by name, revoked ones included."""
         query = select(*_COLUMNS).order_by(tables.tokens.c.name)
         return [_token(row) for row in (await self._connection.execute(query)).mappings()]
+
+    async def live(self) -> dict[bytes, Token]:
+        """Digest → token, of all that are not revoked. Whether they have expired is for the caller's clock to say."""
+        query = select(*_COLUMNS, tables.tokens.c.sha256).where(tables.tokens.c.revoked_at.is_(None))
+        found: dict[bytes, Token] = {}
+        for row in (await self._connection.execute(query)).mappings():
+            columns = dict(row)
+            digest = columns.pop("sha256")
+            found[digest] = Token(**{**columns, "role": TokenRole(row["role"])})
+        return found
 
     async def revoke(self, name: str) -> Token | None:
         """Revoke the token of this name for good; None if there is none. The first revocation's time stays."""

