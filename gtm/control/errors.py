@@ -1,0 +1,106 @@
+"""What can go wrong in a use case: one base class that carries the HTTP status it ends in, and its kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from gtm.core.problems import Problem
+
+
+class ControlError(Exception):
+    """A request that cannot be done, and why.
+
+    Args:
+        detail: one sentence for people, lowercase, user input in backticks.
+        problems: every single thing wrong, where there are several.
+        headers: HTTP headers that belong to the answer.
+    """
+
+    status: ClassVar[int] = 400
+    title: ClassVar[str] = "bad request"
+    """Names the kind of problem; its hyphenated form is the problem's type (RFC 9457 §3.1.1)."""
+
+    def __init__(
+        self, detail: str, problems: Sequence[Problem] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.problems = tuple(problems)
+        self.headers = dict(headers or {})
+
+
+class BadRequest(ControlError):  # noqa: N818 - these name HTTP's own words
+    """The request means nothing."""
+
+
+class Unauthorized(ControlError):  # noqa: N818
+    """No token, or none that counts (RFC 6750 §3)."""
+
+    status = 401
+    title = "unauthorized"
+
+    def __init__(self, detail: str) -> None:
+        challenge = 'Bearer realm="gtm"'
+        if detail != NO_TOKEN:
+            challenge += ', error="invalid_token"'
+        super().__init__(detail, headers={"WWW-Authenticate": challenge})
+
+
+NO_TOKEN = "a bearer token is needed: send `Authorization: Bearer <token>`"  # noqa: S105 - no secret, a hint
+
+
+class Forbidden(ControlError):  # noqa: N818
+    """A good token without the right."""
+
+    status = 403
+    title = "forbidden"
+
+
+class NotFound(ControlError):  # noqa: N818
+    """There is no such thing."""
+
+    status = 404
+    title = "not found"
+
+
+class Conflict(ControlError):  # noqa: N818
+    """What is there stands against it."""
+
+    status = 409
+    title = "conflict"
+
+
+class PreconditionFailed(ControlError):  # noqa: N818
+    """The resource is not what the client thinks (RFC 9110 §13)."""
+
+    status = 412
+    title = "precondition failed"
+
+
+class ContentTooLarge(ControlError):  # noqa: N818
+    """The body is larger than accepted."""
+
+    status = 413
+    title = "content too large"
+
+
+class UnsupportedMediaType(ControlError):  # noqa: N818
+    """The body is not in a format understood here."""
+
+    status = 415
+    title = "unsupported media type"
+
+
+class Invalid(ControlError):  # noqa: N818
+    """Well-formed, but wrong; `problems` says all that is."""
+
+    status = 422
+    title = "invalid"
+
+
+class Unavailable(ControlError):  # noqa: N818
+    """Not now; the same request may succeed later."""
+
+    status = 503
+    title = "unavailable"

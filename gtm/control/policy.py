@@ -1,0 +1,140 @@
+"""Changing the policy.
+
+Law: one transaction writes the rows, compiles the whole, stores a numbered revision and notifies; or nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from gtm.control.diff import ResourceChange, diff_policies, summary
+from gtm.control.documents import KINDS, PolicyDocument
+from gtm.control.errors import PreconditionFailed
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.core.compile import compile_policy
+from gtm.core.model import Policy
+from gtm.storage.session import Database, Transaction
+
+MAX_COMMENT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty."""
+
+    revision: int
+    changes: tuple[ResourceChange, ...]
+    warnings: tuple[str, ...]
+
+
+class Edit:
+    """A policy change under way: `policy` is what was in force when it began. `outcome` is set at its end."""
+
+    def __init__(self, transaction: Transaction, policy: Policy, revision: int) -> None:
+        self.transaction = transaction
+        self.policy = policy
+        self.revision = revision
+        self.outcome = Outcome(revision, (), ())
+
+
+@asynccontextmanager
+async def edit(database: Database, *, author: str, comment: str = "") -> AsyncIterator[Edit]:
+    """Change rows inside the block; at its end the policy is compiled and, if it changed, becomes a revision.
+
+    Raises:
+        PolicyError: the policy would not compile; nothing was changed.
+        StorageUnavailable: the database cannot be reached.
+    """
+    async with database.transaction() as transaction:
+        await transaction.policy.lock()
+        latest = await transaction.revisions.latest()
+        current = Edit(transaction, await transaction.policy.load(), latest.number if latest else 0)
+        yield current
+        after = await transaction.policy.load()
+        warnings = compile_policy(after, shipped_jurisdictions()).warnings
+        changes = diff_policies(current.policy, after)
+        if changes:
+            made = await transaction.revisions.add(
+                after, author=author, comment=comment, summary=summary(changes)
+            )
+            current.revision = made.number
+        current.outcome = Outcome(current.revision, changes, warnings)
+
+
+async def apply(
+    database: Database,
+    document: PolicyDocument,
+    *,
+    author: str,
+    comment: str = "",
+    dry_run: bool = False,
+    expected: int | None = None,
+) -> Outcome:
+    """Make a whole document the policy: what it does not hold is deleted.
+
+    Args:
+        database: where.
+        document: the policy wanted. Regions without an admin state keep theirs.
+        author: who.
+        comment: why.
+        dry_run: only say what would change.
+        expected: the revision that must be in force, None for any.
+
+    Raises:
+        PolicyError: the document does not compile.
+        PreconditionFailed: another revision is in force.
+    """
+    if dry_run:
+        policy, revision = await current_policy(database)
+        _expect(expected, revision)
+        wanted = document.to_core(policy)
+        warnings = compile_policy(wanted, shipped_jurisdictions()).warnings
+        return Outcome(revision, diff_policies(policy, wanted), warnings)
+    async with edit(database, author=author, comment=comment) as change:
+        _expect(expected, change.revision)
+        await _write(change, document.to_core(change.policy))
+    return change.outcome
+
+
+async def rollback(database: Database, policy: Policy, *, author: str, comment: str) -> Outcome:
+    """Publish the policy of an earlier revision as a new one. Regions keep their admin state of today.
+
+    Raises:
+        PolicyError: it does not compile any more.
+    """
+    async with edit(database, author=author, comment=comment) as change:
+        states = {region.name: region.admin_state for region in change.policy.regions}
+        regions = tuple(
+            replace(region, admin_state=states.get(region.name, region.admin_state))
+            for region in policy.regions
+        )
+        await _write(change, replace(policy, regions=regions))
+    return change.outcome
+
+
+async def current_policy(database: Database) -> tuple[Policy, int]:
+    """The policy in force and its revision (0: none yet)."""
+    async with database.transaction() as transaction:
+        latest = await transaction.revisions.latest()
+        return await transaction.policy.load(), latest.number if latest else 0
+
+
+def _expect(expected: int | None, revision: int) -> None:
+    if expected is not None and expected != revision:
+        raise PreconditionFailed(f"revision {revision} is in force, not {expected}: read the policy again")
+
+
+async def _write(change: Edit, wanted: Policy) -> None:
+    """Make the rows those of a policy. A name defined twice is left to the compiler, before any row is written."""
+    compile_policy(wanted, shipped_jurisdictions())
+    for kind in KINDS:
+        repository = change.transaction.resources(kind)
+        before = {item.name: item for item in getattr(change.policy, kind)}
+        after = {item.name: item for item in getattr(wanted, kind)}
+        for name in before.keys() - after.keys():
+            await repository.delete(name)
+        for name, item in after.items():
+            if before.get(name) != item:
+                await repository.put(item)

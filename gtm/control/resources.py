@@ -1,0 +1,153 @@
+"""Single resources of any kind: list, get, put, delete, each change a whole revision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gtm.control.documents import ResourceDocument
+from gtm.control.errors import Conflict, NotFound, PreconditionFailed
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.policy import Outcome, edit
+from gtm.core.countries import COUNTRIES
+from gtm.core.model import AdminState
+from gtm.core.problems import PolicyError
+from gtm.storage.resources import KINDS, PutOutcome, Stored
+from gtm.storage.session import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """What the client says the resource is (RFC 9110 §13.1): entity tags, or `*` for any.
+
+    `match`: one of these must be current. `none_match`: none of these may be.
+    """
+
+    match: frozenset[str] | None = None
+    none_match: frozenset[str] | None = None
+
+    def check(self, tag: str | None) -> None:
+        """Compare with the current tag, None where there is no resource.
+
+        Raises:
+            PreconditionFailed: it does not hold.
+        """
+        if self.match is not None and (tag is None or not self.match & {"*", tag}):
+            state = "it does not exist" if tag is None else "it has been changed since you read it"
+            raise PreconditionFailed(f"{state}: read it again, then repeat the change")
+        if self.none_match is not None and tag is not None and self.none_match & {"*", tag}:
+            raise PreconditionFailed("it exists already")
+
+
+ALWAYS = Precondition()
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What a put did, and what the resource is now."""
+
+    outcome: PutOutcome
+    stored: Stored[Any]
+    change: Outcome
+
+
+def tag(stored: Stored[Any]) -> str:
+    """The entity tag of a resource, quoted as in the header."""
+    return f'"{stored.version}"'
+
+
+def label(kind: str) -> str:
+    """A kind in the singular, for messages (`residency_rules` → `residency rule`)."""
+    singular = {"data_classes": "data class"}.get(kind, kind.removesuffix("s"))
+    return singular.replace("_", " ")
+
+
+async def list_page(database: Database, kind: str, after: str | None, limit: int) -> list[Stored[Any]]:
+    """At most `limit` resources by name, starting behind `after`."""
+    async with database.transaction() as transaction:
+        return await transaction.resources(kind).list(after, limit)
+
+
+async def get(database: Database, kind: str, name: str) -> Stored[Any]:
+    """One resource.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    async with database.transaction() as transaction:
+        stored = await transaction.resources(kind).get(name)
+    if stored is None:
+        raise NotFound(f"there is no {label(kind)} `{name}`")
+    return stored
+
+
+async def put(
+    database: Database, kind: str, document: ResourceDocument[Any], *, author: str, precondition: Precondition
+) -> Put:
+    """Create or replace a resource; an equal one stays as it is, and makes no revision.
+
+    Raises:
+        PreconditionFailed: the resource is not what the client thinks.
+        Conflict: the name is a shipped jurisdiction's.
+        PolicyError: the policy would not compile with it.
+    """
+    name = document.name
+    _check_writable(kind, name)
+    async with edit(database, author=author, comment=f"put {label(kind)} {name}") as change:
+        repository = change.transaction.resources(kind)
+        before = await repository.get(name)
+        precondition.check(tag(before) if before else None)
+        value = document.to_core(KINDS[kind][0], before.value if before else None)
+        outcome, stored = await repository.put(value)
+    return Put(outcome, stored, change.outcome)
+
+
+async def delete(
+    database: Database, kind: str, name: str, *, author: str, precondition: Precondition
+) -> Outcome:
+    """Delete a resource.
+
+    Raises:
+        NotFound: there is none of that name.
+        PreconditionFailed: the resource is not what the client thinks.
+        Conflict: it is shipped, or others still refer to it; `problems` says which.
+    """
+    _check_writable(kind, name)
+    try:
+        async with edit(database, author=author, comment=f"delete {label(kind)} {name}") as change:
+            repository = change.transaction.resources(kind)
+            before = await repository.get(name)
+            if before is None:
+                raise NotFound(f"there is no {label(kind)} `{name}`")
+            precondition.check(tag(before))
+            await repository.delete(name)
+    except PolicyError as error:
+        raise Conflict(
+            f"{label(kind)} `{name}` is still needed by other resources", error.problems
+        ) from error
+    return change.outcome
+
+
+async def set_admin_state(database: Database, name: str, state: AdminState, *, author: str) -> Put:
+    """Drain, disable or activate a region.
+
+    Raises:
+        NotFound: there is no such region.
+    """
+    async with edit(database, author=author, comment=f"set region {name} {state.value}") as change:
+        before = await change.transaction.regions.get(name)
+        if before is None:
+            raise NotFound(f"there is no region `{name}`")
+        outcome, stored = await change.transaction.regions.put(replace(before.value, admin_state=state))
+    return Put(outcome, stored, change.outcome)
+
+
+def _check_writable(kind: str, name: str) -> None:
+    """Shipped jurisdictions and country codes are nobody's to change."""
+    if kind != "jurisdictions":
+        return
+    if name in COUNTRIES or any(item.name == name for item in shipped_jurisdictions()):
+        raise Conflict(
+            f"jurisdiction `{name}` comes with gtm and cannot be changed: choose another name and list `{name}` as a "
+            "member"
+        )

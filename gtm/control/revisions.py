@@ -1,0 +1,69 @@
+"""Revisions: what the policy was, who changed it, and the way back."""
+
+from __future__ import annotations
+
+from gtm.control import policy as policies
+from gtm.control.diff import ResourceChange, diff_policies
+from gtm.control.errors import NotFound
+from gtm.control.policy import Outcome
+from gtm.core.model import Policy
+from gtm.storage.revisions import Revision
+from gtm.storage.session import Database, Transaction
+
+
+async def list_page(database: Database, before: int | None, limit: int) -> list[Revision]:
+    """At most `limit` revisions, newest first, below the number `before`."""
+    async with database.transaction() as transaction:
+        return await transaction.revisions.list(before, limit)
+
+
+async def get(database: Database, number: int) -> tuple[Revision, Policy]:
+    """A revision and its whole policy.
+
+    Raises:
+        NotFound: there is no such revision.
+    """
+    async with database.transaction() as transaction:
+        revision = await transaction.revisions.get(number)
+        policy = await _policy(transaction, number)
+    if revision is None:
+        raise NotFound(f"there is no revision {number}")
+    return revision, policy
+
+
+async def diff(database: Database, number: int, against: int | None) -> tuple[ResourceChange, ...]:
+    """What a revision changed.
+
+    Args:
+        database: where.
+        number: the revision.
+        against: the one to compare with; None: the one before (nothing, for the first).
+
+    Raises:
+        NotFound: there is no such revision.
+    """
+    other = number - 1 if against is None else against
+    async with database.transaction() as transaction:
+        after = await _policy(transaction, number)
+        before = Policy() if other == 0 else await _policy(transaction, other)
+    return diff_policies(before, after)
+
+
+async def rollback(database: Database, number: int, *, author: str, comment: str) -> Outcome:
+    """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.rollback`.
+
+    Raises:
+        NotFound: there is no such revision.
+        PolicyError: it does not compile any more.
+    """
+    async with database.transaction() as transaction:
+        policy = await _policy(transaction, number)
+    comment = comment or f"roll back to revision {number}"
+    return await policies.rollback(database, policy, author=author, comment=comment)
+
+
+async def _policy(transaction: Transaction, number: int) -> Policy:
+    policy = await transaction.revisions.policy(number)
+    if policy is None:
+        raise NotFound(f"there is no revision {number}")
+    return policy
