@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import httpx
+import msgspec
 
 from gtm.runtime import assets
 from gtm.runtime.child import Child
 from gtm.runtime.demo.block import PORT as DEMO_PORT
-from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, free_block, moved
+from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, free_block
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
 from gtm.runtime.sockets import reserve
@@ -35,13 +38,16 @@ _READY = 90.0
 """Seconds until control and edge must be ready for the first time."""
 
 
+@dataclass(frozen=True, slots=True)
 class Running:
-    """What `gtm serve` tells the person at the terminal once everything answers."""
+    """A system that is ready: where it listens, and what is said once at its first start."""
 
-    def __init__(self, settings: ServeSettings, prepared: Prepared, regions: tuple[str, ...]) -> None:
-        self.settings = settings
-        self.prepared = prepared
-        self.regions = regions
+    data_dir: Path
+    control: str
+    edge: str
+    dns: str
+    regions: tuple[str, ...]
+    admin_token: str | None
 
 
 class Supervisor:
@@ -79,6 +85,7 @@ class Supervisor:
             await self._start()
         finally:
             await self._stop()
+            self._facts.unlink(missing_ok=True)
 
     def _reserve_ports(self) -> None:
         """Fail early and clearly if a port is taken; settle ports of 0."""
@@ -93,26 +100,46 @@ class Supervisor:
 
     async def _start(self) -> None:
         settings = self._settings
+        self._facts.unlink(missing_ok=True)
         if settings.database_url is None:
             self._postgres = EmbeddedPostgres(settings.data_dir)
             self._database_url = await asyncio.to_thread(self._postgres.start)
         regions: tuple[str, ...] = ()
-        policy = None
+        policy, block = None, 1
         if settings.demo:
-            block = free_block()
-            policy = moved(assets.demo_policy(), block)
+            policy, block = assets.demo_policy(), free_block()
             regions = tuple(region.name for region in policy.regions)
             self._child("demo world", ["gtm.runtime.demo.world", str(block), *regions])
             switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
             DemoFile(block, switch, regions).write(settings.data_dir)
-        prepared = await prepare(self._database_url, edge_token=self._edge_token, demo=policy)
+        prepared = await prepare(self._database_url, edge_token=self._edge_token, demo=policy, block=block)
         self._child("control", ["gtm.cli", "control", "--no-prepare"])
         self._child("edge", ["gtm.cli", "edge"])
         for child in self._children:
             await child.start()
         if await self._until_ready():
-            self._announce(Running(settings, prepared, regions))
+            self._ready(prepared, regions)
         await self._watch()
+
+    def _ready(self, prepared: Prepared, regions: tuple[str, ...]) -> None:
+        """Say so to the person, and to scripts: `serve.json` in the data directory holds the addresses."""
+        settings = self._settings
+        host = _literal(settings.bind[0])
+        running = Running(
+            data_dir=settings.data_dir,
+            control=self._control_url,
+            edge=f"http://{host}:{settings.edge_port}",
+            dns=f"{host}:{settings.dns_port}",
+            regions=regions,
+            admin_token=prepared.admin_token,
+        )
+        facts = {"control": running.control, "edge": running.edge, "dns": running.dns, "process": os.getpid()}
+        self._facts.write_bytes(msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
+        self._announce(running)
+
+    @property
+    def _facts(self) -> Path:
+        return self._settings.data_dir / "serve.json"
 
     def _child(self, name: str, arguments: list[str]) -> None:
         self._children.append(Child(name, arguments, self._environment, self._lifeline))

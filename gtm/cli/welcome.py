@@ -1,0 +1,86 @@
+"""What `gtm serve` prints once everything answers: where it is, the first token, and commands to try."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+
+from gtm.runtime.serve import Running
+
+
+def welcome(running: Running) -> None:
+    """Print the page."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print()
+    console.print(f"[bold green]gtm is ready[/]   (data in {escape(str(running.data_dir))}; Ctrl-C stops it)")
+    console.print(f"  control API   {running.control}   documentation at {running.control}/docs")
+    console.print(f"  edge HTTP     {running.edge}")
+    console.print(f"  edge DNS      {running.dns}   (UDP and TCP)")
+    console.print()
+    if running.admin_token is not None:
+        console.print("[bold]Your first admin token, shown only this once:[/]")
+        console.print(f"  export GTM_TOKEN={running.admin_token}", style="bold yellow")
+    else:
+        console.print("The admin token was printed at the first start. Lost it? Make another:")
+        console.print(
+            f"  gtm token create rescue --role admin --direct --data-dir {escape(str(running.data_dir))}"
+        )
+    if running.control != "http://127.0.0.1:8080":
+        console.print(f"  export GTM_CONTROL_URL={running.control}")
+    if running.regions:
+        console.print()
+        _demo(console, running)
+    console.print()
+
+
+def _demo(console: Console, running: Running) -> None:
+    host, _, port = running.dns.rpartition(":")
+    data = "" if running.data_dir.name == "gtm-data" else f" --data-dir {escape(str(running.data_dir))}"
+    dig = f"dig @{host} -p {port} +short"
+    route = f"{running.edge}/v1/route"
+    console.print("[bold]The demo world[/]: " + ", ".join(running.regions))
+    for title, commands in (
+        (
+            "Which region serves a client in London? In Tokyo? Why?",
+            (
+                f"curl '{route}?service=chat&client_ip=81.2.69.142'",
+                f"curl '{route}?service=chat&client_ip=133.11.0.1&explain=1'",
+            ),
+        ),
+        (
+            "The same over DNS, for a client's network (without dig: gtm has no resolver of its own, use any)",
+            (f"{dig} chat.demo.test +subnet=81.2.69.0/24", f"{dig} web.demo.test +subnet=133.11.0.0/24"),
+        ),
+        (
+            "And by redirect, with path and query kept",
+            (
+                f"curl -i {running.edge}/r/web/v1/models?limit=1",
+                f"curl -i -H 'Host: web.demo.test' {running.edge}/hello",
+            ),
+        ),
+        (
+            "Kill Frankfurt: its clients move to Dublin. Kill Dublin too: GDPR clients are refused (451), others go on",
+            (
+                f"gtm demo fail eu-central{data}",
+                f"curl '{route}?service=chat&client_ip=91.198.174.192'",
+                f"gtm demo fail eu-west{data}",
+                f"curl -i '{route}?service=chat&client_ip=91.198.174.192'",
+                f"curl '{route}?service=web&client_ip=91.198.174.192'",
+                f"gtm demo restore eu-central{data}; gtm demo restore eu-west{data}",
+            ),
+        ),
+        (
+            "Drain a region, look, and bring it back (these need the token)",
+            ("gtm regions drain us-east", "gtm regions list", "gtm regions activate us-east"),
+        ),
+        (
+            "Health records of one tenant stay in Germany",
+            (
+                f"curl '{route}?service=records&client_ip=8.8.8.8&tenant=clinic&data_class=health'",
+                f"curl '{route}?service=records&client_ip=8.8.8.8&tenant=acme&data_class=public'",
+            ),
+        ),
+    ):
+        console.print(f"\n  [dim]# {title}[/]")
+        for command in commands:
+            console.print(f"  {escape(command)}")

@@ -1,0 +1,91 @@
+"""The control process: the API and the feed on uvicorn, over an embedded or a given Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from gtm.api.app import create_app
+from gtm.runtime import lifeline
+from gtm.runtime.prepare import prepare
+from gtm.runtime.sockets import listener, reserve
+from gtm.settings import ControlSettings
+from gtm.storage.embedded import EmbeddedPostgres
+from gtm.storage.session import Database
+
+logger = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, with signals left to us (we also stop when our parent is gone)."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def run_control(
+    settings: ControlSettings, say: Callable[[str], None], *, prepare_first: bool = True
+) -> None:
+    """Serve until SIGTERM, SIGINT, or the parent's end.
+
+    Args:
+        settings: where and how.
+        say: prints a line for the person at the terminal (the first admin token).
+        prepare_first: migrate and create the first admin token before serving.
+
+    Raises:
+        OSError: the port is in use.
+        EmbeddedPostgresError: the embedded Postgres does not start.
+        StorageUnavailable: the database given cannot be reached.
+    """
+    port = reserve(settings.bind, settings.port, (socket.SOCK_STREAM,), "--control-port")
+    postgres = None
+    url = settings.database_url
+    if url is None:
+        postgres = EmbeddedPostgres(settings.data_dir)
+        url = await asyncio.to_thread(postgres.start)
+    try:
+        if prepare_first:
+            prepared = await prepare(url)
+            if prepared.admin_token is not None:
+                say(f"first admin token (shown only this once): {prepared.admin_token}")
+        await _serve(settings, url, port)
+    finally:
+        if postgres is not None:
+            await asyncio.to_thread(postgres.stop)
+
+
+async def _serve(settings: ControlSettings, url: str, port: int) -> None:
+    database = Database(url)
+    app = create_app(database, max_body=settings.max_body)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        # Feeds never end by themselves; edges reconnect.
+        timeout_graceful_shutdown=2,
+    )
+    server = _Server(config)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    lifeline.watch(stop)
+    sockets = [listener(host, port) for host in settings.bind]
+    logger.info("control listens on port %d", port)
+    try:
+        await server.serve(sockets=sockets)
+    finally:
+        await database.dispose()

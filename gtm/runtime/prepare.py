@@ -1,0 +1,74 @@
+"""What a control tier needs before it serves: a migrated database, a first admin token, and in the demo a policy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from gtm.control import policy as policies
+from gtm.control import tokens
+from gtm.control.documents import PolicyDocument
+from gtm.core.access import Role
+from gtm.core.model import Policy
+from gtm.runtime.demo.block import moved
+from gtm.storage import migrate
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.session import Database
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 15
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What came of it. `admin_token` is there only the first time, and never again."""
+
+    admin_token: str | None
+
+
+async def prepare(
+    url: str, *, edge_token: str | None = None, demo: Policy | None = None, block: int = 1
+) -> Prepared:
+    """Make a database ready.
+
+    Args:
+        url: a Postgres URL.
+        edge_token: the text of a token for the edge started beside control, in place of the last such.
+        demo: the demo policy; applied if there is no policy yet. If there is, only the demo's own addresses move.
+        block: the block of loopback addresses that the demo world stands on now.
+
+    Raises:
+        StorageUnavailable: the database stays unreachable (half a minute of tries).
+        SchemaError: the database was migrated by a newer gtm.
+    """
+    await _migrated(url)
+    database = Database(url)
+    try:
+        made = await tokens.bootstrap(database)
+        if edge_token is not None:
+            await tokens.install(database, "serve-edge", Role.EDGE, edge_token)
+        if demo is not None:
+            current, _ = await policies.current_policy(database)
+            wanted = moved(current if current.regions else demo, block)
+            if wanted != current:
+                document = PolicyDocument.of(wanted)
+                await policies.apply(database, document, author="gtm", comment="demo world")
+    finally:
+        await database.dispose()
+    return Prepared(made.text if made else None)
+
+
+async def _migrated(url: str) -> None:
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            await asyncio.to_thread(migrate.upgrade, url)
+        except StorageUnavailable as error:
+            if attempt == _ATTEMPTS:
+                raise
+            logger.warning("waiting for the database: %s", error)
+            await asyncio.sleep(_PAUSE)
+        else:
+            return

@@ -1,0 +1,222 @@
+"""Whole systems under test: real processes on free ports, killed and restarted as operators and accidents do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import dns.edns
+import dns.message
+import dns.query
+import dns.rdatatype
+import httpx
+
+PATIENCE = 60.0
+"""Seconds after which waiting for something is a failure. Never a bound on speed."""
+
+
+def eventually(check: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
+    """Wait until a check is true; a check that raises an HTTP or DNS error is not true yet."""
+    deadline = time.monotonic() + patience
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            last = check()
+            if last:
+                return
+        except (httpx.HTTPError, dns.exception.DNSException, OSError) as error:
+            last = error
+        time.sleep(0.05)
+    raise AssertionError(f"not within {patience:.0f} s: {what}; last: {last!r}")
+
+
+class Process:
+    """A `gtm` process with its output kept."""
+
+    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+        self.log = log
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("GTM_")}
+        with log.open("ab") as out:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "gtm.cli", *arguments],
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                env={**clean, "COLUMNS": "200", **(environment or {})},
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        """All it has printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self.popen.send_signal(number)
+
+    def end(self, patience: float = PATIENCE) -> int:
+        """Wait for its end; its exit code."""
+        return self.popen.wait(patience)
+
+    def stop(self) -> int:
+        """SIGTERM, and wait."""
+        with suppress(ProcessLookupError):
+            self.signal(signal.SIGTERM)
+        try:
+            return self.end()
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            raise
+
+
+class System:
+    """One running `gtm serve`."""
+
+    def __init__(self, data_dir: Path, *arguments: str) -> None:
+        self.data_dir = data_dir
+        self.process = Process(
+            [
+                "serve",
+                "--data-dir",
+                str(data_dir),
+                "--control-port",
+                "0",
+                "--edge-port",
+                "0",
+                "--dns-port",
+                "0",
+                *arguments,
+            ],
+            data_dir.with_suffix(".log"),
+        )
+
+    def wait(self) -> System:
+        """Until it says that it is ready."""
+
+        def ready() -> bool:
+            if self.process.popen.poll() is not None:
+                raise AssertionError(f"gtm serve ended:\n{self.process.output}")
+            return (self.data_dir / "serve.json").exists()
+
+        try:
+            eventually(ready, "gtm serve is ready", 120.0)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.process.output}") from error
+        facts = json.loads((self.data_dir / "serve.json").read_text())
+        self.control, self.edge, self.dns_port = (
+            facts["control"],
+            facts["edge"],
+            int(facts["dns"].rpartition(":")[2]),
+        )
+        return self
+
+    @property
+    def token(self) -> str:
+        """The first admin token, from what was printed."""
+        return next(word for word in self.process.output.split() if word.startswith("gtm_"))
+
+    def api(self, method: str, path: str, **arguments: object) -> httpx.Response:
+        """Call the control API as admin."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.request(method, self.control + path, headers=headers, timeout=20, **arguments)  # type: ignore[arg-type]
+
+    def route(self, **parameters: str) -> httpx.Response:
+        """Look a route up at the edge."""
+        return httpx.get(f"{self.edge}/v1/route", params=parameters, timeout=10)
+
+    def region(self, **parameters: str) -> str | None:
+        """The region a look-up names."""
+        return self.route(**parameters).json().get("region")
+
+    def redirect(self, host: str, path: str, client: str) -> httpx.Response:
+        """Ask the edge as a client of a host name, behind a proxy that says who it is."""
+        headers = {"Host": host, "X-Forwarded-For": client}
+        return httpx.get(self.edge + path, headers=headers, follow_redirects=False, timeout=10)
+
+    def resolve(
+        self, name: str, subnet: str | None = None, kind: str = "A", *, tcp: bool = False
+    ) -> dns.message.Message:
+        """Ask the edge's DNS, with a client subnet."""
+        options = [dns.edns.ECSOption(*_subnet(subnet))] if subnet else []
+        query = dns.message.make_query(name, kind, use_edns=0, options=options)
+        ask = dns.query.tcp if tcp else dns.query.udp
+        return ask(query, "127.0.0.1", port=self.dns_port, timeout=5)
+
+    def addresses(self, name: str, subnet: str | None = None) -> list[str]:
+        """The A records of an answer."""
+        answer = self.resolve(name, subnet).answer
+        return [item.address for rrset in answer if rrset.rdtype == dns.rdatatype.A for item in rrset]
+
+    def demo(self, action: str, region: str) -> None:
+        """`gtm demo fail|restore REGION`."""
+        command = [sys.executable, "-m", "gtm.cli", "demo", action, region, "--data-dir", str(self.data_dir)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def processes(self, part: str) -> list[int]:
+        """Process ids in this system's tree whose command line contains `part`."""
+        return [pid for pid in descendants(self.process.popen.pid) if part in command_line(pid)]
+
+
+def _subnet(text: str) -> tuple[str, int]:
+    address, _, length = text.partition("/")
+    return address, int(length)
+
+
+def command_line(pid: int) -> str:
+    """A process's command line; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def descendants(root: int) -> list[int]:
+    """A process's children, and theirs."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError, IndexError, ValueError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, todo = [], [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@contextmanager
+def system(data_dir: Path, *arguments: str) -> Iterator[System]:
+    """A `gtm serve`, ready, and stopped at the end whatever happened."""
+    running = System(data_dir, *arguments)
+    try:
+        yield running.wait()
+    finally:
+        children = descendants(running.process.popen.pid)
+        if running.process.popen.poll() is None:
+            running.process.signal(signal.SIGTERM)
+            try:
+                running.process.end(30)
+            except subprocess.TimeoutExpired:
+                running.process.popen.kill()
+        for pid in children:
+            if alive(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
