@@ -6,10 +6,12 @@ Law: a policy compiles completely or not at all, and then every problem is liste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from datetime import datetime
 from math import inf
 from types import MappingProxyType
 
+from gtm.core.countries import COUNTRIES
 from gtm.core.jurisdictions import Membership, resolve
 from gtm.core.model import (
     AdminState,
@@ -110,19 +112,20 @@ class _Compiler:
                     self._problem(f"{kind}.{item.name}", "duplicate", f"`{item.name}` is defined twice")
                 seen.add(item.name)
 
-    def _references(self, path: str, names: Sequence[str], known: Iterable[str], what: str) -> None:
-        """Every name exists, and none is listed twice."""
-        known = frozenset(known)
+    def _references(
+        self, path: str, names: Sequence[str], known: Container[str], what: str, field: str = ""
+    ) -> None:
+        """Every name exists, and none is listed twice; `field` is the part of each item that holds the name."""
         for index, name in enumerate(names):
             if name not in known:
-                self._problem(f"{path}[{index}]", "unknown_reference", f"there is no {what} `{name}`")
+                self._problem(f"{path}[{index}]{field}", "unknown_reference", f"there is no {what} `{name}`")
             if name in names[:index]:
-                self._problem(f"{path}[{index}]", "duplicate", f"`{name}` is listed twice")
+                self._problem(f"{path}[{index}]{field}", "duplicate", f"`{name}` is listed twice")
 
     def _check_regions(self) -> None:
         for region in self.policy.regions:
             path = f"regions.{region.name}"
-            if region.country not in self.jurisdictions or len(region.country) != 2:
+            if region.country not in COUNTRIES:
                 message = f"`{region.country}` is not a country code (ISO 3166-1 alpha-2)"
                 self._problem(f"{path}.country", "unknown_reference", message)
             urls = [endpoint.url for endpoint in region.endpoints]
@@ -159,7 +162,8 @@ class _Compiler:
 
     def _check_service(self, service: Service) -> None:
         path = f"services.{service.name}"
-        self._references(f"{path}.members", [item.region for item in service.members], self.numbers, "region")
+        names = [item.region for item in service.members]
+        self._references(f"{path}.members", names, self.numbers, "region", ".region")
         if not service.members:
             self._problem(f"{path}.members", "missing", "a service needs at least one member region")
         regions = [
@@ -217,7 +221,7 @@ class _Compiler:
             ("tenants", {item.name for item in self.policy.tenants}, "tenant"),
             ("data_classes", {item.name for item in self.policy.data_classes}, "data class"),
             ("client_jurisdictions", self.jurisdictions, "country or jurisdiction"),
-            ("client_countries", (name for name in self.jurisdictions if len(name) == 2), "country"),
+            ("client_countries", COUNTRIES, "country"),
         ):
             self._references(f"{path}.match.{field}", getattr(match, field), known, what)
         allowed, any_allowed = self._places(f"{path}.allow", rule.allow)
@@ -228,8 +232,8 @@ class _Compiler:
         both += sorted(set(rule.allow.jurisdictions) & set(rule.deny.jurisdictions))
         for name in both:
             self._problem(f"{path}.deny", "overlap", f"`{name}` is both allowed and denied")
-        starts = rule.effective_from.timestamp() if rule.effective_from else -inf
-        ends = rule.effective_until.timestamp() if rule.effective_until else inf
+        starts = self._moment(f"{path}.effective_from", rule.effective_from, -inf)
+        ends = self._moment(f"{path}.effective_until", rule.effective_until, inf)
         if starts >= ends:
             message = "must be later than `effective_from`: the rule would never be in force"
             self._problem(f"{path}.effective_until", "out_of_range", message)
@@ -246,6 +250,16 @@ class _Compiler:
             starts=starts,
             ends=ends,
         )
+
+    def _moment(self, path: str, moment: datetime | None, default: float) -> float:
+        """POSIX seconds. Without an offset every machine would read it in its own time zone."""
+        if moment is None:
+            return default
+        if moment.utcoffset() is None:
+            message = f"`{moment.isoformat()}` needs a UTC offset, as in `{moment.isoformat()}Z`"
+            self._problem(path, "missing", message)
+            return default
+        return moment.timestamp()
 
     def _compile_service(self, service: Service, rules: Sequence[CompiledRule]) -> CompiledService:
         weights = {self.numbers[m.region]: m.weight for m in service.members if m.region in self.numbers}
@@ -274,7 +288,9 @@ class _Compiler:
 
     def _check_spillover(self, rule: SpilloverRule) -> None:
         path = f"spillover_rules.{rule.name}"
-        self._references(f"{path}.from_region", [rule.from_region], self.numbers, "region")
+        if rule.from_region not in self.numbers:
+            message = f"there is no region `{rule.from_region}`"
+            self._problem(f"{path}.from_region", "unknown_reference", message)
         self._references(f"{path}.to_regions", rule.to_regions, self.numbers, "region")
         if rule.from_region in rule.to_regions:
             self._problem(f"{path}.to_regions", "overlap", f"`{rule.from_region}` cannot spill to itself")

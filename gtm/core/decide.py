@@ -4,7 +4,8 @@ Laws:
   1. The fence is absolute. A `Decision` that names a region is made in one place (`_served`), from a mask that was
      intersected with the fence, and that place checks it again. Nothing here reads a fallback from elsewhere.
   2. Nothing usable inside the fence: the answer is a refusal that says why. If a usable region stands outside, the
-     law is the reason (451); if nothing is usable anywhere, it is availability (503).
+     law is the reason (451); if nothing is usable anywhere, it is availability (503). A fence without any region is
+     the law's doing whatever the health of the regions outside (451): to come back later would not help.
   3. Every decision carries its reasons: the rank, estimate and share of each candidate, a code for each exclusion, the
      rules that matched, the policy revision and the epoch.
 
@@ -132,7 +133,8 @@ class Choice:
     """All possible decisions for one kind of request in one View, and the odds of each.
 
     Exactly one decision if it is a refusal or certain. `weights` are above 0, `cumulative` their running sums divided
-    by the total; `hashes` are the regions' for rendezvous hashing.
+    by the total; `hashes` are the regions' for rendezvous hashing. `sticky` are the same decisions with the reason that
+    holds where affinity, and not the draw, picks among them.
     """
 
     decisions: tuple[Decision, ...]
@@ -140,6 +142,7 @@ class Choice:
     cumulative: tuple[float, ...]
     hashes: tuple[int, ...]
     affinity: Affinity
+    sticky: tuple[Decision, ...] = ()
 
 
 def decide(view: View, request: Request, draw: float) -> Decision:
@@ -166,7 +169,7 @@ def pick(chosen: Choice, request: Request, draw: float) -> Decision:
         if key is None:
             key = request.location.network
         if key is not None:
-            return decisions[rendezvous(key_hash(key), chosen.hashes, chosen.weights)]
+            return chosen.sticky[rendezvous(key_hash(key), chosen.hashes, chosen.weights)]
     return decisions[min(bisect_right(chosen.cumulative, draw), len(decisions) - 1)]
 
 
@@ -192,17 +195,21 @@ def choice(view: View, request: Request) -> Choice:
     if not eligible and service.service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = within.allowed & willing, True
     shares = _shares(service, order, eligible)
-    maker = _Maker(view, service, request, within, order, shares, willing)
+    maker = _Maker(view, service, request, within, order, shares, willing, eligible)
     if not shares:
         refusal = maker.refusal(usable_anywhere=bool(usable))
         return Choice((refusal,), (1.0,), (1.0,), (0,), Affinity.NONE)
-    reason = Reason.HEALTH_IGNORED if ignored else _reason(service, request, split=len(shares) > 1)
+    reason = Reason.HEALTH_IGNORED if ignored else _reason(service, request)
+    decisions = sticky = tuple(maker.served(number, reason) for number in shares)
+    if reason is Reason.WEIGHTED and len(shares) > 1 and service.service.affinity is not Affinity.NONE:
+        sticky = tuple(maker.served(number, Reason.AFFINITY) for number in shares)
     return Choice(
-        decisions=tuple(maker.served(number, reason) for number in shares),
+        decisions=decisions,
         weights=tuple(shares.values()),
         cumulative=tuple(accumulate(shares.values())),
         hashes=tuple(key_hash(snapshot.regions[number].name) for number in shares),
         affinity=service.service.affinity,
+        sticky=sticky,
     )
 
 
@@ -252,16 +259,13 @@ def _shares(service: CompiledService, order: tuple[int, ...], eligible: int) -> 
     return {number: service.weights[number] / total for number in ranked if service.weights[number] > 0}
 
 
-def _reason(service: CompiledService, request: Request, *, split: bool) -> Reason:
-    """In one word, what decided among the eligible regions."""
+def _reason(service: CompiledService, request: Request) -> Reason:
+    """In one word, what decided among the eligible regions, affinity aside."""
     steering = service.service.steering
     if steering is Steering.FAILOVER:
         return Reason.FAILOVER_ORDER
     if steering is Steering.WEIGHTED:
-        affinity = service.service.affinity
-        keyed = affinity is Affinity.KEY and request.affinity is not None
-        sticky = keyed or (affinity is not Affinity.NONE and request.location.network is not None)
-        return Reason.AFFINITY if split and sticky else Reason.WEIGHTED
+        return Reason.WEIGHTED
     if request.location.lat is None or request.location.lon is None:
         return Reason.LOCATION_UNKNOWN
     return Reason.NEAREST if steering is Steering.GEO else Reason.LOWEST_LATENCY
@@ -269,7 +273,10 @@ def _reason(service: CompiledService, request: Request, *, split: bool) -> Reaso
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Turns a finished judgement into Decisions. `willing`: members active and with the models asked for."""
+    """Turns a finished judgement into Decisions.
+
+    `willing`: members active and with the models asked for. `eligible`: those the shares were made from.
+    """
 
     view: View
     service: CompiledService
@@ -278,6 +285,7 @@ class _Maker:
     order: tuple[int, ...]
     shares: dict[int, float]
     willing: int
+    eligible: int
 
     def served(self, number: int, reason: Reason) -> Decision:
         """The only place where a Decision names a region.
@@ -347,8 +355,6 @@ class _Maker:
             return Exclusion(self.view.snapshot.regions[number].admin_state.value)
         if not self.willing & bit:
             return Exclusion.MODEL_UNAVAILABLE
-        if number in self.shares:
+        if self.eligible & bit:
             return None
-        if self.view.unknown & bit:
-            return Exclusion.HEALTH_UNKNOWN
-        return None if self.view.up & bit else Exclusion.UNHEALTHY
+        return Exclusion.HEALTH_UNKNOWN if self.view.unknown & bit else Exclusion.UNHEALTHY

@@ -3,7 +3,8 @@
 Laws:
   1. Several rules match: their allowed sets intersect.
   2. What a request does not say counts as a match. Location unknown: every location-scoped rule applies; tenant or
-     data class not stated: the rules scoped by them apply. So saying less never opens a fence.
+     data class not stated: the rules scoped by them apply. So saying less never opens a fence. A country code that is
+     none (`EU`, `A1` in some databases) says nothing either.
   3. A rule in monitor mode never excludes; it is only reported.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gtm.core.countries import COUNTRIES
 from gtm.core.model import Request
 from gtm.core.snapshot import CompiledRule
 
@@ -55,8 +57,9 @@ def fence(rules: Iterable[CompiledRule], members: int, request: Request) -> Fenc
 def _match(rule: CompiledRule, request: Request) -> tuple[str, ...] | None:
     """Why the rule concerns the request, a phrase per dimension; None if it does not."""
     phrases: list[str] = []
+    country = request.location.country
     for wanted, said, what in (
-        (rule.countries, request.location.country, "client country"),
+        (rule.countries, country if country in COUNTRIES else None, "client country"),
         (rule.tenants, request.tenant, "tenant"),
         (rule.data_classes, request.data_class, "data class"),
     ):
