@@ -31,21 +31,22 @@ class ViewHolder:
         self.state = State()
         self._clock = clock
         self._on_swap = on_swap
-        self._window = Window(clock(), clock())
+        now = clock()
+        self._window = Window(now, now)
 
     def apply(self, message: Message) -> None:
         """Take in a message; anything but a snapshot, a state or a change of access is ignored.
 
+        Whatever is raised (by `on_swap` too), nothing has changed: the current View stays, and what it was made from.
+
         Raises:
             FeedError: the snapshot is damaged.
-            PolicyError: the snapshot does not compile here. The current View stays.
+            PolicyError: the snapshot does not compile here.
         """
         if isinstance(message, SnapshotMessage):
-            self.snapshot = message.compiled()
-            self.rebuild()
+            self._swap(message.compiled(), self.state)
         elif isinstance(message, StateMessage):
-            self.state = message.state
-            self.rebuild()
+            self._swap(self.snapshot, message.state)
         elif isinstance(message, AccessMessage):
             self.access = message.access
 
@@ -59,10 +60,13 @@ class ViewHolder:
 
     def rebuild(self) -> None:
         """Make a View of what is known and swap it in; nothing happens before the first snapshot."""
-        if self.snapshot is None:
-            return
-        self._window = self._window.advanced(self._clock())
-        router = Router(build_view(self.snapshot, self.state, self._window))
-        if self._on_swap is not None:
-            self._on_swap(router)
-        self.router = router
+        self._swap(self.snapshot, self.state)
+
+    def _swap(self, snapshot: Snapshot | None, state: State) -> None:
+        router = self.router
+        if snapshot is not None:
+            self._window = self._window.advanced(self._clock())
+            router = Router(build_view(snapshot, state, self._window))
+            if self._on_swap is not None:
+                self._on_swap(router)
+        self.snapshot, self.state, self.router = snapshot, state, router

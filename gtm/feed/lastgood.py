@@ -43,6 +43,7 @@ def load(path: Path) -> list[Message]:
 
     Raises:
         FileNotFoundError: there is none yet.
+        OSError: it cannot be read.
         FeedError: the file is damaged or not such a file.
     """
     content = path.read_bytes()

@@ -4,12 +4,13 @@ Laws:
   1. A snapshot travels as the policy that was written, with the jurisdictions it was compiled against. Each receiver
      compiles it again: what does not compile here does not get used here.
   2. A snapshot carries the SHA-256 of its content. A receiver that computes another one drops it.
-  3. Unknown fields are ignored and unknown types skipped, so that a newer control can feed an older edge.
+  3. Unknown fields are ignored and unknown types skipped, so that a newer control can feed an older edge. The checksum
+     is therefore of the content as it was sent, fields unknown here included.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import msgspec
@@ -135,6 +136,14 @@ class _Envelope(msgspec.Struct):
     body: msgspec.Raw
 
 
+class _SnapshotContent(msgspec.Struct):
+    """What a snapshot's checksum covers, in the sender's own bytes."""
+
+    sha256: str
+    policy: msgspec.Raw
+    jurisdictions: msgspec.Raw
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeReport:
     """Edge → control, `POST /v1/edges/{name}/report`: what this vantage sees and what it answers from.
@@ -155,7 +164,7 @@ def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:
 
 def encode(message: Message) -> bytes:
     """One line, newline included."""
-    body = msgspec.Raw(msgspec.json.encode(message))
+    body = msgspec.Raw(msgspec.json.encode(message, order="sorted"))
     return msgspec.json.encode(_Envelope(_NAMES[type(message)], body)) + b"\n"
 
 
@@ -170,6 +179,20 @@ def decode(line: bytes) -> Message | None:
     try:
         envelope = msgspec.json.decode(line, type=_Envelope)
         kind = _TYPES.get(envelope.type)
-        return None if kind is None else msgspec.json.decode(envelope.body, type=kind)
+        if kind is None:
+            return None
+        message = msgspec.json.decode(envelope.body, type=kind)
+        return _resealed(message, envelope.body) if isinstance(message, SnapshotMessage) else message
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise FeedError(f"malformed feed message: {error}") from error
+
+
+def _resealed(message: SnapshotMessage, body: msgspec.Raw) -> SnapshotMessage:
+    """A snapshot whose bytes match its checksum, with the checksum of what was understood of them.
+
+    A snapshot whose bytes do not match stays as it is; `SnapshotMessage.compiled` will find it damaged.
+    """
+    content = msgspec.json.decode(body, type=_SnapshotContent)
+    if sha256(b"[%b,%b]" % (content.policy, content.jurisdictions)).hexdigest() != content.sha256:
+        return message
+    return replace(message, sha256=checksum(message.policy, message.jurisdictions))
