@@ -209,6 +209,25 @@ def test_killed_server_comes_back(data_dir: Path) -> None:
         assert read(url) == 42
 
 
+def test_failed_restart_keeps_the_directory(data_dir: Path) -> None:
+    """While a killed server can't be restarted its gtm still owns the data, and a later try works."""
+    with EmbeddedPostgres(data_dir) as server:
+        write(server.url)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        wait_until(lambda: not server.alive())
+        version = data_dir / "postgres" / "data" / "PG_VERSION"
+        ours = version.read_text()
+        version.write_text("17\n")
+        with pytest.raises(EmbeddedPostgresError, match="Postgres 17"):
+            server.start()
+        with pytest.raises(DataDirectoryInUse):
+            EmbeddedPostgres(data_dir).start()
+        version.write_text(ours)
+        server.start()
+        assert read(server.url) == 42
+
+
 def test_killed_owner_leaves_a_server_that_is_taken_over(data_dir: Path) -> None:
     """After kill -9 of gtm its server is a leftover: the next start stops it and serves the same data."""
     owner = Owner(data_dir)

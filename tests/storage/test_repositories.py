@@ -224,6 +224,19 @@ async def test_tokens(database: Database) -> None:
     assert replaced.id != edge.id
 
 
+async def test_live_tokens(database: Database) -> None:
+    """Every token that is not revoked is found by its digest, and an id may be given."""
+    digests = [hashlib.sha256(bytes([n])).digest() for n in range(3)]
+    async with database.transaction() as tx:
+        one = await tx.tokens.add("one", TokenRole.EDGE, digests[0], token_id="first")
+        two = await tx.tokens.add("two", TokenRole.ADMIN, digests[1])
+        await tx.tokens.revoke("one")
+        assert await tx.tokens.live() == {digests[1]: two}
+        again = await tx.tokens.replace("one", TokenRole.VIEWER, digests[2], token_id="second")
+        assert await tx.tokens.live() == {digests[1]: two, digests[2]: again}
+    assert (one.id, again.id) == ("first", "second")
+
+
 async def test_edges(database: Database) -> None:
     """Of each edge the latest report stands, whatever order reports arrive in."""
     start = datetime(2030, 1, 1, tzinfo=UTC)

@@ -54,6 +54,7 @@ _STOP_STEPS = ((signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.
 _PORT_TRIES = 5
 _POLL = 0.01
 _LOG_LIMIT = 8 << 20
+_LEAST_FREE = 1 << 20
 _LOG_TAIL_LINES = 12
 
 
@@ -118,11 +119,14 @@ class EmbeddedPostgres:
             raise EmbeddedPostgresError(
                 "the embedded Postgres needs Linux with /proc; set GTM_DATABASE_URL to a Postgres server"
             )
+        restart = self._lock.held
         self._lock.acquire()
         try:
             self._url = self._start()
         except BaseException as e:
-            self.stop()
+            self._halt()
+            if not restart:  # a restart that fails may be tried again, and nobody may slip in between
+                self._lock.release()
             if isinstance(e, OSError):
                 raise unusable(self.data_dir, e) from e
             raise
@@ -130,6 +134,10 @@ class EmbeddedPostgres:
 
     def stop(self) -> None:
         """Stop the server, at worst after 20 s by force, and free the data directory. Harmless if it is stopped."""
+        self._halt()
+        self._lock.release()
+
+    def _halt(self) -> None:
         if self._process is not None:
             for step, seconds in _STOP_STEPS:
                 self._process.send_signal(step)
@@ -139,7 +147,6 @@ class EmbeddedPostgres:
                 except subprocess.TimeoutExpired:
                     continue
             self._process = None
-        self._lock.release()
 
     def _start(self) -> str:
         account = accounts.choose(self._home)
@@ -204,7 +211,7 @@ class EmbeddedPostgres:
             shutil.rmtree(self._home / "unfinished", ignore_errors=True)
             said = done.stderr.strip() or done.stdout.strip()
             raise EmbeddedPostgresError(
-                f"can't set up the database cluster in `{self._home}`{_advice(said)}; initdb said:\n{said}"
+                f"can't set up the database cluster in `{self._home}`{_advice(said, self._home)}; initdb said:\n{said}"
             )
         (self._home / "unfinished").rename(self._cluster)
 
@@ -269,7 +276,7 @@ class EmbeddedPostgres:
                 if "Address already in use" in tail:
                     return False
                 raise EmbeddedPostgresError(
-                    f"the embedded Postgres doesn't start{_advice(tail)}; the end of `{self.log}`:\n{tail}"
+                    f"the embedded Postgres doesn't start{_advice(tail, self._home)}; the end of `{self.log}`:\n{tail}"
                 )
             if time.monotonic() > deadline:
                 raise EmbeddedPostgresError(
@@ -309,7 +316,7 @@ class EmbeddedPostgres:
                     session.execute(f"CREATE DATABASE {_NAME}")
         except psycopg.Error as e:
             raise EmbeddedPostgresError(
-                f"the embedded Postgres refuses to work: {str(e).strip()}{_advice(str(e))}; the end of "
+                f"the embedded Postgres refuses to work: {str(e).strip()}{_advice(str(e), self._home)}; the end of "
                 f"`{self.log}`:\n{self._log_tail()}"
             ) from e
         return f"{server}/{_NAME}?{options}"
@@ -324,9 +331,10 @@ class EmbeddedPostgres:
         return "\n".join(lines[-_LOG_TAIL_LINES:]) or "(the log is empty)"
 
 
-def _advice(said: str) -> str:
+def _advice(said: str, home: Path) -> str:
     """What to do about what Postgres said, where that is known."""
-    if "No space left on device" in said:
+    # On a full disk the log may stay empty.
+    if "No space left on device" in said or shutil.disk_usage(home).free < _LEAST_FREE:
         return ": the disk is full; free some space, or give another data directory with --data-dir"
     if "Permission denied" in said:
         return ": permission denied; the data directory must belong to the user that gtm runs as"
