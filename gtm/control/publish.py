@@ -1,0 +1,338 @@
+"""What control tells its edges: the current policy, state of health and tokens, held in memory and pushed at once.
+
+Laws:
+  1. Losing the database costs changes, never the feed: what is in memory goes on being served, tokens included.
+  2. A policy that does not compile here is not published; the one before it stays.
+  3. An epoch never goes back: it starts from the clock, so that a restarted control is ahead of what it said before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.core.access import Access, Role, TokenGrant
+from gtm.core.health import VantageReport, combine
+from gtm.core.model import EndpointHealth, State
+from gtm.core.problems import PolicyError
+from gtm.core.snapshot import Snapshot
+from gtm.feed.wire import AccessMessage, EdgeReport, HeartbeatMessage, SnapshotMessage, StateMessage, encode
+from gtm.storage import edges as stored_edges
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.revisions import REVISION_CHANNEL
+from gtm.storage.session import Database
+from gtm.storage.tokens import Token
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT = 1.0
+"""Seconds between heartbeats on every feed."""
+MAX_AGE = 10.0
+"""Seconds without a report after which an edge has no vote on health and counts as unreachable."""
+POLL = 2.0
+"""Seconds between looks at the database, should a notification have been missed."""
+COALESCE = 0.1
+"""Longest time, in seconds, that a new verdict waits for others to travel with it."""
+_FORGET = 86_400.0
+
+Health = dict[str, dict[str, EndpointHealth]]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEdge:
+    """An edge as this control last heard of it. `heard` is monotonic, `seen_at` the time of day."""
+
+    name: str
+    address: str
+    report: EdgeReport
+    heard: float
+    seen_at: datetime
+
+
+class FeedHub:
+    """The current snapshot, state and access of one control process, and everyone who follows them.
+
+    Args:
+        database: where policy and tokens are.
+        clock: POSIX seconds.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.snapshot: SnapshotMessage | None = None
+        self.compiled: Snapshot | None = None
+        self.state = State(epoch=int(clock() * 1000))
+        self.access = Access()
+        self.health: Health = {}
+        self.database_up = False
+        self.subscribers = 0
+        self._tokens: dict[str, Token] = {}
+        self._database = database
+        self._clock = clock
+        self._monotonic = monotonic
+        self._edges: dict[str, LiveEdge] = {}
+        self._changed = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._reported = asyncio.Event()
+        self._refreshing = asyncio.Lock()
+        self._closed = False
+        self._lines: dict[str, tuple[object, bytes]] = {}
+
+    # --- the database ---
+
+    async def run(self) -> None:
+        """Follow the database and the edges' reports until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._poll())
+            group.create_task(self._listen())
+            group.create_task(self._judge())
+            group.create_task(self._record())
+
+    def close(self) -> None:
+        """End every feed, so that the server can stop."""
+        self._closed = True
+        self._announce()
+
+    def wake(self) -> None:
+        """Look at the database now rather than later: something was just changed in it."""
+        self._wake.set()
+
+    async def refresh(self) -> None:
+        """Take in what the database holds now, and tell the followers.
+
+        Raises:
+            StorageUnavailable: the database cannot be reached; everything stays.
+        """
+        async with self._refreshing:
+            try:
+                async with self._database.transaction() as transaction:
+                    live = await transaction.tokens.live()
+                    latest = await transaction.revisions.latest()
+                    held = self.snapshot.revision if self.snapshot else None
+                    policy = None
+                    if latest is not None and latest.number != held:
+                        policy = await transaction.revisions.policy(latest.number)
+            except StorageUnavailable:
+                self.database_up = False
+                raise
+            self.database_up = True
+            if latest is not None and policy is not None:
+                message = SnapshotMessage.of(
+                    latest.number, latest.created_at.timestamp(), policy, shipped_jurisdictions()
+                )
+                try:
+                    self.compiled = message.compiled()
+                except PolicyError as error:
+                    logger.error(
+                        "revision %d does not compile here and is not published: %s", latest.number, error
+                    )
+                else:
+                    self.snapshot = message
+            self._tokens = {digest.hex(): token for digest, token in live.items()}
+            self.access = Access(
+                tuple(
+                    TokenGrant(
+                        sha256,
+                        Role(token.role.value),
+                        token.expires_at.timestamp() if token.expires_at else None,
+                    )
+                    for sha256, token in sorted(self._tokens.items())
+                )
+            )
+            self._announce()
+
+    async def ping(self) -> bool:
+        """Whether the database answers right now."""
+        try:
+            await self._database.ping()
+        except StorageUnavailable:
+            self.database_up = False
+        else:
+            self.database_up = True
+        return self.database_up
+
+    async def _poll(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), POLL if self.snapshot else 0.2)
+            self._wake.clear()
+            was_up = self.database_up
+            try:
+                await self.refresh()
+            except StorageUnavailable as error:
+                if was_up:
+                    logger.warning("lost the database, going on from memory: %s", error)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async for _ in self._database.listen(REVISION_CHANNEL):
+                    self._wake.set()
+            except StorageUnavailable:
+                await asyncio.sleep(POLL)
+
+    # --- tokens ---
+
+    def holder(self, sha256: str) -> tuple[str, Role] | None:
+        """Name and role behind a token's hash, from memory; None if it is unknown or has expired."""
+        token = self._tokens.get(sha256)
+        if token is None:
+            return None
+        if token.expires_at is not None and token.expires_at.timestamp() <= self._clock():
+            return None
+        return token.name, Role(token.role.value)
+
+    # --- health ---
+
+    def report(self, edge: str, address: str, report: EdgeReport) -> None:
+        """Take in what an edge sees."""
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        self._edges[edge] = LiveEdge(edge, address, report, self._monotonic(), now)
+        self._reported.set()
+
+    def edges(self) -> dict[str, LiveEdge]:
+        """The edges heard of within `MAX_AGE`, by name."""
+        now = self._monotonic()
+        return {name: edge for name, edge in self._edges.items() if now - edge.heard <= MAX_AGE}
+
+    async def _judge(self) -> None:
+        """Combine reports soon after they arrive, and once a second for those that grow stale."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reported.wait(), HEARTBEAT)
+                await asyncio.sleep(COALESCE / 2)
+            self._reported.clear()
+            self.judge()
+
+    def judge(self) -> None:
+        """Combine what the vantages say now; a verdict that differs makes a new state."""
+        now = self._monotonic()
+        self._edges = {name: edge for name, edge in self._edges.items() if now - edge.heard <= _FORGET}
+        reports = [VantageReport(edge.name, edge.heard, edge.report.health) for edge in self._edges.values()]
+        self.health = combine(reports, now, MAX_AGE)
+        if _verdicts(self.health) != _verdicts(self.state.health):
+            self.state = State(max(self.state.epoch + 1, int(self._clock() * 1000)), health=self.health)
+            self._announce()
+
+    async def _record(self) -> None:
+        """Write the edges down now and then, for the other control replicas and for the next start."""
+        written: dict[str, datetime] = {}
+        while True:
+            await asyncio.sleep(POLL)
+            fresh = [edge for edge in self._edges.values() if written.get(edge.name) != edge.seen_at]
+            try:
+                async with self._database.transaction() as transaction:
+                    await transaction.edges.record(_stored(edge) for edge in fresh)
+            except StorageUnavailable:
+                continue
+            written = {edge.name: edge.seen_at for edge in fresh} | {
+                name: seen for name, seen in written.items() if name in self._edges
+            }
+
+    # --- the feed ---
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def stream(
+        self, edge: str, revision: int, still_allowed: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[bytes]:
+        """What one edge is sent: all it needs at once, then each change as it happens, and heartbeats in between.
+
+        Args:
+            edge: its name, for the log.
+            revision: the revision it holds, 0 for none.
+            still_allowed: asked before each message; the feed ends when the token does.
+        """
+        self.subscribers += 1
+        sent: dict[str, object] = {}
+        if self.snapshot is not None and self._held(edge, revision):
+            sent["snapshot"] = self.snapshot
+        try:
+            beat = self._monotonic()
+            while not self._closed and still_allowed():
+                changed = self._changed
+                chunk = b"".join(self._news(sent))
+                now = self._monotonic()
+                if now >= beat:
+                    chunk += encode(HeartbeatMessage(self._clock()))
+                    beat = now + HEARTBEAT
+                if chunk:
+                    yield chunk
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), max(0.0, beat - self._monotonic()))
+        finally:
+            self.subscribers -= 1
+
+    def _held(self, edge: str, revision: int) -> bool:
+        """Whether an edge should keep the revision it has."""
+        assert self.snapshot is not None  # noqa: S101 - checked by the caller
+        if revision == self.snapshot.revision:
+            return True
+        policy = self.snapshot.policy
+        if revision > self.snapshot.revision and not policy.services and not policy.regions:
+            # A database that was emptied, or the wrong one: it must not take the world down.
+            logger.error(
+                "edge %s holds revision %d while the policy here is empty: not sent; put a policy in force to replace it",
+                edge,
+                revision,
+            )
+            return True
+        return False
+
+    def _news(self, sent: dict[str, object]) -> list[bytes]:
+        """The messages that a follower lacks, in the order it should take them in."""
+        lines: list[bytes] = []
+        for key, value in (("snapshot", self.snapshot), ("access", self.access), ("state", self.state)):
+            if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
+                continue
+            sent[key] = value
+            lines.append(self._line(key, value))
+        return lines
+
+    def _line(self, key: str, value: SnapshotMessage | Access | State) -> bytes:
+        """The encoded message, made once for all followers."""
+        known = self._lines.get(key)
+        if known is None or known[0] is not value:
+            message = (
+                StateMessage(value)
+                if isinstance(value, State)
+                else AccessMessage(value)
+                if isinstance(value, Access)
+                else value
+            )
+            known = (value, encode(message))
+            self._lines[key] = known
+        return known[1]
+
+
+def _verdicts(health: Health) -> dict[tuple[str, str], tuple[str, str]]:
+    """What of health matters to edges: a changed latency alone is no news."""
+    return {
+        (region, url): (item.status.value, item.detail)
+        for region, endpoints in health.items()
+        for url, item in endpoints.items()
+    }
+
+
+def _stored(edge: LiveEdge) -> stored_edges.EdgeReport:
+    return stored_edges.EdgeReport(
+        name=edge.name,
+        version=edge.report.version,
+        address=edge.address,
+        revision_applied=edge.report.revision,
+        epoch_applied=edge.report.epoch,
+        seen_at=edge.seen_at,
+    )
