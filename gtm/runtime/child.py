@@ -76,6 +76,11 @@ class Child:
         """Start it, and keep it running from now on."""
         self._keeper = asyncio.ensure_future(self._keep())
 
+    async def restart(self) -> None:
+        """Stop it and start it anew, with its environment asked again."""
+        await self.stop()
+        await self.start()
+
     async def stop(self) -> None:
         """Stop it for good."""
         if self._keeper is not None:

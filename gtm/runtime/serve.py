@@ -30,7 +30,7 @@ from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
 from gtm.runtime.sockets import reserve
 from gtm.settings import ServeSettings
-from gtm.storage.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,8 @@ class Supervisor:
         self._lifeline = Lifeline()
         self._children: list[Child] = []
         self._postgres: EmbeddedPostgres | None = None
+        self._lock = DataDirectoryLock(settings.data_dir)
+        self._owner = False
         self._database_url = settings.database_url or ""
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
 
@@ -85,7 +87,6 @@ class Supervisor:
             await self._start()
         finally:
             await self._stop()
-            self._facts.unlink(missing_ok=True)
 
     def _reserve_ports(self) -> None:
         """Fail early and clearly if a port is taken; settle ports of 0."""
@@ -100,10 +101,13 @@ class Supervisor:
 
     async def _start(self) -> None:
         settings = self._settings
-        self._facts.unlink(missing_ok=True)
         if settings.database_url is None:
-            self._postgres = EmbeddedPostgres(settings.data_dir)
+            self._postgres = EmbeddedPostgres(settings.data_dir)  # takes the directory's lock
             self._database_url = await asyncio.to_thread(self._postgres.start)
+        else:
+            self._lock.acquire()
+        self._owner = True
+        self._facts.unlink(missing_ok=True)
         regions: tuple[str, ...] = ()
         policy, block = None, 1
         if settings.demo:
@@ -113,7 +117,7 @@ class Supervisor:
             switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
             DemoFile(block, switch, regions).write(settings.data_dir)
         prepared = await prepare(self._database_url, edge_token=self._edge_token, demo=policy, block=block)
-        self._child("control", ["gtm.cli", "control", "--no-prepare"])
+        self._control = self._child("control", ["gtm.cli", "control", "--no-prepare"])
         self._child("edge", ["gtm.cli", "edge"])
         for child in self._children:
             await child.start()
@@ -141,8 +145,9 @@ class Supervisor:
     def _facts(self) -> Path:
         return self._settings.data_dir / "serve.json"
 
-    def _child(self, name: str, arguments: list[str]) -> None:
+    def _child(self, name: str, arguments: list[str]) -> Child:
         self._children.append(Child(name, arguments, self._environment, self._lifeline))
+        return self._children[-1]
 
     def _environment(self) -> dict[str, str]:
         """What the children are told. The token and the database's password travel in no argument list."""
@@ -197,8 +202,11 @@ class Supervisor:
                 continue
             logger.error("the embedded Postgres ended; starting it again")
             try:
-                self._database_url = await asyncio.to_thread(postgres.start)
+                url = await asyncio.to_thread(postgres.start)
                 logger.info("the embedded Postgres runs again")
+                if url != self._database_url:  # its old port was taken meanwhile
+                    self._database_url = url
+                    await self._control.restart()
             except EmbeddedPostgresError as error:
                 logger.error("the embedded Postgres does not start: %s", error)
                 await self._stopped_within(5.0)
@@ -215,8 +223,11 @@ class Supervisor:
         for child in reversed(self._children):
             await child.stop()
         self._lifeline.close()
+        if self._owner:
+            self._facts.unlink(missing_ok=True)
         if self._postgres is not None:
             await asyncio.to_thread(self._postgres.stop)
+        self._lock.release()
 
 
 def _literal(host: str) -> str:
