@@ -99,12 +99,14 @@ class Checker:
         """
         started = monotonic()
         try:
+            target = target_of(url, probe)
+            transport = self._transport(verify=probe.verify_tls and probe.type is ProbeType.HTTPS)
+            started = monotonic()
             async with asyncio.timeout(probe.timeout):
-                target = target_of(url, probe)
                 if probe.type is ProbeType.TCP:
                     await _connect(target)
                 else:
-                    await self._exchange(target, probe)
+                    await _exchange(transport, target, probe)
         except TimeoutError:
             return self._failed(f"no answer within {probe.timeout:g} s")
         except CheckError as error:
@@ -115,24 +117,6 @@ class Checker:
 
     def _failed(self, detail: str) -> ProbeResult:
         return ProbeResult(ok=False, at=self._clock(), detail=detail)
-
-    async def _exchange(self, target: Target, probe: Probe) -> None:
-        headers = {"accept": "*/*", "accept-encoding": "identity", "connection": "close"}
-        headers["user-agent"] = "gtm-prober"
-        if probe.host is not None:
-            headers["host"] = probe.host
-        request = httpx.Request(
-            "GET", f"{probe.type.value}://{target.authority}{probe.path}", headers=headers
-        )
-        if probe.host is not None and probe.type is ProbeType.HTTPS:
-            request.extensions["sni_hostname"] = urlsplit(f"//{probe.host}").hostname or probe.host
-        # The transport itself, not a client: no redirects, cookies, proxies from the environment or second timeouts.
-        response = await self._transport(verify=probe.verify_tls).handle_async_request(request)
-        try:
-            body, whole = await _read(response)
-        finally:
-            await response.aclose()
-        _judge(probe, response.status_code, body, whole=whole)
 
     def _transport(self, *, verify: bool) -> httpx.AsyncHTTPTransport:
         if verify not in self._transports:
@@ -146,6 +130,23 @@ async def _connect(target: Target) -> None:
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
+
+
+async def _exchange(transport: httpx.AsyncHTTPTransport, target: Target, probe: Probe) -> None:
+    headers = {"accept": "*/*", "accept-encoding": "identity", "connection": "close"}
+    headers["user-agent"] = "gtm-prober"
+    if probe.host is not None:
+        headers["host"] = probe.host
+    request = httpx.Request("GET", f"{probe.type.value}://{target.authority}{probe.path}", headers=headers)
+    if probe.host is not None and probe.type is ProbeType.HTTPS:
+        request.extensions["sni_hostname"] = urlsplit(f"//{probe.host}").hostname or probe.host
+    # The transport itself, not a client: no redirects, cookies, proxies from the environment or second timeouts.
+    response = await transport.handle_async_request(request)
+    try:
+        body, whole = await _read(response)
+    finally:
+        await response.aclose()
+    _judge(probe, response.status_code, body, whole=whole)
 
 
 async def _read(response: httpx.Response) -> tuple[bytes, bool]:

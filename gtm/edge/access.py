@@ -1,0 +1,72 @@
+"""Who may ask about other clients than themselves.
+
+Law: it takes a token that may read (viewer, operator, admin), unless the operator opened look-ups to everybody.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from hashlib import sha256
+
+from gtm.core.access import Access, Role, permits
+from gtm.edge.client import Address
+from gtm.edge.problems import ProblemError
+
+_MAX_TOKEN = 512
+
+
+class Grant(IntEnum):
+    """What the token of a request, or its absence, amounts to."""
+
+    NO_TOKEN = 0
+    BAD_TOKEN = 1
+    WRONG_ROLE = 2
+    GRANTED = 3
+
+
+def grant_of(authorization: bytes | None, access: Access, now: float) -> Grant:
+    """Judge an Authorization header (RFC 6750 §2.1).
+
+    Args:
+        authorization: its value, None if absent.
+        access: the tokens known.
+        now: POSIX seconds.
+    """
+    if authorization is None:
+        return Grant.NO_TOKEN
+    scheme, _, token = authorization.partition(b" ")
+    token = token.strip()
+    if scheme.lower() != b"bearer" or not token or len(token) > _MAX_TOKEN:
+        return Grant.BAD_TOKEN
+    role = access.role(sha256(token).hexdigest(), now)
+    if role is None:
+        return Grant.BAD_TOKEN
+    return Grant.GRANTED if permits(role, Role.VIEWER) else Grant.WRONG_ROLE
+
+
+def check_subject(grant: Grant, asked: Address, caller: Address | None) -> None:
+    """Let a caller ask about a client, or not.
+
+    Raises:
+        ProblemError: it is another client than the caller, and the token is missing, not known or not enough.
+    """
+    if grant is Grant.GRANTED or asked == caller:
+        return
+    if grant is Grant.WRONG_ROLE:
+        challenge = b'Bearer error="insufficient_scope"'
+        raise ProblemError(
+            "forbidden",
+            "looking up other clients takes a token of role viewer, operator or admin",
+            ((b"www-authenticate", challenge),),
+        )
+    if grant is Grant.BAD_TOKEN:
+        raise ProblemError(
+            "unauthorized",
+            "the token is unknown, expired or revoked",
+            ((b"www-authenticate", b'Bearer error="invalid_token"'),),
+        )
+    raise ProblemError(
+        "unauthorized",
+        "looking up other clients than yourself takes a bearer token; without `client_ip` the answer is about you",
+        ((b"www-authenticate", b"Bearer"),),
+    )

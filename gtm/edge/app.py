@@ -1,0 +1,298 @@
+"""The edge's HTTP tier as a plain ASGI application: look-ups, redirects, health and metrics.
+
+Laws:
+  1. A request whose Host is a service's host name is redirected, whatever its path. gtm's own routes live on all other
+     hosts, so that no path of a service is taken from it.
+  2. A redirect leads to an endpoint of the policy, followed by the path and query as they were sent, byte for byte.
+     No part of a request can change the host it leads to, or add a header.
+  3. Whatever a request holds, it gets an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gtm.edge.access import Grant, check_subject, grant_of
+from gtm.edge.client import Address, ClientFinder, Network
+from gtm.edge.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
+from gtm.edge.lookup import MAX_BATCH_BYTES, Lookup, check_value, parse_batch, parse_item, parse_query
+from gtm.edge.problems import NO_STORE, ProblemError, Response, instance_of, json_response
+from gtm.edge.routes import Locate, LookupRoute, RedirectRoute, Routes, count_key
+from gtm.feed.holder import ViewHolder
+from gtm.telemetry import Counts
+
+logger = logging.getLogger(__name__)
+
+MAX_URL = 16 * 1024
+"""Longest path and query accepted, in bytes together (RFC 9110 §4.1 asks for at least 8,000)."""
+
+_REMEMBERED_QUERY = 1024
+_BURST = 25
+"""Look-ups of a batch answered in one go, before other requests get their turn."""
+
+_PRINTABLE = re.compile(rb"[\x21-\x7e]*")
+_METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+def _always_ready() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeOptions:
+    """How an edge's HTTP tier behaves.
+
+    `open_lookups` lets anybody ask about any client. `trusted_proxies` are the networks whose X-Forwarded-For and
+    Forwarded headers count. `ready` says why answers would not be correct yet, None if they are. `blocked_by` is a URI
+    naming who implements refusals by law (RFC 7725 §4).
+    """
+
+    open_lookups: bool = False
+    trusted_proxies: tuple[Network, ...] = ()
+    ready: Callable[[], str | None] = _always_ready
+    blocked_by: str | None = None
+
+
+class EdgeApp:
+    """The application.
+
+    Args:
+        holder: where the current Router is.
+        locate: where an address is.
+        options: see `EdgeOptions`.
+        counts: where requests and decisions are counted.
+        metrics: the whole edge's metrics as Prometheus text.
+        clock: POSIX seconds, for the end of tokens.
+    """
+
+    def __init__(
+        self,
+        holder: ViewHolder,
+        locate: Locate,
+        options: EdgeOptions,
+        counts: Counts,
+        metrics: Callable[[], str],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._holder = holder
+        self._locate = locate
+        self._options = options
+        self._counts = counts
+        self._metrics = metrics
+        self._clock = clock
+        self._clients = ClientFinder(options.trusted_proxies)
+        self._routes = Routes(None, locate, options.blocked_by)
+        self._pages: dict[str, tuple[str, Callable[[Incoming, Routes], Response]]] = {
+            "/v1/route": ("lookup", self._lookup),
+            "/healthz": ("healthz", self._healthz),
+            "/readyz": ("readyz", self._readyz),
+            "/metrics": ("metrics", self._metrics_page),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as ASGI 3 has it."""
+        if scope["type"] != "http":
+            await _other_protocol(scope, receive, send)
+            return
+        incoming = Incoming(scope)
+        started = False
+        try:
+            routes = self._current()
+            response = self._respond(incoming, routes)
+            if response is None:
+                lookups = await self._read_batch(incoming, receive)
+                if lookups is None:
+                    return
+                started = True
+                await self._send_batch(lookups, incoming, routes, send)
+                return
+        except ProblemError as error:
+            response = error.response(instance_of(incoming.raw_path))
+        except Exception:
+            logger.exception("could not answer %s %r", scope.get("method"), incoming.raw_path[:256])
+            if started:
+                raise  # the server cuts the connection, so that nobody takes half a batch for a whole one
+            response = ProblemError("internal_error", "this is a bug in gtm").response("/")
+        self._count_request(incoming.route, response.status)
+        if response.count is not None:
+            self._counts[response.count] = self._counts.get(response.count, 0) + 1
+        await send(response.start)
+        await send(response.body)
+
+    def _current(self) -> Routes:
+        router = self._holder.router
+        if self._routes.router is not router:
+            self._routes = Routes(router, self._locate, self._options.blocked_by)
+        return self._routes
+
+    def _count_request(self, route: str, status: int) -> None:
+        key = f"gtm_http_requests_total\t{route}\t{status}"
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
+        """The response, or None for a batch, whose body has to be read first."""
+        incoming.read_headers()
+        host = incoming.headers.get(b"host", b"")
+        service = routes.service_of(host)
+        if service is not None:
+            return self._redirect(incoming, routes, service, incoming.raw_path)
+        page = self._pages.get(incoming.path)
+        if page is not None:
+            incoming.route, handler = page
+            incoming.require("GET, HEAD")
+            return handler(incoming, routes)
+        if incoming.path == "/v1/route:batch":
+            incoming.route = "batch"
+            incoming.require("POST")
+            return None
+        if incoming.raw_path.startswith(b"/r/"):
+            name, slash, rest = incoming.raw_path[3:].partition(b"/")
+            return self._redirect(incoming, routes, name.decode("latin-1"), slash + rest or b"/")
+        raise ProblemError(
+            "not_found",
+            f"no service has the host name `{host[:255].decode('latin-1')}`, and gtm has no such path",
+        )
+
+    def _lookup(self, incoming: Incoming, routes: Routes) -> Response:
+        query = incoming.query
+        grant = self._grant(incoming)
+        forwarded = self._forwarded(incoming)
+        key = (query, grant, incoming.peer, forwarded)
+        route = routes.lookups.get(key)
+        if route is None:
+            if len(query) > MAX_URL:
+                raise ProblemError("uri_too_long", f"the query is longer than {MAX_URL} bytes")
+            caller = self._clients.find(incoming.peer, *forwarded)
+            lookup = parse_query(query)
+            client = _subject(lookup, caller, grant)
+            route = LookupRoute(routes.kind(lookup, client, "/v1/route"))
+            if len(query) <= _REMEMBERED_QUERY and not lookup.explain:
+                routes.remember(routes.lookups, key, route)
+        return route.respond()
+
+    def _redirect(self, incoming: Incoming, routes: Routes, service: str, rest: bytes) -> Response:
+        incoming.route = "redirect"
+        query = incoming.query
+        if len(rest) + len(query) > MAX_URL:
+            raise ProblemError("uri_too_long", f"path and query are longer than {MAX_URL} bytes together")
+        if not rest.startswith(b"/") or not _PRINTABLE.fullmatch(rest) or not _PRINTABLE.fullmatch(query):
+            raise ProblemError(
+                "invalid_request",
+                "path and query may hold printable ascii characters only; percent-encode the others",
+            )
+        said = tuple(incoming.headers.get(name) for name in SAID)
+        forwarded = self._forwarded(incoming)
+        key = (service, said, incoming.peer, forwarded)
+        route = routes.redirects.get(key)
+        if route is None:
+            tenant, data_class, model, affinity = map(_header_text, SAID.values(), said)
+            lookup = Lookup(service, None, tenant, data_class, model, affinity)
+            caller = self._clients.find(incoming.peer, *forwarded)
+            route = RedirectRoute(routes.kind(lookup, caller, instance_of(b"/r/" + service.encode())))
+            routes.remember(routes.redirects, key, route)
+        return route.respond(rest, query)
+
+    async def _read_batch(self, incoming: Incoming, receive: Receive) -> list[Any] | None:
+        """The items of a batch, None if the client went away."""
+        media = incoming.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if media != b"application/json":
+            raise ProblemError("unsupported_media_type", "a batch has the content type application/json")
+        if incoming.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise ProblemError("unsupported_media_type", "a batch is sent without a content encoding")
+        body = await incoming.body(receive, MAX_BATCH_BYTES)
+        return None if body is None else parse_batch(body)
+
+    async def _send_batch(self, items: list[Any], incoming: Incoming, routes: Routes, send: Send) -> None:
+        """Answer a batch from one View, piece by piece: explanations of many regions do not fit in memory at once."""
+        grant = self._grant(incoming)
+        caller = self._clients.find(incoming.peer, *self._forwarded(incoming))
+        self._count_request(incoming.route, 200)
+        headers = ((b"content-type", b"application/json"), NO_STORE)
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        piece = b'{"results":['
+        for index, item in enumerate(items):
+            document = self._batch_item(item, index, caller, grant, routes)
+            piece += (b"," if index else b"") + msgspec.json.encode(document)
+            if index % _BURST == _BURST - 1:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                piece = b""
+                await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": piece + b"]}"})
+
+    def _batch_item(
+        self, item: Any, index: int, caller: Address | None, grant: Grant, routes: Routes
+    ) -> dict[str, Any]:
+        instance = f"/v1/route:batch#/requests/{index}"
+        try:
+            lookup = parse_item(item)
+            kind = routes.kind(lookup, _subject(lookup, caller, grant), instance)
+        except ProblemError as error:
+            return error.document(instance)
+        decision = kind.pick()
+        self._counts.add(count_key(decision, "lookup"))
+        return kind.rendered(decision)[1]
+
+    def _grant(self, incoming: Incoming) -> Grant:
+        if self._options.open_lookups:
+            return Grant.GRANTED
+        return grant_of(incoming.headers.get(b"authorization"), self._holder.access, self._clock())
+
+    def _forwarded(self, incoming: Incoming) -> tuple[bytes | None, bytes | None]:
+        """The X-Forwarded-For and Forwarded headers, if they come from a trusted proxy."""
+        if LISTS.isdisjoint(incoming.headers) or not self._clients.trusts(incoming.peer):
+            return None, None
+        return incoming.headers.get(b"x-forwarded-for"), incoming.headers.get(b"forwarded")
+
+    def _healthz(self, _incoming: Incoming, _routes: Routes) -> Response:
+        return json_response(200, {"status": "ok"})
+
+    def _readyz(self, _incoming: Incoming, routes: Routes) -> Response:
+        reason = "no policy has been loaded yet" if routes.router is None else self._options.ready()
+        if routes.router is None or reason is not None:
+            raise ProblemError("not_ready", reason or "", ((b"retry-after", b"1"),))
+        view = routes.router.view
+        document = {"status": "ready", "revision": view.snapshot.revision, "epoch": view.state.epoch}
+        return json_response(200, document)
+
+    def _metrics_page(self, _incoming: Incoming, _routes: Routes) -> Response:
+        return Response(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
+
+
+def _subject(lookup: Lookup, caller: Address | None, grant: Grant) -> Address | None:
+    """Whom a look-up is about, if the caller may ask that."""
+    if lookup.client_ip is None:
+        return caller
+    check_subject(grant, lookup.client_ip, caller)
+    return lookup.client_ip
+
+
+def _header_text(name: str, value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        raise ProblemError("invalid_request", f"the {name} header is not valid utf-8") from error
+    check_value(name, text)
+    return text
+
+
+async def _other_protocol(scope: Scope, receive: Receive, send: Send) -> None:
+    """Take part in a server's start and stop; turn WebSockets away (the server answers 403)."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1002})
+        return
+    while scope["type"] == "lifespan":
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,153 @@
+"""Who is asking: the client's address, from the socket or from trusted proxies' headers.
+
+Laws:
+  1. A header counts only if the socket's peer is a trusted proxy. Anybody can write headers.
+  2. The list is walked from the right, where the nearest proxy wrote: the first address that is not a trusted proxy's
+     is the client. What stands further left, the client may have made up.
+  3. Never guess: what cannot be read on the way, or headers that contradict each other, make the client unknown. An
+     unknown client gets the strictest fence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_MAX_HEADER = 8192
+_IPV4_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}", re.ASCII)
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?", re.ASCII)
+# RFC 7239 §4, with RFC 9110 §5.6.2 and §5.6.4 for tokens and quoted strings.
+_WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PAIR = re.compile(rf'[ \t]*({_WORD})=({_WORD}|"(?:[^"\\]|\\.)*")[ \t]*')
+
+
+def parse_address(text: str) -> Address | None:
+    """An address without port or zone; an IPv4 address mapped into IPv6 is that IPv4 address. None: it is not one."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            return None
+        return address.ipv4_mapped or address
+    return address
+
+
+def parse_peer(text: str | None) -> Address | None:
+    """A socket's peer: as `parse_address`, but a link-local address may carry its zone."""
+    return None if text is None else parse_address(text.partition("%")[0])
+
+
+class ClientFinder:
+    """Finds the client behind a request.
+
+    Args:
+        trusted: the networks of the operator's own proxies.
+    """
+
+    def __init__(self, trusted: Sequence[Network]) -> None:
+        self._trusted = tuple(trusted)
+
+    def trusts(self, peer: str | None) -> bool:
+        """Whether a socket's peer is a trusted proxy."""
+        if not self._trusted:
+            return False
+        address = parse_peer(peer)
+        return address is not None and self._is_proxy(address)
+
+    def find(
+        self, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None
+    ) -> Address | None:
+        """The client's address, None if it is unknown.
+
+        Args:
+            peer: the socket's peer, None if it has none.
+            x_forwarded_for: the header's lines joined by commas, None if absent or the peer is not trusted.
+            forwarded: likewise (RFC 7239). With both headers, both must name the same client.
+        """
+        direct = parse_peer(peer)
+        if direct is None or (x_forwarded_for is None and forwarded is None):
+            return direct
+        found = []
+        if x_forwarded_for is not None:
+            found.append(self._walk(direct, _x_forwarded_for(x_forwarded_for)))
+        if forwarded is not None:
+            found.append(self._walk(direct, _forwarded(forwarded)))
+        return found[0] if len(set(found)) == 1 else None
+
+    def _is_proxy(self, address: Address) -> bool:
+        return any(address in network for network in self._trusted)
+
+    def _walk(self, direct: Address, hops: list[Address | None] | None) -> Address | None:
+        """The first from the right that is not a trusted proxy; the leftmost if all are."""
+        if hops is None:
+            return None
+        current = direct
+        for hop in reversed(hops):
+            if hop is None or not self._is_proxy(hop):
+                return hop
+            current = hop
+        return current
+
+
+def _x_forwarded_for(value: bytes) -> list[Address | None] | None:
+    """The hops, oldest first; None for one that cannot be read, or for all if the header is far too long."""
+    if len(value) > _MAX_HEADER:
+        return None
+    return [_node(part) for part in map(str.strip, value.decode("latin-1").split(",")) if part]
+
+
+def _forwarded(value: bytes) -> list[Address | None] | None:
+    """The `for` parameters of RFC 7239, oldest first, None for one that is hidden, missing or malformed.
+
+    None for all if the header does not parse: quotes may then hide where elements end.
+    """
+    if len(value) > _MAX_HEADER:
+        return None
+    hops: list[Address | None] = []
+    text = value.decode("latin-1")
+    position = 0
+    element: dict[str, str] = {}
+    while True:
+        pair = _PAIR.match(text, position)
+        if pair is not None:
+            name = pair[1].lower()
+            if name in element:
+                return None
+            element[name] = pair[2]
+            position = pair.end()
+        elif text[position : position + 1] in (" ", "\t"):
+            position += 1
+            continue
+        end = text[position : position + 1]
+        if end == ";" and element:
+            position += 1
+            continue
+        if end not in (",", ""):
+            return None
+        if element:  # RFC 9110 §5.6.1.2: empty list elements are ignored
+            hops.append(_for(element))
+            element = {}
+        if not end:
+            return hops
+        position += 1
+
+
+def _for(element: dict[str, str]) -> Address | None:
+    node = element.get("for")
+    if node is None:
+        return None
+    if node.startswith('"'):
+        node = re.sub(r"\\(.)", r"\1", node[1:-1])
+    return _node(node)
+
+
+def _node(text: str) -> Address | None:
+    """An address with or without port, IPv6 with or without brackets."""
+    match = _BRACKETED.fullmatch(text) or _IPV4_PORT.fullmatch(text)
+    return parse_address(match[1] if match else text)

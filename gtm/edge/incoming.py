@@ -1,0 +1,105 @@
+"""A request as the ASGI server hands it over, read as far as gtm cares."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import quote
+
+from gtm.edge.problems import ProblemError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+BODY_TIMEOUT = 10.0
+"""Seconds in which a body must have arrived."""
+
+LISTS = frozenset((b"x-forwarded-for", b"forwarded"))
+"""Headers whose lines are joined; the others below may be given once."""
+
+SAID = {
+    b"x-gtm-tenant": "X-GTM-Tenant",
+    b"x-gtm-data-class": "X-GTM-Data-Class",
+    b"x-gtm-model": "X-GTM-Model",
+    b"x-gtm-affinity": "X-GTM-Affinity",
+}
+"""What a request that is to be redirected says of itself: query and path are its service's."""
+
+_SINGLE = (b"host", b"authorization", b"content-type", b"content-length", b"content-encoding", *SAID)
+_READ = LISTS.union(_SINGLE)
+
+
+class Incoming:
+    """One request. `route` is its label in the metrics, `headers` the ones gtm reads, once `read_headers` was called."""
+
+    __slots__ = ("headers", "path", "peer", "query", "raw_path", "route", "scope")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.path: str = scope["path"]
+        raw: bytes | None = scope.get("raw_path")
+        self.raw_path = quote(self.path, errors="replace").encode() if raw is None else raw
+        self.query: bytes = scope.get("query_string", b"")
+        client = scope.get("client")
+        self.peer: str | None = client[0] if client else None
+        self.route = "other"
+        self.headers: dict[bytes, bytes] = {}
+
+    def read_headers(self) -> None:
+        """Collect the headers that matter.
+
+        Raises:
+            ProblemError: one of them is given twice (for Host, RFC 9112 §3.2), or Host is missing in HTTP/1.1.
+        """
+        headers = self.headers
+        for name, value in self.scope.get("headers", ()):
+            if name in _READ:
+                if name not in headers:
+                    headers[name] = value
+                elif name in LISTS:
+                    headers[name] += b", " + value  # RFC 9110 §5.3
+                else:
+                    raise ProblemError(
+                        "invalid_request", f"the {name.decode().title()} header is given twice"
+                    )
+        if b"host" not in headers and self.scope.get("http_version", "1.1") == "1.1":
+            raise ProblemError("invalid_request", "the Host header is missing")
+
+    def require(self, allowed: str) -> None:
+        """Let only some methods through; `allowed` is the value of the Allow header.
+
+        Raises:
+            ProblemError: the method is another one.
+        """
+        method = self.scope["method"]
+        if method not in allowed.split(", "):
+            allow = ((b"allow", allowed.encode()),)
+            raise ProblemError("method_not_allowed", f"{self.path} takes {allowed}", allow)
+
+    async def body(self, receive: Receive, limit: int) -> bytes | None:
+        """The whole body, None if the client went away.
+
+        Raises:
+            ProblemError: it is longer than `limit` bytes, or takes longer than `BODY_TIMEOUT`.
+        """
+        too_large = f"the body is larger than the {limit} bytes accepted"
+        stated = self.headers.get(b"content-length", b"")
+        if stated.isdigit() and (len(stated) > 18 or int(stated) > limit):
+            raise ProblemError("content_too_large", too_large)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > limit:
+                        raise ProblemError("content_too_large", too_large)
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError as error:
+            raise ProblemError("request_timeout", f"the body took longer than {BODY_TIMEOUT:g} s") from error

@@ -1,0 +1,147 @@
+"""Look-ups as they are asked: the parameters of `GET /v1/route`, and the body of `POST /v1/route:batch`.
+
+Law: a request is understood completely or rejected. A misspelt parameter that was quietly dropped could be the one
+that keeps a request inside its fence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from gtm.edge.client import Address, parse_address
+from gtm.edge.problems import ProblemError
+
+MAX_BATCH = 1000
+MAX_BATCH_BYTES = 1024 * 1024
+MAX_VALUE = 256
+"""Longest value of a parameter, in characters."""
+
+_TEXTS = ("service", "client_ip", "tenant", "data_class", "model", "affinity")
+_ALL = (*_TEXTS, "explain")
+_FLAGS = {"1": True, "true": True, "0": False, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One question. `client_ip` None: about the caller itself."""
+
+    service: str
+    client_ip: Address | None = None
+    tenant: str | None = None
+    data_class: str | None = None
+    model: str | None = None
+    affinity: str | None = None
+    explain: bool = False
+
+
+def parse_query(query: bytes) -> Lookup:
+    """Read a query string.
+
+    Raises:
+        ProblemError: an unknown, repeated, empty or missing parameter, or one that is not what it should be.
+    """
+    try:
+        pairs = parse_qsl(
+            query.decode(), keep_blank_values=True, errors="strict", max_num_fields=2 * len(_ALL)
+        )
+    except UnicodeDecodeError as error:
+        raise ProblemError(
+            "invalid_request", "the query is not valid utf-8 after percent-decoding"
+        ) from error
+    except ValueError as error:
+        raise ProblemError(
+            "invalid_request", f"the query has too many parameters; known are {_known()}"
+        ) from error
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ProblemError("invalid_request", f"parameter `{name}` is given twice")
+        values[name] = value
+    explain = values.get("explain", "0")
+    if explain not in _FLAGS:
+        raise ProblemError("invalid_request", f"`explain` is `{_cut(explain)}`; it can be 1 or 0")
+    return _lookup({**values, "explain": _FLAGS[explain]})
+
+
+def parse_item(item: Any) -> Lookup:
+    """Read one item of a batch.
+
+    Raises:
+        ProblemError: as `parse_query`.
+    """
+    if not isinstance(item, dict):
+        raise ProblemError("invalid_request", "a request must be a json object")
+    given = {name: value for name, value in item.items() if value is not None}
+    if not isinstance(given.setdefault("explain", False), bool):
+        raise ProblemError("invalid_request", "`explain` must be true or false")
+    for name in _TEXTS:
+        if not isinstance(given.get(name, ""), str):
+            raise ProblemError("invalid_request", f"`{name}` must be a string")
+    return _lookup(given)
+
+
+def parse_batch(body: bytes) -> list[Any]:
+    """The items of a batch, not looked into yet.
+
+    Raises:
+        ProblemError: the body is not `{"requests": [...]}` with at most `MAX_BATCH` items.
+    """
+    try:
+        document = msgspec.json.decode(body)
+    except RecursionError as error:
+        raise ProblemError("invalid_request", "the body is nested too deeply") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
+    items = document.get("requests") if isinstance(document, dict) else None
+    if not isinstance(items, list) or len(document) != 1:
+        raise ProblemError("invalid_request", 'the body must be a json object {"requests": [...]}')
+    if len(items) > MAX_BATCH:
+        raise ProblemError(
+            "content_too_large", f"{len(items)} requests in one batch; the most accepted is {MAX_BATCH}"
+        )
+    return items
+
+
+def check_value(name: str, value: str) -> None:
+    """Reject an empty or overlong value of the parameter, field or header called `name`.
+
+    Raises:
+        ProblemError: with what to do about it.
+    """
+    if not value:
+        raise ProblemError("invalid_request", f"`{name}` is empty; leave it out if it is not known")
+    if len(value) > MAX_VALUE:
+        raise ProblemError(
+            "invalid_request", f"`{name}` has {len(value)} characters; the most accepted is {MAX_VALUE}"
+        )
+
+
+def _lookup(values: dict[str, Any]) -> Lookup:
+    for name, value in values.items():
+        if name not in _ALL:
+            raise ProblemError("invalid_request", f"unknown parameter `{_cut(name)}`; known are {_known()}")
+        if name in _TEXTS:
+            check_value(name, value)
+    if "service" not in values:
+        raise ProblemError("invalid_request", "parameter `service` is missing")
+    client_ip = None
+    if "client_ip" in values:
+        client_ip = parse_address(values["client_ip"])
+        if client_ip is None:
+            raise ProblemError(
+                "invalid_request",
+                f"`client_ip` is `{_cut(values['client_ip'])}`, which is not an ipv4 or ipv6 address",
+            )
+    return Lookup(**{**values, "client_ip": client_ip})
+
+
+def _known() -> str:
+    return ", ".join(_ALL)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 64 else f"{text[:64]}…"

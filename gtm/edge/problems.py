@@ -1,0 +1,118 @@
+"""Errors as problem documents (RFC 9457), and responses ready to be sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from gtm.core.decide import UnknownNameError
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_KINDS = {
+    "invalid_request": (400, "The request cannot be understood"),
+    "unauthorized": (401, "A token is needed"),
+    "forbidden": (403, "The token does not permit this"),
+    "not_found": (404, "There is nothing here"),
+    "unknown_service": (404, "There is no such service"),
+    "method_not_allowed": (405, "The method is not allowed here"),
+    "request_timeout": (408, "The request took too long to arrive"),
+    "content_too_large": (413, "The request is too large"),
+    "uri_too_long": (414, "The address is too long"),
+    "unsupported_media_type": (415, "The content type is not supported"),
+    "unknown_tenant": (422, "There is no such tenant"),
+    "unknown_data_class": (422, "There is no such data class"),
+    "refused_residency": (451, "Residency rules forbid serving this request"),
+    "internal_error": (500, "gtm failed"),
+    "not_ready": (503, "Not ready yet"),
+    "refused_unavailable": (503, "No region can serve this request now"),
+}
+"""Code → HTTP status and title. The problem's type is `urn:gtm:problem:` and the code."""
+
+_MAX_INSTANCE = 256
+_STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+NO_STORE = (b"cache-control", b"no-store")
+"""Look-ups and refusals depend on more than their URL (who asks, from where, the state of the world): RFC 9111 §5.2.2.5
+keeps every cache from serving them to anyone, or later."""
+
+
+class ProblemError(Exception):
+    """A request that ends in a problem document.
+
+    Args:
+        code: one of the codes above.
+        detail: what was wrong, and what to do.
+        headers: to send along.
+    """
+
+    def __init__(self, code: str, detail: str, headers: Headers = ()) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.headers = headers
+
+    @classmethod
+    def unknown_name(cls, error: UnknownNameError) -> ProblemError:
+        """The problem of a name that the policy does not know: 404 for a service, 422 for a tenant or data class."""
+        return cls(f"unknown_{error.kind.replace(' ', '_')}", str(error))
+
+    def document(self, instance: str) -> dict[str, Any]:
+        """The problem document for the request at `instance`."""
+        return problem(self.code, self.detail, instance)
+
+    def response(self, instance: str) -> Response:
+        """The problem as a response."""
+        document = self.document(instance)
+        return json_response(document["status"], document, self.headers)
+
+
+class Response:
+    """A response ready to be sent: the two ASGI messages, made once and sent as often as needed.
+
+    `count` is the key of the decision it carries, for `gtm_decisions_total`.
+    """
+
+    __slots__ = ("body", "count", "start", "status")
+
+    def __init__(self, status: int, headers: Headers, body: bytes, count: str | None = None) -> None:
+        self.status = status
+        length = (b"content-length", str(len(body)).encode())
+        self.start = {"type": "http.response.start", "status": status, "headers": (*headers, length)}
+        self.body = {"type": "http.response.body", "body": body}
+        self.count = count
+
+
+def problem(code: str, detail: str, instance: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A problem document of one of the codes above, with extension members (RFC 9457 §3.2)."""
+    status, title = _KINDS[code]
+    kind = f"urn:gtm:problem:{code.replace('_', '-')}"
+    return {
+        "type": kind,
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "instance": instance,
+        "code": code,
+        **(more or {}),
+    }
+
+
+def json_response(
+    status: int, document: Any, headers: Sequence[tuple[bytes, bytes]] = (), count: str | None = None
+) -> Response:
+    """A JSON response; a problem document is labelled as one by its status."""
+    media = b"application/json" if status < 400 else b"application/problem+json"
+    own = ((b"content-type", media), NO_STORE, *headers)
+    return Response(status, own, msgspec.json.encode(document), count)
+
+
+def instance_of(raw_path: bytes) -> str:
+    """A path as the `instance` of a problem: a relative reference whatever the bytes, without the query."""
+    # A second slash in front would make an authority of what follows (RFC 3986 §4.2).
+    path = _STRAY_PERCENT.sub(b"%25", raw_path[:_MAX_INSTANCE].lstrip(b"/"))
+    return "/" + quote(path, safe="/%:@!$&'()*+,;=~")

@@ -1,0 +1,249 @@
+"""Answers to kinds of request, remembered for as long as a Router lives.
+
+Law: what is remembered is the choice, never the pick. Each request is picked for anew, by its affinity or a fresh
+draw; only what a pick would say word for word the same is kept as finished bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_network
+from random import random
+from typing import Any
+from urllib.parse import quote
+
+from gtm.core.decide import Choice, Decision, Outcome, Reason, UnknownNameError, pick
+from gtm.core.endpoints import endpoint_for
+from gtm.core.explain import answer
+from gtm.core.model import UNKNOWN_LOCATION, Affinity, Location, Request
+from gtm.core.router import Router
+from gtm.core.view import View
+from gtm.edge.client import Address
+from gtm.edge.lookup import Lookup
+from gtm.edge.problems import ProblemError, Response, json_response, problem
+
+Locate = Callable[[Address], Location]
+
+RETRY_AFTER = 10
+"""Seconds after which a refused client may try again: about what a region takes to come back by its probes."""
+
+_URL_SAFE = "!#$%&'()*+,/:;=?@[]~"
+
+_DETAILS = {
+    Reason.FENCE_EMPTY: "residency rules forbid every region of service `{}` for this request",
+    Reason.FENCE_UNUSABLE: "no region in which this request to service `{}` may be served is usable now, and residency "
+    "rules forbid the others",
+    Reason.NONE_USABLE: "no region of service `{}` is usable now",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All requests that are alike but for the draw.
+
+    `client` is None where its address is unknown. `blocked_by` names who implements refusals by law (RFC 7725 §4).
+    """
+
+    view: View
+    choice: Choice
+    request: Request
+    client: Address | None
+    instance: str
+    full: bool
+    blocked_by: str | None
+
+    def pick(self) -> Decision:
+        """The decision for one request of this kind."""
+        return pick(self.choice, self.request, random())
+
+    def rendered(self, decision: Decision) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
+        document = answer(
+            self.view,
+            self.request,
+            decision,
+            client=None if self.client is None else str(self.client),
+            endpoint=endpoint_for(self.view, decision, self.key),
+            full=self.full,
+        )
+        if decision.outcome is Outcome.SERVED:
+            return 200, document, []
+        detail = _DETAILS[decision.reason].format(decision.service)
+        refusal = problem(decision.outcome.value, detail, self.instance, document)
+        headers: list[tuple[bytes, bytes]] = []
+        if decision.reason is not Reason.FENCE_EMPTY:
+            headers.append((b"retry-after", str(RETRY_AFTER).encode()))
+        if decision.outcome is Outcome.REFUSED_RESIDENCY and self.blocked_by is not None:
+            link = f'<{quote(self.blocked_by, safe=_URL_SAFE)}>; rel="blocked-by"'
+            headers.append((b"link", link.encode()))
+        return refusal["status"], refusal, headers
+
+    @property
+    def key(self) -> str:
+        """What ties the client to one endpoint of its region: its affinity key, or its /24 or /48.
+
+        Not the network of its location: that may be as wide as a country's provider, and would not spread load.
+        """
+        if self.choice.affinity is Affinity.KEY and self.request.affinity is not None:
+            return self.request.affinity
+        if self.client is None:
+            return ""
+        length = 24 if isinstance(self.client, IPv4Address) else 48
+        return str(ip_network((self.client, length), strict=False))
+
+
+class LookupRoute:
+    """The responses to look-ups of one kind."""
+
+    __slots__ = ("_kind", "_responses")
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._responses: dict[int, Response] = {}
+
+    def respond(self) -> Response:
+        """The response to one look-up."""
+        decision = self._kind.pick()
+        found = self._responses.get(decision.number)
+        if found is None:
+            status, document, headers = self._kind.rendered(decision)
+            found = json_response(status, document, headers, count_key(decision, "lookup"))
+            self._responses[decision.number] = found
+        return found
+
+
+class RedirectRoute:
+    """Where requests of one kind are sent."""
+
+    __slots__ = ("_kind", "_targets")
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._targets: dict[int, _Target | Response] = {}
+
+    def respond(self, rest: bytes, query: bytes) -> Response:
+        """The redirect of one request, or its refusal.
+
+        Args:
+            rest: the path as it was sent, from its leading slash on; printable ASCII.
+            query: likewise, without the question mark.
+        """
+        decision = self._kind.pick()
+        target = self._targets.get(decision.number)
+        if target is None:
+            target = self._targets[decision.number] = self._target(decision)
+        return target if isinstance(target, Response) else target.response(rest, query)
+
+    def _target(self, decision: Decision) -> _Target | Response:
+        count = count_key(decision, "redirect")
+        endpoint = endpoint_for(self._kind.view, decision, self._kind.key)
+        if endpoint is None:
+            status, document, headers = self._kind.rendered(decision)
+            return json_response(status, document, headers, count)
+        headers = [
+            # `private`: nobody else's cache may keep it. `no-store`: nor may the client's own, since the next answer
+            # may be another by then, and a kept one would lead out of a fence that has changed.
+            (b"cache-control", b"private, no-store"),
+            (b"x-gtm-region", quote(decision.region or "").encode()),
+            (b"x-gtm-reason", decision.reason.value.encode()),
+            (b"x-gtm-revision", str(decision.revision).encode()),
+        ]
+        return _Target(quote(endpoint.url.rstrip("/"), safe=_URL_SAFE).encode(), tuple(headers), count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A chosen endpoint's URL without a trailing slash, and what every redirect there carries."""
+
+    prefix: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    count: str
+
+    def response(self, rest: bytes, query: bytes) -> Response:
+        location = self.prefix + rest + (b"?" + query if query else b"")
+        return Response(307, ((b"location", location), *self.headers), b"", self.count)
+
+
+class Routes:
+    """What is remembered for one Router, bounded so that hostile traffic cannot grow it.
+
+    Args:
+        router: to decide with; None before the first policy.
+        locate: where an address is.
+        blocked_by: see `Kind`.
+        limit: how many kinds are remembered in each table; past it the table starts anew.
+    """
+
+    def __init__(
+        self, router: Router | None, locate: Locate, blocked_by: str | None = None, limit: int = 8192
+    ) -> None:
+        self.router = router
+        self.lookups: dict[Any, LookupRoute] = {}
+        self.redirects: dict[Any, RedirectRoute] = {}
+        self._services: dict[bytes, str | None] = {}
+        self._locate = locate
+        self._blocked_by = blocked_by
+        self._limit = limit
+
+    def kind(self, lookup: Lookup, client: Address | None, instance: str) -> Kind:
+        """Decide for a kind of request.
+
+        Args:
+            lookup: what is asked; its `client_ip` is not looked at.
+            client: whom it is about, None if unknown.
+            instance: names the request in problem documents.
+
+        Raises:
+            ProblemError: there is no policy yet, or it does not know the service, tenant or data class.
+        """
+        if self.router is None:
+            raise ProblemError(
+                "not_ready", "no policy has been loaded yet; try again", ((b"retry-after", b"1"),)
+            )
+        location = UNKNOWN_LOCATION if client is None else self._locate(client)
+        try:
+            choice = self.router.choice(
+                lookup.service, location, lookup.tenant, lookup.data_class, lookup.model
+            )
+        except UnknownNameError as error:
+            raise ProblemError.unknown_name(error) from error
+        request = Request(
+            lookup.service, location, lookup.tenant, lookup.data_class, lookup.model, lookup.affinity
+        )
+        return Kind(self.router.view, choice, request, client, instance, lookup.explain, self._blocked_by)
+
+    def service_of(self, host: bytes) -> str | None:
+        """The service whose host name a Host header gives; None if there is none."""
+        try:
+            return self._services[host]
+        except KeyError:
+            name = None
+            if self.router is not None:
+                name = self.router.view.snapshot.hostnames.get(host_name(host))
+            if len(self._services) >= self._limit:
+                self._services = {}
+            self._services[host] = name
+            return name
+
+    def remember(self, table: dict[Any, Any], key: Any, route: LookupRoute | RedirectRoute) -> None:
+        """Keep a route in one of this object's tables."""
+        if len(table) >= self._limit:
+            table.clear()
+        table[key] = route
+
+
+def host_name(host: bytes) -> str:
+    """A Host header's name in lower case, without port and trailing dot (RFC 9110 §7.2)."""
+    text = host.decode("latin-1").strip().lower()
+    name, colon, port = text.rpartition(":")
+    if colon and (port.isdecimal() or not port):
+        text = name
+    return text.removesuffix(".")
+
+
+def count_key(decision: Decision, via: str) -> str:
+    """The key under which a decision is counted (`gtm_decisions_total`)."""
+    return "\t".join(
+        ("gtm_decisions_total", decision.service, decision.region or "", decision.outcome.value, via)
+    )
