@@ -1,0 +1,83 @@
+"""DNS packets in, DNS packets out: no socket, no clock, no randomness."""
+
+from __future__ import annotations
+
+from gtm.core.model import UNKNOWN_LOCATION, Location, Request
+from gtm.core.router import Router
+from gtm.dns import wire
+from gtm.dns.clients import Clients
+from gtm.dns.content import NOT_AUTHORITATIVE, Content, host_content, static_content
+from gtm.dns.fast import FastWay, decision_key, query_key
+from gtm.dns.full import Question, Rejected, locate_client, read_query, render
+from gtm.dns.subnet import Locate
+from gtm.dns.zones import Host, Names, build_names
+from gtm.telemetry import Counts
+
+
+class Answerer:
+    """Answers DNS packets from one Router. Cheap enough to be made anew for each: answers are prepared when first asked.
+
+    Args:
+        router: what decides; its View holds the zones and host names.
+        locate: where an address is (text, or packed bytes).
+        counts: what answers and dropped packets are counted in.
+        predecessor: the Answerer that this one takes over from, if it has the same `locate` with the same data: what
+            it remembers of clients, and the name tables too while the policy is the same.
+    """
+
+    __slots__ = ("_counts", "_fast", "_locate", "clients", "names", "router")
+
+    def __init__(
+        self, router: Router, locate: Locate, counts: Counts, predecessor: Answerer | None = None
+    ) -> None:
+        self.router = router
+        self._locate = locate
+        self._counts = counts
+        snapshot = router.view.snapshot
+        if predecessor is None:
+            self.names: Names = build_names(snapshot)
+            self.clients = Clients(locate)
+        else:
+            unchanged = predecessor.router.view.snapshot is snapshot
+            self.names = predecessor.names if unchanged else build_names(snapshot)
+            self.clients = predecessor.clients
+        self._fast = FastWay(router, self.names, self.clients, counts)
+
+    def answer(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
+        """The reply to a packet, or None to drop it.
+
+        Args:
+            packet: as it came, without TCP's length.
+            client: the address it came from, as text.
+            tcp: it came over TCP, so the reply may be long.
+            draw: uniform in [0, 1), for services whose weights split clients.
+        """
+        reply = self._fast.answer(packet, client, draw, tcp=tcp)
+        return reply if reply is not None else self.answer_fully(packet, client, tcp=tcp, draw=draw)
+
+    def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
+        """As `answer`, never the short way."""
+        query = read_query(packet)
+        if isinstance(query, Rejected):
+            if query.reply is None:
+                self._counts.add(f"gtm_dns_dropped_total\t{query.dropped}")
+            else:
+                self._counts.add(query_key(0, query.rcode, tcp=tcp))
+            return query.reply
+        location = UNKNOWN_LOCATION
+        content: Content | Host = (
+            static_content(self.names, query.question.name, query.question.rdtype)
+            if query.question.rdclass == wire.CLASS_IN
+            else NOT_AUTHORITATIVE
+        )
+        if isinstance(content, Host):
+            location = locate_client(query, client, self._locate)
+            content = self._decided(content, query.question, location, draw)
+        self._counts.add(query_key(query.question.rdtype, content.rcode, tcp=tcp))
+        return render(query, content, location, tcp=tcp)
+
+    def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
+        """The answer of a service's host name for one client."""
+        decision = self.router.decide(Request(host.service, location), draw)
+        self._counts.add(decision_key(decision))
+        return host_content(self.router.view, host, question.rdtype, decision, location)

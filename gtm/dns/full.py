@@ -1,0 +1,185 @@
+"""The full way: every packet, through dnspython. Slow and complete; `gtm.dns.fast` must agree with it.
+
+What is answered before a question is looked at, in this order: packets that are no queries are dropped; other
+operations are NOTIMP; what cannot be read is FORMERR; an EDNS version that we don't speak is BADVERS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dns.edns
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.rcode
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+import dns.rrset
+
+from gtm.core.model import UNKNOWN_LOCATION, Location
+from gtm.dns import wire
+from gtm.dns.content import Content, Record
+from gtm.dns.subnet import Locate, Subnet, SubnetError, read_subnet
+from gtm.dns.zones import ZoneData
+
+_IN = dns.rdataclass.IN
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a well-formed query asks. `name` is in lower-case wire form."""
+
+    name: bytes
+    rdtype: int
+    rdclass: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A well-formed query and what its answer needs of it. `edns_flags` is None without EDNS."""
+
+    message: dns.message.Message
+    question: Question
+    edns_flags: int | None
+    payload: int
+    """The UDP payload size that the client states, 512 without EDNS."""
+    subnet: Subnet | None
+    subnet_option: dns.edns.Option | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A packet that gets no answer to a question: the reply and its rcode, or the reason it is dropped."""
+
+    reply: bytes | None
+    rcode: int = 0
+    dropped: str = ""
+
+
+def read_query(packet: bytes) -> Query | Rejected:
+    """Read a packet. Never raises."""
+    if len(packet) < wire.HEADER_SIZE:
+        return Rejected(None, dropped="short")
+    if packet[2] & 0x80:
+        return Rejected(None, dropped="response")
+    try:
+        outline = wire.outline(packet)
+    except wire.MalformedError:
+        rcode = wire.NOTIMP if packet[2] & 0x78 else wire.FORMERR
+        return Rejected(wire.bare_reply(packet, rcode), rcode)
+    opt_flags = outline.opts[0][1] if outline.opts else None
+    rcode = _objection(packet, outline)
+    if rcode == wire.NOERROR:
+        try:
+            # Signatures are not checked (keyring=False): without keys, TSIG is a record like any other.
+            return _query(dns.message.from_wire(packet, keyring=False), opt_flags)
+        except (dns.exception.DNSException, ValueError):
+            rcode = wire.FORMERR
+    # A reply to a query with an OPT has one even if that OPT is what was wrong (RFC 6891 §7).
+    return Rejected(
+        wire.bare_reply(packet, rcode, question_end=outline.question_end, opt_flags=opt_flags), rcode
+    )
+
+
+def _objection(packet: bytes, outline: wire.Outline) -> int:
+    """What a readable message is rejected for before its records are looked at: an rcode, or NOERROR."""
+    if packet[2] & 0x78:
+        return wire.NOTIMP
+    # One question (RFC 9619 §4); one OPT at most (RFC 6891 §6.1.1).
+    if outline.questions != 1 or len(outline.opts) > 1:
+        return wire.FORMERR
+    if outline.opts and outline.opts[0][0] > 0:  # RFC 6891 §6.1.3
+        return wire.BADVERS
+    return wire.NOERROR
+
+
+def _query(message: dns.message.Message, opt_flags: int | None) -> Query:
+    """Take what matters from a message.
+
+    Raises:
+        SubnetError: the client subnet is wrong, or there are two.
+    """
+    asked = message.question[0]
+    name = asked.name.to_wire()
+    subnets = [item for item in message.options if item.otype == wire.OPTION_SUBNET]
+    if len(subnets) > 1:
+        raise SubnetError("more than one")
+    return Query(
+        message=message,
+        question=Question((name or b"\0").lower(), int(asked.rdtype), int(asked.rdclass)),
+        edns_flags=opt_flags,
+        payload=message.payload if opt_flags is not None else wire.PLAIN_PAYLOAD,
+        subnet=read_subnet(subnets[0].to_wire() or b"") if subnets else None,
+        subnet_option=subnets[0] if subnets else None,
+    )
+
+
+def locate_client(query: Query, client: str, locate: Locate) -> Location:
+    """Where the client is: its subnet's first address, or else the address that asks."""
+    option = query.subnet_option
+    if query.subnet is not None and query.subnet.source > 0 and isinstance(option, dns.edns.ECSOption):
+        return locate(option.address)
+    return locate(client)
+
+
+def render(query: Query, content: Content, location: Location = UNKNOWN_LOCATION, *, tcp: bool) -> bytes:
+    """The reply as bytes: as long as the transport allows, or else truncated to no records (RFC 2181 §9)."""
+    limit = wire.TCP_PAYLOAD if tcp else wire.udp_limit(query.payload)
+    try:
+        reply = _message(query, content, content.records, location).to_wire(
+            want_shuffle=False, max_size=wire.TCP_PAYLOAD
+        )
+        if len(reply) <= limit:
+            return reply
+    except dns.exception.TooBig:
+        pass
+    truncated = _message(query, content, (), location)
+    truncated.flags |= dns.flags.TC
+    truncated.authority.clear()
+    return truncated.to_wire(want_shuffle=False)
+
+
+def _message(
+    query: Query, content: Content, records: Sequence[Record], location: Location
+) -> dns.message.Message:
+    asked = query.message.question[0]
+    reply = dns.message.Message(id=query.message.id)
+    reply.flags = dns.flags.QR | (query.message.flags & dns.flags.RD)
+    if content.authoritative:
+        reply.flags |= dns.flags.AA
+    reply.question = [asked]
+    if records:
+        rdatas = [_rdata(record.rdtype, record.rdata) for record in records]
+        reply.answer = [dns.rrset.from_rdata_list(asked.name, records[0].ttl, rdatas)]
+    if content.denied_by is not None:
+        reply.authority = [_soa(content.denied_by)]
+    if query.edns_flags is not None:
+        reply.use_edns(
+            0, query.edns_flags & wire.DO, wire.UDP_PAYLOAD, options=_options(query, content, location)
+        )
+    reply.set_rcode(dns.rcode.Rcode(content.rcode))
+    return reply
+
+
+def _options(query: Query, content: Content, location: Location) -> list[dns.edns.Option]:
+    """The options of a reply: client subnet only if it was in the query (RFC 7871 §7.2.1)."""
+    options: list[dns.edns.Option] = []
+    if query.subnet is not None and isinstance(query.subnet_option, dns.edns.ECSOption):
+        scope = query.subnet.scope(location) if content.tailored else 0
+        options.append(dns.edns.ECSOption(query.subnet_option.address, query.subnet.source, scope))
+    if content.error is not None:
+        options.append(dns.edns.EDEOption(dns.edns.EDECode(content.error.code), content.error.text or None))
+    return options
+
+
+def _rdata(rdtype: int, data: bytes) -> dns.rdata.Rdata:
+    return dns.rdata.from_wire(_IN, dns.rdatatype.RdataType.make(rdtype), data, 0, len(data))
+
+
+def _soa(zone: ZoneData) -> dns.rrset.RRset:
+    name, _ = dns.name.from_wire(zone.name, 0)
+    return dns.rrset.from_rdata_list(name, zone.negative_ttl, [_rdata(wire.SOA, zone.soa)])

@@ -1,0 +1,191 @@
+"""What both ways of answering need to know of DNS messages as bytes (RFC 1035 §4, RFC 6891 §6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+HEADER_SIZE = 12
+UDP_PAYLOAD = 1232
+"""The largest answer over UDP, and the size that our OPT states: it fits an IPv6 minimum MTU unfragmented."""
+PLAIN_PAYLOAD = 512
+"""The largest answer over UDP to a client without EDNS (RFC 1035 §4.2.1), and the least an OPT can ask for."""
+TCP_PAYLOAD = 65535
+
+QR = 0x8000
+AA = 0x0400
+TC = 0x0200
+RD = 0x0100
+OPCODE_MASK = 0x7800
+DO = 0x8000
+"""DNSSEC OK, in the flags of an OPT record (RFC 3225)."""
+
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 5, 16
+RCODE_NAMES = {
+    NOERROR: "NOERROR",
+    FORMERR: "FORMERR",
+    SERVFAIL: "SERVFAIL",
+    NXDOMAIN: "NXDOMAIN",
+    NOTIMP: "NOTIMP",
+    REFUSED: "REFUSED",
+    BADVERS: "BADVERS",
+}
+
+CLASS_IN = 1
+A, NS, CNAME, SOA, PTR, HINFO, MX, TXT, AAAA, SRV, OPT, DS, HTTPS = (
+    1,
+    2,
+    5,
+    6,
+    12,
+    13,
+    15,
+    16,
+    28,
+    33,
+    41,
+    43,
+    65,
+)
+TKEY, TSIG, IXFR, AXFR, MAILB, MAILA, ANY = 249, 250, 251, 252, 253, 254, 255
+_TYPE_NAMES = {
+    A: "A",
+    NS: "NS",
+    CNAME: "CNAME",
+    SOA: "SOA",
+    PTR: "PTR",
+    HINFO: "HINFO",
+    MX: "MX",
+    TXT: "TXT",
+    AAAA: "AAAA",
+    SRV: "SRV",
+    DS: "DS",
+    HTTPS: "HTTPS",
+    IXFR: "IXFR",
+    AXFR: "AXFR",
+    ANY: "ANY",
+}
+
+OPTION_NSID, OPTION_SUBNET, OPTION_COOKIE, OPTION_KEEPALIVE, OPTION_PADDING, OPTION_ERROR = (
+    3,
+    8,
+    10,
+    11,
+    12,
+    15,
+)
+
+MAX_RECORDS = 64
+"""More records than this in a query are hostile: no client sends any but OPT and a signature."""
+
+HEADER = Struct("!6H")
+_RECORD = Struct("!HHIH")
+RECORD = Struct("!HHHIH")
+"""A record whose owner is a compression pointer, up to its data."""
+_OPT = Struct("!BHHBBHH")
+
+
+class MalformedError(ValueError):
+    """A packet that cannot be read as a DNS message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Where things are in a query.
+
+    `question_end` is where the question ends, or the header if there is not exactly one question.
+
+    `opts` gives each OPT record's version and flags, from the additional section only.
+    """
+
+    questions: int
+    question_end: int
+    opts: tuple[tuple[int, int], ...]
+
+
+def type_label(rdtype: int) -> str:
+    """A query type as a metric's label: a closed set, whatever clients ask."""
+    return _TYPE_NAMES.get(rdtype, "other")
+
+
+def outline(packet: bytes) -> Outline:
+    """Walk over a message without interpreting its records.
+
+    Raises:
+        MalformedError: the counts of the header and the packet's content don't agree.
+    """
+    _, _, questions, answers, authorities, additionals = HEADER.unpack_from(packet)
+    if questions + answers + authorities + additionals > MAX_RECORDS:
+        raise MalformedError("too many records")
+    at = HEADER_SIZE
+    for _ in range(questions):
+        at = _skip_name(packet, at) + 4
+    if at > len(packet):
+        raise MalformedError("the question is cut short")
+    question_end = at if questions == 1 else HEADER_SIZE
+    opts: list[tuple[int, int]] = []
+    for index in range(answers + authorities + additionals):
+        at = _skip_name(packet, at)
+        if at + _RECORD.size > len(packet):
+            raise MalformedError("a record is cut short")
+        rdtype, _, ttl, length = _RECORD.unpack_from(packet, at)
+        at += _RECORD.size + length
+        if rdtype == OPT and index >= answers + authorities:
+            opts.append((ttl >> 16 & 0xFF, ttl & 0xFFFF))
+    if at != len(packet):
+        raise MalformedError("records and packet don't end together")
+    return Outline(questions, question_end, tuple(opts))
+
+
+def _skip_name(packet: bytes, at: int) -> int:
+    """Where the name at `at` ends. A compression pointer ends it (RFC 1035 §4.1.4)."""
+    while True:
+        if at >= len(packet):
+            raise MalformedError("a name is cut short")
+        length = packet[at]
+        if length == 0:
+            return at + 1
+        if length >= 0xC0:
+            return at + 2
+        if length > 63:
+            raise MalformedError("a label has an undefined type")
+        at += 1 + length
+
+
+def opt_record(flags: int, options: bytes = b"", *, extended_rcode: int = 0) -> bytes:
+    """Our OPT record (RFC 6891 §6.1.2). Of the client's flags only DO comes back (§6.1.4)."""
+    return _OPT.pack(0, OPT, UDP_PAYLOAD, extended_rcode, 0, flags & DO, len(options)) + options
+
+
+def option(code: int, data: bytes) -> bytes:
+    """One EDNS option."""
+    return code.to_bytes(2, "big") + len(data).to_bytes(2, "big") + data
+
+
+def reply_flags(query_flags: int, *, authoritative: bool = False, truncated: bool = False) -> int:
+    """The flags of a reply, without its rcode: opcode and RD copied; RA, AD and CD clear (RFC 4035 §3.1.6)."""
+    flags = QR | query_flags & (OPCODE_MASK | RD)
+    return flags | (AA if authoritative else 0) | (TC if truncated else 0)
+
+
+def bare_reply(
+    packet: bytes, rcode: int, *, question_end: int = HEADER_SIZE, opt_flags: int | None = None
+) -> bytes:
+    """A reply without records.
+
+    Args:
+        packet: the query, of at least 12 bytes.
+        rcode: up to 12 bits; more than 4 need an OPT.
+        question_end: where the question to copy ends; by default none is copied.
+        opt_flags: the flags of the query's OPT; None: it has none, so neither has the reply (RFC 6891 §7).
+    """
+    query_id, flags, *_ = HEADER.unpack_from(packet)
+    opt = b"" if opt_flags is None else opt_record(opt_flags, extended_rcode=rcode >> 4)
+    questions = int(question_end > HEADER_SIZE)
+    header = HEADER.pack(query_id, reply_flags(flags) | rcode & 0xF, questions, 0, 0, int(bool(opt)))
+    return header + packet[HEADER_SIZE:question_end] + opt
+
+
+def udp_limit(stated: int) -> int:
+    """How long an answer over UDP may be to a client whose OPT states a payload size (RFC 6891 §6.2.3–§6.2.5)."""
+    return min(max(stated, PLAIN_PAYLOAD), UDP_PAYLOAD)
