@@ -1,0 +1,32 @@
+"""The demo world, all up, as a holder: what the benchmarked servers answer from."""
+
+from __future__ import annotations
+
+import time
+
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.core.model import EndpointHealth, HealthStatus, State
+from gtm.core.router import Router
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import SnapshotMessage, StateMessage
+from gtm.runtime.assets import demo_policy
+
+
+def holder() -> ViewHolder:
+    """A holder with a View."""
+    policy = demo_policy()
+    made = ViewHolder(time.time)
+    made.apply(SnapshotMessage.of(1, time.time(), policy, shipped_jurisdictions()))
+    health = {
+        region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
+        for region in policy.regions
+    }
+    made.apply(StateMessage(State(1, "", health)))
+    return made
+
+
+def router() -> Router:
+    """The holder's router."""
+    current = holder().router
+    assert current is not None
+    return current

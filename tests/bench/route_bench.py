@@ -1,0 +1,244 @@
+"""What an answer costs: `make bench`, or `python tests/bench/route_bench.py [--seconds 5] [--services 20]`.
+
+Prints, each beside a peer measured in the same run on the same cores:
+  - `decide()` cold, and from a Router's memory, in microseconds (this process, no peer);
+  - edge look-ups and redirects per second and core, beside nginx `return 302` and a bare ASGI application on the same
+    uvicorn;
+  - DNS queries per second and server CPU per query, beside a bare UDP echo in Python.
+
+Needs wrk, dnsperf and nginx (Debian: `apt install wrk dnsperf nginx-light`); what is missing is said and left out.
+The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import dns.edns
+import dns.message
+import dns.query
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from measure import Load, dns_load, free_port, http_load, listening, missing, server
+
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.core.compile import compile_policy
+from gtm.core.decide import decide
+from gtm.core.model import EndpointHealth, HealthStatus, Location, Policy, Request, State
+from gtm.core.router import Router
+from gtm.core.view import View, Window, build_view
+from gtm.runtime.assets import demo_policy
+
+BENCH = Path(__file__).parent
+UVICORN = [
+    "--interface",
+    "asgi3",
+    "--no-access-log",
+    "--log-level",
+    "error",
+    "--loop",
+    "uvloop",
+    "--http",
+    "httptools",
+]
+
+
+def demo_view(policy: Policy) -> View:
+    """The demo world with everything up."""
+    health = {
+        region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
+        for region in policy.regions
+    }
+    now = time.time()
+    return build_view(
+        compile_policy(policy, shipped_jurisdictions(), revision=1), State(1, "", health), Window(now, now)
+    )
+
+
+def microseconds(call: Callable[[int], object], count: int) -> float:
+    """Median over five runs of the time a call takes."""
+    runs = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        for number in range(count):
+            call(number)
+        runs.append(1e6 * (time.perf_counter() - begin) / count)
+    return sorted(runs)[2]
+
+
+def decisions(view: View) -> dict[str, float]:
+    """The cost of `decide()`, cold and remembered, over 1,000 clients in 50 countries."""
+    generator = random.Random(1)
+    countries = (
+        generator.sample(sorted(view.snapshot.jurisdictions["EEA"]), 25) + ["US", "BR", "JP", "SG", "IN"] * 5
+    )
+    requests = [
+        Request(
+            "chat",
+            Location(
+                country, lat=generator.uniform(-60, 70), lon=generator.uniform(-180, 180), network=f"net-{n}"
+            ),
+        )
+        for n, country in zip(range(1000), countries * 20, strict=True)
+    ]
+    router = Router(view)
+    for request in requests:
+        router.decide(request, 0.5)
+    return {
+        "cold_us": microseconds(lambda n: decide(view, requests[n % 1000], 0.5), 2_000),
+        "cached_us": microseconds(lambda n: router.decide(requests[n % 1000], 0.5), 100_000),
+    }
+
+
+def http(seconds: float) -> dict[str, Load]:
+    """Look-ups and redirects beside nginx and a bare ASGI application."""
+    found: dict[str, Load] = {}
+    port = free_port()
+    with server(_uvicorn("bare_asgi:app", port), lambda: listening(port)) as pid:
+        found["bare_asgi"] = http_load(f"http://127.0.0.1:{port}/", pid, seconds)
+    if not missing("nginx"):
+        found["nginx_302"] = _nginx(seconds)
+    port = free_port()
+    with server(_uvicorn("edge_app:app", port), lambda: _ready(port)) as pid:
+        base = f"http://127.0.0.1:{port}"
+        lookup = f"{base}/v1/route?service=chat&client_ip=81.2.69.142"
+        assert httpx.get(lookup).json()["region"].startswith("eu-")
+        found["lookup"] = http_load(lookup, pid, seconds)
+        assert httpx.get(f"{base}/r/web/hello?x=1").status_code == 307
+        found["redirect"] = http_load(f"{base}/r/web/hello?x=1", pid, seconds)
+        found["redirect_by_host"] = http_load(f"{base}/hello?x=1", pid, seconds, "Host: web.demo.test")
+    return found
+
+
+def _uvicorn(app: str, port: int) -> list[str]:
+    return [sys.executable, "-m", "uvicorn", app, "--app-dir", str(BENCH), "--port", str(port), *UVICORN]
+
+
+def _ready(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _nginx(seconds: float) -> Load:
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "nginx.conf"
+        config.write_text(
+            f"daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;\n"
+            "events { worker_connections 256; }\n"
+            f"http {{ access_log off; keepalive_requests 1000000; server {{ listen 127.0.0.1:{port}; "
+            "location / { return 302 http://127.0.1.1:9000$request_uri; } } }\n"
+        )
+        with server(["nginx", "-c", str(config), "-p", folder], lambda: listening(port)) as pid:
+            return http_load(f"http://127.0.0.1:{port}/hello", pid, seconds)
+
+
+def dns_answers(seconds: float) -> dict[str, Load]:
+    """The name server beside a bare echo, with 10,000 client networks in the queries."""
+    queries = _queries(10_000)
+    found: dict[str, Load] = {}
+    for name in ("udp_echo.py", "dns_app.py"):
+        port = free_port()
+        with server([sys.executable, str(BENCH / name), str(port)], partial(_answers, port, name)) as pid:
+            dns_load(queries, port, pid, 1.0)  # warm
+            found[name.removesuffix(".py")] = dns_load(queries, port, pid, seconds)
+    return found
+
+
+def _answers(port: int, name: str) -> bool:
+    query = dns.message.make_query("chat.demo.test", "A")
+    try:
+        if name == "udp_echo.py":
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+                one.settimeout(0.5)
+                one.sendto(query.to_wire(), ("127.0.0.1", port))
+                return bool(one.recv(512))
+        return bool(dns.query.udp(query, "127.0.0.1", port=port, timeout=0.5).answer)
+    except (OSError, dns.exception.DNSException):
+        return False
+
+
+def _queries(networks: int) -> bytes:
+    generator = random.Random(1)
+    wires = []
+    for _ in range(networks):
+        network = str(IPv4Address((generator.randrange(1, 223) << 24) | (generator.getrandbits(16) << 8)))
+        query = dns.message.make_query(
+            "chat.demo.test", "A", use_edns=0, options=[dns.edns.ECSOption(network, 24)]
+        )
+        wires.append(query.to_wire())
+    return b"".join(struct.pack("!H", len(wire)) + wire for wire in wires)
+
+
+def show(title: str, loads: dict[str, Load], peer: str) -> None:
+    """A table of loads with ratios to a peer."""
+    table = Table(title=title)
+    for column in ("server", "per second", f"of {peer}", "CPU µs each", f"× {peer}", "errors"):
+        table.add_column(column, justify="left" if column == "server" else "right")
+    for name, load in loads.items():
+        base = loads[peer]
+        table.add_row(
+            name,
+            f"{load.rate:,.0f}",
+            f"{load.rate / base.rate:.0%}",
+            f"{load.cpu_us:.1f}",
+            f"{load.cpu_us / base.cpu_us:.2f}",
+            str(load.errors),
+        )
+    Console(width=110).print(table)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each load")
+    arguments = parser.parse_args()
+    print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    print(subprocess.run(["uname", "-sr"], capture_output=True, text=True, check=True).stdout.strip())
+    result: dict[str, object] = {"load_average": os.getloadavg()[0]}
+    costs = decisions(demo_view(demo_policy()))
+    print(f"decide(): cold {costs['cold_us']:.1f} µs, cached {costs['cached_us']:.2f} µs")
+    result["decide"] = costs
+    if missing("wrk", "taskset"):
+        print("HTTP left out: not installed:", ", ".join(missing("wrk", "taskset")))
+    else:
+        if missing("nginx"):
+            print("nginx left out: not installed")
+        loads = http(arguments.seconds)
+        show("HTTP, one server core, 32 connections", loads, "bare_asgi")
+        result["http"] = {name: vars_of(load) for name, load in loads.items()}
+    if missing("dnsperf", "taskset"):
+        print("DNS left out: not installed:", ", ".join(missing("dnsperf", "taskset")))
+    else:
+        loads = dns_answers(arguments.seconds)
+        show("DNS over UDP, one server core, client subnets of 10,000 networks", loads, "udp_echo")
+        result["dns"] = {name: vars_of(load) for name, load in loads.items()}
+    print(json.dumps(result))
+
+
+def vars_of(load: Load) -> dict[str, float]:
+    """A load as JSON."""
+    return {"rate": load.rate, "cpu_us": load.cpu_us, "errors": load.errors}
+
+
+if __name__ == "__main__":
+    main()
