@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -91,7 +92,7 @@ class ResourceRepository(Generic[T]):
             query = query.where(self._table.c.name > after_name)
         return [self._stored(row) for row in await self._connection.execute(query)]
 
-    async def all(self) -> list[Stored[T]]:  # type: ignore[valid-type]  # `list` is the method above here
+    async def all(self) -> Sequence[Stored[T]]:
         """Every resource by name (code point order)."""
         query = select(self._table).order_by(self._table.c.name)
         return [self._stored(row) for row in await self._connection.execute(query)]

@@ -1,0 +1,1 @@
+"""The control tier's HTTP interface: FastAPI over the use cases in `gtm.control`."""

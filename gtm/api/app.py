@@ -1,0 +1,112 @@
+"""The control tier's application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from gtm import __version__
+from gtm.api import docs, edges, jurisdictions, operations, policy, problems, tokens
+from gtm.api.context import Context
+from gtm.api.middleware import BodyGuard, Counting, Metrics
+from gtm.api.resources import SLUGS, resource_router
+from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
+from gtm.control.publish import FeedHub
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.session import Database
+
+MAX_BODY = 10 * 1024 * 1024
+
+_TAGS = [
+    {"name": "policy", "description": "The whole policy: export, plan, apply."},
+    {"name": "revisions", "description": "What the policy was, and the way back."},
+    *({"name": slug} for slug in SLUGS.values()),
+    {"name": "health", "description": "What the edges' probes say."},
+    {"name": "edges", "description": "The feed, and which edges have what."},
+    {"name": "tokens", "description": "Bearer tokens."},
+    {"name": "operations", "description": "For machines that watch control."},
+]
+
+
+def create_app(database: Database, *, max_body: int = MAX_BODY, hub: FeedHub | None = None) -> FastAPI:
+    """The application. It follows the database from start-up to shutdown, and then disposes of it.
+
+    A server that stops gracefully waits for open answers, and feeds never end by themselves: call
+    `app.state.context.hub.close()` first, or bound the wait.
+
+    Args:
+        database: where policy and tokens are; need not be reachable yet.
+        max_body: bytes accepted in a request's body.
+        hub: what publishes to edges, if it is not to be made here.
+    """
+    hub = hub or FeedHub(database)
+    metrics = Metrics()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        with contextlib.suppress(StorageUnavailable):  # served from the moment it comes back
+            await hub.refresh()
+        following = asyncio.create_task(hub.run())
+        try:
+            yield
+        finally:
+            hub.close()
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+            await database.dispose()
+
+    app = FastAPI(
+        title="gtm control",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        openapi_tags=_TAGS,
+    )
+    app.state.context = Context(database, hub)
+    problems.install(app)
+    app.include_router(policy.router)
+    app.include_router(jurisdictions.router)
+    for kind in SLUGS:
+        app.include_router(resource_router(kind))
+    for module in (tokens, edges, operations, docs):
+        app.include_router(module.router)
+    app.include_router(operations.metrics_router(metrics, hub))
+    app.add_middleware(BodyGuard, max_body=max_body)
+    app.add_middleware(Counting, metrics=metrics)
+    _describe(app)
+    return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Describe errors as what they are: FastAPI would describe its own format for 422."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(
+                title=app.title,
+                version=app.version,
+                description="Which region should serve this request? The policy behind the answer, and its state.",
+                routes=app.routes,
+                tags=app.openapi_tags,
+            )
+            schemas = document["components"]["schemas"]
+            for model in (ProblemSchema, EndpointHealthSchema):
+                found = model.model_json_schema(
+                    ref_template="#/components/schemas/{model}", mode="serialization"
+                )
+                schemas.update(found.pop("$defs", {}))
+                schemas[model.__name__] = found
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it

@@ -1,0 +1,103 @@
+"""What endpoints work with, and who is asking."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Depends, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
+from gtm.control.publish import FeedHub
+from gtm.core.access import Role, permits
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.session import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One control process."""
+
+    database: Database
+    hub: FeedHub
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is asking: the token's name and role. `sha256` is the hash of its text in hex."""
+
+    name: str
+    role: Role
+    sha256: str
+
+
+def context(request: Request) -> Context:
+    """The process's context, from the application."""
+    found: Context = request.app.state.context
+    return found
+
+
+Ctx = Annotated[Context, Depends(context)]
+
+_bearer = HTTPBearer(auto_error=False, description="A token made by `gtm token create` or `POST /v1/tokens`.")
+
+
+async def _authenticate(ctx: Context, text: str) -> Principal:
+    digest = sha256(text.encode(errors="replace"))
+    held = ctx.hub.holder(digest.hexdigest())
+    if held is not None:
+        return Principal(held[0], held[1], digest.hexdigest())
+    try:
+        async with ctx.database.transaction() as transaction:
+            token = await transaction.tokens.find_by_hash(digest.digest())
+        if token is not None and token.revoked_at is None:
+            await ctx.hub.refresh()  # made elsewhere a moment ago
+            held = ctx.hub.holder(digest.hexdigest())
+    except StorageUnavailable as error:
+        raise Unavailable(
+            "the database cannot be reached, so the token cannot be checked: try again"
+        ) from error
+    if token is None:
+        raise Unauthorized("the token is not known here")
+    if token.revoked_at is not None:
+        raise Unauthorized("the token has been revoked")
+    if held is None or (token.expires_at is not None and token.expires_at <= datetime.now(UTC)):
+        raise Unauthorized("the token has expired")
+    return Principal(held[0], held[1], digest.hexdigest())
+
+
+def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
+    """A dependency that lets only tokens of a role (or one that includes it) pass.
+
+    Raises:
+        Unauthorized: no token, or one that does not count.
+        Forbidden: the token's role is not enough.
+    """
+
+    async def principal(
+        ctx: Ctx, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    ) -> Principal:
+        if credentials is None:
+            raise Unauthorized(NO_TOKEN)
+        found = await _authenticate(ctx, credentials.credentials)
+        if not permits(found.role, role):
+            raise Forbidden(f"this needs a token of role `{role.value}`; yours is `{found.role.value}`")
+        return found
+
+    return principal
+
+
+Viewer = Annotated[Principal, Depends(requires(Role.VIEWER))]
+Operator = Annotated[Principal, Depends(requires(Role.OPERATOR))]
+Admin = Annotated[Principal, Depends(requires(Role.ADMIN))]
+Edge = Annotated[Principal, Depends(requires(Role.EDGE))]
+
+
+def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON answer of plain data, dataclasses and documents."""
+    return Response(msgspec.json.encode(content), status, headers, "application/json")

@@ -1,0 +1,226 @@
+"""What edges read and report, and what is known of them: feed, health, sync."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from gtm import __version__
+from gtm.api.context import Ctx, Edge, Viewer, reply
+from gtm.api.schemas import EdgeSchema, HealthView, Schema, StatusView, errors
+from gtm.control import edges
+from gtm.control.errors import Invalid
+from gtm.control.publish import FeedHub
+from gtm.core.access import Role
+from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
+from gtm.core.problems import Problem
+from gtm.feed.wire import CONTENT_TYPE, EdgeReport
+
+router = APIRouter(prefix="/v1")
+
+_EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
+EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]
+_MAX_REVISION = 2**63 - 1
+
+
+class EdgeList(Schema):
+    """All edges."""
+
+    items: list[EdgeSchema]
+
+
+@router.get(
+    "/feed",
+    tags=["edges"],
+    operation_id="feed",
+    summary="Follow the policy, health and tokens",
+    description="A stream of JSON messages, one a line, that ends with the connection: all an edge needs at once, then "
+    "each change as it happens, and a heartbeat every second.",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "The stream.",
+            "content": {CONTENT_TYPE: {"schema": {"type": "string"}}},
+        },
+        **errors(),
+    },
+)
+async def feed(
+    ctx: Ctx,
+    who: Edge,
+    edge: Annotated[str, Query(pattern=_EDGE_PATTERN, description="The edge's name.")],
+    revision: Annotated[
+        int, Query(ge=0, le=_MAX_REVISION, description="The revision it holds; 0: none.")
+    ] = 0,
+) -> StreamingResponse:
+    """Stream until the edge goes, its token ends or the server stops."""
+
+    def still_allowed() -> bool:
+        held = ctx.hub.holder(who.sha256)
+        return held is not None and held[1] is Role.EDGE
+
+    lines: AsyncIterator[bytes] = ctx.hub.stream(edge, revision, still_allowed)
+    return StreamingResponse(
+        lines, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    )
+
+
+_REPORT = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["version", "revision", "epoch", "health"],
+                "properties": {
+                    "version": {"type": "string", "maxLength": 100, "pattern": r"^[!-~]*$"},
+                    "revision": {"type": "integer", "minimum": 0, "maximum": _MAX_REVISION},
+                    "epoch": {"type": "integer", "minimum": 0, "maximum": _MAX_REVISION},
+                    "health": {
+                        "type": "object",
+                        "description": "Region → endpoint URL → health.",
+                        "additionalProperties": {
+                            "type": "object",
+                            "additionalProperties": {"$ref": "#/components/schemas/EndpointHealthSchema"},
+                        },
+                    },
+                },
+            }
+        }
+    },
+}
+
+
+@router.post(
+    "/edges/{name}/report",
+    tags=["edges"],
+    operation_id="report",
+    summary="Report what an edge sees",
+    status_code=204,
+    openapi_extra={"requestBody": _REPORT},
+    responses=errors(413, 415),
+)
+async def report(ctx: Ctx, _: Edge, name: EdgeName, request: Request) -> Response:
+    """Take it in; msgspec reads it, since every edge sends one every other second."""
+    body = await request.body()
+    try:
+        found = msgspec.json.decode(body, type=EdgeReport)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
+    problems = list(_report_problems(found, ctx.hub))
+    if problems:
+        raise Invalid("the report is not acceptable; it was ignored", problems)
+    ctx.hub.report(name, request.client.host if request.client else "", found)
+    return Response(status_code=204)
+
+
+def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
+    problems = []
+    if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
+        problems.append(
+            Problem("version", "invalid_format", "must be at most 100 printable ASCII characters")
+        )
+    problems += [
+        Problem(field, "out_of_range", f"must be between 0 and {_MAX_REVISION}")
+        for field in ("revision", "epoch")
+        if not 0 <= getattr(found, field) <= _MAX_REVISION
+    ]
+    known = len(hub.snapshot.policy.regions) if hub.snapshot else 0
+    # Edges report on the regions of the revision they hold; far more than there are is a mistake.
+    if len(found.health) > 2 * known + 1000:
+        problems.append(Problem("health", "out_of_range", "names far more regions than there are"))
+    return problems
+
+
+@router.get(
+    "/edges",
+    tags=["edges"],
+    operation_id="list_edges",
+    summary="List the edges, by name",
+    response_model=EdgeList,
+    responses=errors(),
+)
+async def list_edges(ctx: Ctx, _: Viewer) -> Response:
+    """All that were ever heard of."""
+    return reply({"items": await edges.list_all(ctx.database, ctx.hub, datetime.now(UTC))})
+
+
+@router.get(
+    "/status",
+    tags=["edges"],
+    operation_id="get_status",
+    summary="Revision in force, and which edges have it",
+    description="Answered from memory, also while the database is down.",
+    response_model=StatusView,
+    responses=errors(),
+)
+async def status(ctx: Ctx, _: Viewer) -> Response:
+    """The state at a glance."""
+    hub = ctx.hub
+    revision = hub.snapshot.revision if hub.snapshot else 0
+    return reply(
+        {
+            "version": __version__,
+            "epoch": hub.state.epoch,
+            "database": "up" if await hub.ping() else "down",
+            "sync": await edges.sync(ctx.database, hub, revision),
+            "warnings": hub.compiled.warnings if hub.compiled else (),
+        }
+    )
+
+
+@router.get(
+    "/health",
+    tags=["health"],
+    operation_id="get_health",
+    summary="Health of every region and endpoint, by vantage",
+    description="As published to the edges; answered from memory, also while the database is down.",
+    response_model=HealthView,
+    responses=errors(),
+)
+async def health(ctx: Ctx, _: Viewer) -> Response:
+    """What the edges see, and what follows from it."""
+    hub = ctx.hub
+    regions = hub.snapshot.policy.regions if hub.snapshot else ()
+    return reply({"epoch": hub.state.epoch, "regions": [_region(hub, region) for region in regions]})
+
+
+def _region(hub: FeedHub, region: Region) -> dict[str, Any]:
+    agreed = hub.health.get(region.name, {})
+    endpoints = []
+    for endpoint in region.endpoints:
+        item = agreed.get(endpoint.url, UNKNOWN_HEALTH)
+        vantages = {
+            name: _health(edge.report.health[region.name][endpoint.url])
+            for name, edge in sorted(hub.edges().items())
+            if endpoint.url in edge.report.health.get(region.name, {})
+        }
+        endpoints.append({"url": endpoint.url, **_health(item), "vantages": vantages})
+    return {
+        "region": region.name,
+        "admin_state": region.admin_state,
+        "status": _best([agreed.get(item.url, UNKNOWN_HEALTH).status for item in region.endpoints]),
+        "endpoints": endpoints,
+    }
+
+
+def _best(statuses: list[HealthStatus]) -> HealthStatus:
+    """Up if any endpoint is; down if one is known to be; else unknown."""
+    for status_ in (HealthStatus.UP, HealthStatus.DOWN):
+        if status_ in statuses:
+            return status_
+    return HealthStatus.UNKNOWN
+
+
+def _health(item: EndpointHealth) -> dict[str, Any]:
+    return {
+        "status": item.status,
+        "since": item.since,
+        "detail": item.detail,
+        "latency_ms": item.latency_ms,
+    }

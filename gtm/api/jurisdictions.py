@@ -1,0 +1,121 @@
+"""Reading jurisdictions: the shipped ones, the operators' own, and every country."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, precondition
+from gtm.api.schemas import JurisdictionView, Page, errors
+from gtm.control import resources
+from gtm.control.errors import NotFound
+from gtm.control.fields import JurisdictionName
+from gtm.control.jurisdictions import (
+    AdequacyDecision,
+    LawNote,
+    adequacy_decisions,
+    law_notes,
+    shipped_jurisdictions,
+)
+from gtm.core.countries import COUNTRIES
+from gtm.core.jurisdictions import resolve
+from gtm.core.model import Jurisdiction
+from gtm.storage.session import Database
+
+router = APIRouter(prefix="/v1/jurisdictions", tags=["jurisdictions"])
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """As `JurisdictionView`."""
+
+    name: str
+    display_name: str
+    members: tuple[str, ...]
+    source: str
+    origin: str
+    countries: tuple[str, ...]
+    decisions: tuple[AdequacyDecision, ...]
+    laws: tuple[LawNote, ...]
+
+
+async def _all(database: Database) -> dict[str, tuple[_View, str]]:
+    """Name → view and entity tag, countries included."""
+    async with database.transaction() as transaction:
+        stored = await transaction.jurisdictions.all()
+    operators = [item.value for item in stored]
+    members, _ = resolve(shipped_jurisdictions(), operators)
+    found = {
+        code: (_view(Jurisdiction(code, members=(code,)), "country", frozenset({code})), '"shipped"')
+        for code in COUNTRIES
+    }
+    for item in shipped_jurisdictions():
+        found[item.name] = _view(item, "shipped", members[item.name]), '"shipped"'
+    for row in stored:
+        found[row.value.name] = _view(row.value, "operator", members[row.value.name]), resources.tag(row)
+    return dict(sorted(found.items()))
+
+
+def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
+    decisions = adequacy_decisions().get(item.name, ()) if origin == "shipped" else ()
+    laws = law_notes().get(item.name, ()) if origin == "country" else ()
+    return _View(
+        item.name,
+        item.display_name,
+        item.members,
+        item.source,
+        origin,
+        tuple(sorted(countries)),
+        decisions,
+        laws,
+    )
+
+
+@router.get(
+    "",
+    operation_id="list_jurisdictions",
+    summary="List jurisdictions, by name",
+    description="The shipped ones (read-only) and the operators' own; every country code too, if asked for.",
+    response_model=Page[JurisdictionView],
+    responses=errors(400),
+)
+async def list_(
+    *,
+    ctx: Ctx,
+    _: Viewer,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    countries: Annotated[bool, Query(description="Also every country, with notes on its law.")] = False,
+) -> Response:
+    """One page."""
+    after = decode_cursor(cursor)
+    every = [view for view, _ in (await _all(ctx.database)).values() if countries or view.origin != "country"]
+    rest = [view for view in every if after is None or view.name > after]
+    more = encode_cursor(rest[limit - 1].name) if len(rest) > limit else None
+    return reply({"items": rest[:limit], "next_cursor": more})
+
+
+@router.get(
+    "/{name}",
+    operation_id="get_jurisdictions",
+    summary="Get a jurisdiction or country",
+    response_model=JurisdictionView,
+    responses={
+        200: {"headers": {"ETag": {"description": "The version.", "schema": {"type": "string"}}}},
+        304: {"description": "It still has (one of) the entity tags in If-None-Match."},
+        **errors(404),
+    },
+)
+async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNoneMatch = None) -> Response:
+    """One of them."""
+    found = (await _all(ctx.database)).get(name)
+    if found is None:
+        raise NotFound(f"there is no jurisdiction `{name}`")
+    view, tag = found
+    known = precondition(None, if_none_match).none_match or frozenset()
+    if known & {"*", tag, f"W/{tag}"}:
+        return Response(status_code=304, headers={"ETag": tag})
+    return reply(view, headers={"ETag": tag})

@@ -1,0 +1,105 @@
+"""What stands before every endpoint, as plain ASGI: bounds on bodies, and counting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gtm.api.problems import problem
+
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+class BodyGuard:
+    """Refuses bodies that are too large or not JSON, before anything reads them.
+
+    Args:
+        app: what comes behind.
+        max_body: bytes accepted.
+    """
+
+    def __init__(self, app: ASGIApp, max_body: int) -> None:
+        self._app = app
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI 3."""
+        if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        length = headers.get(b"content-length", b"")
+        has_body = b"transfer-encoding" in headers or length not in (b"", b"0")
+        too_large = f"the body is larger than the {self._max_body} bytes accepted"
+        if length.isdigit() and int(length[:20]) > self._max_body:
+            await problem(413, too_large, title="content too large")(scope, receive, send)
+            return
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if has_body and kind != b"application/json":
+            given = kind.decode("latin-1") or "nothing"
+            detail = f"the body must be `application/json`, not `{given}`"
+            await problem(415, detail, headers={"Accept": "application/json"})(scope, receive, send)
+            return
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self._max_body:
+                raise HTTPException(413, too_large)
+            return message
+
+        await self._app(scope, counted, send)
+
+
+class Metrics:
+    """The control tier's own counters."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "gtm_control_requests_total",
+            "Requests to the control API, by method, route and status.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "gtm_control_request_duration_seconds",
+            "Time until the first byte of the answer, by route.",
+            ("route",),
+            registry=self.registry,
+        )
+
+
+class Counting:
+    """Counts every request by its route's template, so that labels stay few."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI 3."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+
+        async def counted(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", "unmatched")
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                self._metrics.requests.labels(method, route, str(message["status"])).inc()
+                self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})

@@ -1,0 +1,70 @@
+"""Opaque cursors and entity tags."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Annotated
+
+from fastapi import Header, Query
+
+from gtm.control.errors import BadRequest
+from gtm.control.resources import Precondition
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="Most items in the answer.")]
+Cursor = Annotated[
+    str | None, Query(max_length=1000, description="`next_cursor` of the answer before, to go on behind it.")
+]
+IfMatch = Annotated[
+    str | None,
+    Header(max_length=1000, description="Only if the resource has (one of) these entity tags; `*`: any."),
+]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(max_length=1000, description="Only if it has none of these entity tags; `*`: if there is none."),
+]
+
+_TAGS = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
+_TAG = re.compile(r'(?:W/)?"[^"]*"')
+_PREFIX = "after:"
+
+
+def encode_cursor(last: str) -> str:
+    """The cursor behind an item."""
+    return urlsafe_b64encode(f"{_PREFIX}{last}".encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None) -> str | None:
+    """The item a cursor stands behind; None without a cursor.
+
+    Raises:
+        BadRequest: it is not a cursor of ours.
+    """
+    if cursor is None:
+        return None
+    try:
+        text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except ValueError:
+        text = ""
+    if not text.startswith(_PREFIX) or encode_cursor(text.removeprefix(_PREFIX)) != cursor or "\0" in text:
+        raise BadRequest("`cursor` is not one that was handed out here: start without one")
+    return text.removeprefix(_PREFIX)
+
+
+def precondition(if_match: str | None, if_none_match: str | None) -> Precondition:
+    """The conditions a request states. Weak tags never match (If-Match compares strongly, RFC 9110 §13.1.1).
+
+    Raises:
+        BadRequest: a header is malformed.
+    """
+    return Precondition(_tags("If-Match", if_match), _tags("If-None-Match", if_none_match))
+
+
+def _tags(header: str, value: str | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if value.strip() == "*":
+        return frozenset({"*"})
+    if not _TAGS.fullmatch(value):
+        raise BadRequest(f'`{header}` must be `*` or quoted entity tags such as `"42"`')
+    return frozenset(_TAG.findall(value))

@@ -1,0 +1,229 @@
+"""The policy as a whole, its revisions, and the regions' admin states."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Response
+
+from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
+from gtm.api.paging import Cursor, IfMatch, Limit, decode_cursor, encode_cursor, precondition
+from gtm.api.resources import changed, put_reply
+from gtm.api.schemas import (
+    DiffView,
+    Page,
+    PolicyChanged,
+    PolicyView,
+    ResourceChanged,
+    RevisionSchema,
+    RevisionView,
+    errors,
+)
+from gtm.control import fields, policy, resources, revisions, yamls
+from gtm.control.documents import Document, PolicyDocument, RegionDocument, export_policy
+from gtm.control.errors import BadRequest, PreconditionFailed
+from gtm.control.policy import Outcome
+from gtm.core.model import AdminState
+
+router = APIRouter(prefix="/v1")
+
+YAML = "application/yaml"
+"""RFC 9512."""
+Number = Annotated[int, Path(ge=1, le=2**63 - 1, description="The revision's number.")]
+_ETAG = {"ETag": {"description": "The revision, for If-Match on apply.", "schema": {"type": "string"}}}
+
+
+class ApplyRequest(Document):
+    """A whole policy to put in force: what it does not hold is deleted."""
+
+    policy: PolicyDocument
+    dry_run: fields.Flag = False
+    """Only say what would change."""
+    comment: fields.Text = ""
+    """Kept with the revision."""
+
+
+class RollbackRequest(Document):
+    """How to roll back."""
+
+    comment: fields.Text = ""
+    """Kept with the new revision."""
+
+
+@router.get(
+    "/policy",
+    tags=["policy"],
+    operation_id="get_policy",
+    summary="Export the whole policy",
+    description="JSON, or YAML for `Accept: application/yaml`. Regions carry their admin state only if asked for, "
+    "since applying an export must not undo a drain made since.",
+    response_model=PolicyView,
+    responses={
+        200: {"headers": _ETAG, "content": {YAML: {"schema": {"type": "string"}}}},
+        **errors(),
+    },
+)
+async def export(
+    *,
+    ctx: Ctx,
+    _: Viewer,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+    admin_states: Annotated[bool, Query(description="Include the regions' admin states.")] = False,
+) -> Response:
+    """The policy in force."""
+    current, revision = await policy.current_policy(ctx.database)
+    document = export_policy(current, admin_states=admin_states)
+    headers = {"ETag": f'"{revision}"', "Vary": "Accept"}
+    if YAML in accept:
+        text = yamls.dump({kind: items for kind, items in document.items() if items})
+        return Response(text, headers=headers, media_type=YAML)
+    return reply({"revision": revision, "policy": document}, headers=headers)
+
+
+@router.post(
+    "/policy:apply",
+    tags=["policy"],
+    operation_id="apply_policy",
+    summary="Put a whole policy in force",
+    description="All or nothing. `If-Match` with the ETag of `GET /v1/policy` guards against changes made meanwhile.",
+    response_model=PolicyChanged,
+    responses=errors(409, 412, 413, 415),
+)
+async def apply(ctx: Ctx, who: Operator, body: ApplyRequest, if_match: IfMatch = None) -> Response:
+    """Apply it, or say what would change."""
+    outcome = await policy.apply(
+        ctx.database,
+        body.policy,
+        author=who.name,
+        comment=body.comment,
+        dry_run=body.dry_run,
+        expected=_expected(if_match),
+    )
+    return await _policy_reply(ctx, outcome, dry_run=body.dry_run)
+
+
+def _expected(if_match: str | None) -> int | None:
+    tags = precondition(if_match, None).match
+    if tags is None or tags == {"*"}:
+        return None
+    numbers = [tag.strip('"') for tag in tags]
+    if len(numbers) > 1:
+        raise BadRequest("`If-Match` takes one revision here")
+    if not numbers[0].isascii() or not numbers[0].isdigit() or len(numbers[0]) > 18:
+        raise PreconditionFailed("this is not the revision in force: read the policy again")
+    return int(numbers[0])
+
+
+async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False) -> Response:
+    return reply({"dry_run": dry_run, "changes": outcome.changes, **await changed(ctx, outcome)})
+
+
+@router.get(
+    "/revisions",
+    tags=["revisions"],
+    operation_id="list_revisions",
+    summary="List revisions, newest first",
+    response_model=Page[RevisionSchema],
+    responses=errors(400),
+)
+async def list_revisions(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """One page."""
+    before = decode_cursor(cursor)
+    if before is not None and (not before.isascii() or not before.isdigit() or len(before) > 18):
+        raise BadRequest("`cursor` is not one that was handed out here: start without one")
+    found = await revisions.list_page(ctx.database, None if before is None else int(before), limit + 1)
+    more = encode_cursor(str(found[limit - 1].number)) if len(found) > limit else None
+    return reply({"items": found[:limit], "next_cursor": more})
+
+
+@router.get(
+    "/revisions/{number}",
+    tags=["revisions"],
+    operation_id="get_revision",
+    summary="Get a revision with its policy",
+    response_model=RevisionView,
+    responses=errors(404),
+)
+async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> Response:
+    """One of them."""
+    revision, then = await revisions.get(ctx.database, number)
+    return reply(
+        {
+            "number": revision.number,
+            "created_at": revision.created_at,
+            "author": revision.author,
+            "comment": revision.comment,
+            "sha256": revision.sha256,
+            "summary": revision.summary,
+            "policy": export_policy(then, admin_states=True),
+        }
+    )
+
+
+@router.get(
+    "/revisions/{number}/diff",
+    tags=["revisions"],
+    operation_id="diff_revision",
+    summary="What differs between two revisions",
+    response_model=DiffView,
+    responses=errors(404),
+)
+async def diff_revision(
+    ctx: Ctx,
+    _: Viewer,
+    number: Number,
+    against: Annotated[
+        int | None,
+        Query(ge=0, le=2**63 - 1, description="0: the empty policy. Left out: the revision before."),
+    ] = None,
+) -> Response:
+    """From `against` to `number`."""
+    changes = await revisions.diff(ctx.database, number, against)
+    other = number - 1 if against is None else against
+    return reply({"revision": number, "against": other, "changes": changes})
+
+
+@router.post(
+    "/revisions/{number}:rollback",
+    tags=["revisions"],
+    operation_id="rollback_revision",
+    summary="Put an earlier revision's policy in force again",
+    description="Makes a new revision. Regions keep their admin state of today.",
+    response_model=PolicyChanged,
+    responses=errors(404, 413, 415),
+)
+async def rollback_revision(
+    ctx: Ctx, who: Operator, number: Number, body: RollbackRequest | None = None
+) -> Response:
+    """Roll back."""
+    comment = body.comment if body else ""
+    outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment)
+    return await _policy_reply(ctx, outcome)
+
+
+_STATES = {
+    "drain": (AdminState.DRAINING, "Take no new clients in a region"),
+    "activate": (AdminState.ACTIVE, "Let a region take clients again"),
+    "disable": (AdminState.DISABLED, "Take a region out of service, and stop probing it"),
+}
+
+
+def _add_state(verb: str, state: AdminState, summary: str) -> None:
+    @router.post(
+        f"/regions/{{name}}:{verb}",
+        tags=["regions"],
+        operation_id=f"{verb}_region",
+        summary=summary,
+        response_model=ResourceChanged[RegionDocument],
+        responses=errors(404),
+    )
+    async def set_state(ctx: Ctx, who: Operator, name: fields.Name) -> Response:
+        return await _set_state(ctx, who, name, state)
+
+
+async def _set_state(ctx: Context, who: Principal, name: str, state: AdminState) -> Response:
+    return await put_reply(ctx, await resources.set_admin_state(ctx.database, name, state, author=who.name))
+
+
+for _verb, (_state, _summary) in _STATES.items():
+    _add_state(_verb, _state, _summary)

@@ -1,0 +1,133 @@
+"""Every error as `application/problem+json` (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from gtm.control.errors import ControlError
+from gtm.control.structure import problems_of_errors
+from gtm.core.problems import PolicyError, Problem
+from gtm.storage.errors import StorageUnavailable
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+_RETRY_AFTER = {"Retry-After": "2"}
+
+
+def problem(
+    status: int,
+    detail: str,
+    *,
+    title: str | None = None,
+    errors: Sequence[Problem] = (),
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """A problem document. `type` is a relative reference to the documentation's list of problems."""
+    words = title or HTTPStatus(status).phrase.lower()
+    content: dict[str, Any] = {
+        "type": f"/docs/problems#{words.replace(' ', '-')}",
+        "title": words,
+        "status": status,
+        "detail": detail,
+    }
+    if errors:
+        content["errors"] = errors
+    return Response(msgspec.json.encode(content), status, headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception of an application with a problem document."""
+    app.add_exception_handler(ControlError, _control)
+    app.add_exception_handler(PolicyError, _policy)
+    app.add_exception_handler(StorageUnavailable, _storage)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _control(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ControlError)  # noqa: S101 - registered for it
+    return problem(
+        error.status, error.detail, title=error.title, errors=error.problems, headers=error.headers
+    )
+
+
+async def _policy(_: Request, error: Exception) -> Response:
+    assert isinstance(error, PolicyError)  # noqa: S101 - registered for it
+    count = len(error.problems)
+    detail = f"the policy would have {count} problem{'' if count == 1 else 's'}; nothing was changed"
+    return problem(422, detail, title="invalid", errors=error.problems)
+
+
+async def _storage(_: Request, error: Exception) -> Response:
+    logger.warning("answered 503: %s", error)
+    return problem(
+        503,
+        "the database cannot be reached: nothing was changed; edges go on answering, try again",
+        title="unavailable",
+        headers=_RETRY_AFTER,
+    )
+
+
+async def _validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
+    raw = error.errors()
+    if any(item["type"] == "json_invalid" for item in raw):
+        reason = next(item.get("ctx", {}).get("error", "") for item in raw if item["type"] == "json_invalid")
+        return problem(400, f"the body is not JSON: {str(reason).lower()}")
+    errors: list[Problem] = []
+    for item in raw:
+        where, *loc = item["loc"]
+        document = error.body if where == "body" else None
+        if where == "body" and loc[:1] == ["policy"] and isinstance(document, dict):
+            loc, document = loc[1:], document.get("policy")
+        prefix = _resource(request) if where == "body" else f"{where} parameter "
+        errors += problems_of_errors([{**item, "loc": tuple(loc)}], document, prefix)
+    count = len(errors)
+    detail = f"the request has {count} problem{'' if count == 1 else 's'}; nothing was changed"
+    return problem(422, detail, title="invalid", errors=errors)
+
+
+def _resource(request: Request) -> str:
+    """`services.chat` for `PUT /v1/services/chat`, so that paths read as in a policy."""
+    parts = request.url.path.split("/")
+    is_resource = request.method == "PUT" and len(parts) == 4
+    return f"{parts[2].replace('-', '_')}.{parts[3]}" if is_resource else ""
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """The framework's own errors: unknown routes, methods, bodies that cannot be read."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    headers = dict(error.headers or {})
+    detail = str(error.detail)
+    if error.status_code == 404:
+        detail = f"there is nothing at `{request.url.path}`"
+    elif error.status_code == 405:
+        allowed = sorted(
+            {
+                method
+                for route in request.app.routes
+                if route.matches(request.scope)[0] is not Match.NONE
+                for method in getattr(route, "methods", None) or ()
+            }
+        )
+        headers["Allow"] = ", ".join(allowed)
+        detail = f"`{request.method}` is not allowed here; allowed: {headers['Allow']}"
+    elif error.status_code == 400:
+        detail = "the body cannot be read as JSON"
+    return problem(error.status_code, detail, headers=headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    logger.error("unexpected error at %s %s", request.method, request.url.path, exc_info=error)
+    return problem(500, "gtm made a mistake; its log says which")

@@ -1,0 +1,175 @@
+"""List, get, put and delete, for every kind of resource: one factory, typed per kind."""
+
+# No postponed annotations here: the factory's endpoints are annotated with its local types.
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Response
+from pydantic import create_model
+
+from gtm.api.context import Ctx, Operator, Viewer, reply
+from gtm.api.examples import EXAMPLES
+from gtm.api.paging import (
+    Cursor,
+    IfMatch,
+    IfNoneMatch,
+    Limit,
+    decode_cursor,
+    encode_cursor,
+    precondition,
+)
+from gtm.api.schemas import Changed, Page, ResourceChanged, errors
+from gtm.control import edges, resources
+from gtm.control.documents import KINDS, to_document
+from gtm.control.errors import Invalid
+from gtm.control.fields import HostName, JurisdictionName, Name
+from gtm.control.policy import Outcome
+from gtm.core.problems import Problem
+from gtm.storage.resources import PutOutcome
+
+SLUGS = {kind: kind.replace("_", "-") for kind in KINDS}
+"""Kind → its name in URLs."""
+
+_ETAG = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}}}
+
+
+async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
+    """What every change answers: revision, PENDING or IN_SYNC, warnings."""
+    ctx.hub.wake()
+    return {
+        "revision": outcome.revision,
+        "sync": await edges.sync(ctx.database, ctx.hub, outcome.revision),
+        "warnings": outcome.warnings,
+    }
+
+
+def _name_type(kind: str) -> Any:
+    return {"zones": HostName, "jurisdictions": JurisdictionName}.get(kind, Name)
+
+
+def resource_router(kind: str) -> APIRouter:
+    """The endpoints of one kind; jurisdictions are read elsewhere, since shipped ones are shown among them."""
+    router = APIRouter(prefix=f"/v1/{SLUGS[kind]}", tags=[SLUGS[kind]])
+    _add_writes(router, kind)
+    if kind != "jurisdictions":
+        _add_reads(router, kind)
+    return router
+
+
+def _add_reads(router: APIRouter, kind: str) -> None:
+    document: Any = KINDS[kind][1]
+    name_type = _name_type(kind)
+    one = resources.label(kind)
+
+    @router.get(
+        "",
+        operation_id=f"list_{kind}",
+        summary=f"List {SLUGS[kind].replace('-', ' ')}, by name",
+        response_model=Page[document],
+        responses=errors(400),
+    )
+    async def list_(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
+        found = await resources.list_page(ctx.database, kind, decode_cursor(cursor), limit + 1)
+        items = [to_document(stored.value) for stored in found[:limit]]
+        more = encode_cursor(items[-1]["name"]) if len(found) > limit else None
+        return reply({"items": items, "next_cursor": more})
+
+    @router.get(
+        "/{name}",
+        operation_id=f"get_{kind}",
+        summary=f"Get a {one}",
+        response_model=document,
+        responses={
+            200: {"headers": _ETAG},
+            304: {"description": "It still has (one of) the entity tags in If-None-Match."},
+            **errors(404),
+        },
+    )
+    async def get(
+        ctx: Ctx,
+        _: Viewer,
+        name: name_type,  # type: ignore[valid-type]
+        if_none_match: IfNoneMatch = None,
+    ) -> Response:
+        stored = await resources.get(ctx.database, kind, name)
+        tag = resources.tag(stored)
+        known = precondition(None, if_none_match).none_match or frozenset()
+        # If-None-Match compares weakly (RFC 9110 §13.1.2).
+        if known & {"*", tag, f"W/{tag}"}:
+            return Response(status_code=304, headers={"ETag": tag})
+        return reply(to_document(stored.value), headers={"ETag": tag})
+
+
+def _add_writes(router: APIRouter, kind: str) -> None:
+    document: Any = KINDS[kind][1]
+    name_type = _name_type(kind)
+    one = resources.label(kind)
+    body_type = create_model(f"{document.__name__}Put", __base__=document, name=(name_type | None, None))
+    body_type.__doc__ = f"{document.__doc__} The name may be left out: it is in the URL."
+
+    @router.put(
+        "/{name}",
+        operation_id=f"put_{kind}",
+        summary=f"Create or replace a {one}",
+        description="Idempotent. The whole policy is compiled with it; what does not compile changes nothing.",
+        response_model=ResourceChanged[document],
+        responses={
+            200: {"headers": _ETAG},
+            201: {
+                "description": "Created",
+                "model": ResourceChanged[document],
+                "headers": _ETAG,
+            },
+            **errors(404, 409, 412, 413, 415),
+        },
+    )
+    async def put(
+        *,
+        ctx: Ctx,
+        who: Operator,
+        name: name_type,  # type: ignore[valid-type]
+        body: Annotated[body_type, Body(openapi_examples=EXAMPLES[kind])],  # type: ignore[valid-type]
+        if_match: IfMatch = None,
+        if_none_match: IfNoneMatch = None,
+    ) -> Response:
+        given: Any = body
+        if given.name not in (None, name):
+            message = f"`{given.name}` is not the name in the URL, `{name}`"
+            found = Problem(f"{kind}.{name}.name", "overlap", message)
+            raise Invalid(f"{message}; nothing was changed", (found,))
+        done = await resources.put(
+            ctx.database,
+            kind,
+            given.model_copy(update={"name": name}),
+            author=who.name,
+            precondition=precondition(if_match, if_none_match),
+        )
+        return await put_reply(ctx, done)
+
+    @router.delete(
+        "/{name}",
+        operation_id=f"delete_{kind}",
+        summary=f"Delete a {one}",
+        response_model=Changed,
+        responses=errors(404, 409, 412),
+    )
+    async def delete(
+        ctx: Ctx,
+        who: Operator,
+        name: name_type,  # type: ignore[valid-type]
+        if_match: IfMatch = None,
+    ) -> Response:
+        condition = precondition(if_match, None)
+        outcome = await resources.delete(ctx.database, kind, name, author=who.name, precondition=condition)
+        return reply(await changed(ctx, outcome))
+
+
+async def put_reply(ctx: Ctx, done: resources.Put) -> Response:
+    """The answer to a put, or to a change of a region's admin state."""
+    content = {
+        "outcome": done.outcome.value,
+        "resource": to_document(done.stored.value),
+        **await changed(ctx, done.change),
+    }
+    status = 201 if done.outcome is PutOutcome.CREATED else 200
+    return reply(content, status, {"ETag": resources.tag(done.stored)})

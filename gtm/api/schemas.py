@@ -1,0 +1,275 @@
+"""Answers, as the OpenAPI document describes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gtm.control.diff import Action
+from gtm.control.documents import JurisdictionDocument, PolicyDocument
+from gtm.control.edges import SyncState
+from gtm.core.access import Role
+from gtm.core.model import HealthStatus
+from gtm.storage.resources import PutOutcome
+
+T = TypeVar("T")
+
+
+class Schema(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class ErrorSchema(Schema):
+    """One thing wrong."""
+
+    path: str
+    """Where: `services.chat.members[0].region`."""
+    code: str
+    message: str
+
+
+class ProblemSchema(Schema):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[ErrorSchema] = []
+
+
+class SyncSchema(Schema):
+    """How far a revision has got."""
+
+    revision: int
+    state: SyncState
+    """IN_SYNC when every live edge has the revision, and there is one."""
+    in_sync: list[str]
+    pending: list[str]
+    unreachable: list[str]
+    """Edges not heard of for 10 seconds."""
+
+
+class Page(Schema, Generic[T]):
+    """Part of a list. The next part: the same request with `cursor` set to `next_cursor`; null at the end."""
+
+    items: list[T]
+    next_cursor: str | None
+
+
+class Changed(Schema):
+    """What a change did."""
+
+    revision: int
+    """The revision in force now; a change that changes nothing makes no new one."""
+    sync: SyncSchema
+    warnings: list[str]
+
+
+class ResourceChanged(Changed, Generic[T]):
+    """What a put did."""
+
+    outcome: PutOutcome
+    resource: T
+
+
+class FieldChangeSchema(Schema):
+    """A field that differs."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class ResourceChangeSchema(Schema):
+    """A resource that differs."""
+
+    kind: str
+    name: str
+    action: Action
+    fields: list[FieldChangeSchema]
+
+
+class PolicyChanged(Changed):
+    """What applying a policy or rolling back did, or would do (`dry_run`)."""
+
+    dry_run: bool = False
+    changes: list[ResourceChangeSchema]
+
+
+class PolicyView(Schema):
+    """The whole policy in force."""
+
+    revision: int
+    policy: PolicyDocument
+
+
+class RevisionSchema(Schema):
+    """A revision without its policy."""
+
+    number: int
+    created_at: datetime
+    author: str
+    comment: str
+    sha256: str
+    summary: dict[str, dict[str, int]]
+    """Kind → created, updated, deleted → how many."""
+
+
+class RevisionView(RevisionSchema):
+    """A revision with its policy."""
+
+    policy: PolicyDocument
+
+
+class DiffView(Schema):
+    """What differs between two revisions."""
+
+    revision: int
+    against: int
+    changes: list[ResourceChangeSchema]
+
+
+class AdequacySchema(Schema):
+    """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
+
+    country: str
+    act: str
+    date: str
+    scope: str
+    url: str
+    until: str | None
+
+
+class LawSchema(Schema):
+    """A law that concerns where data may be processed."""
+
+    country: str
+    act: str
+    note: str
+    url: str
+
+
+class JurisdictionView(JurisdictionDocument):
+    """A jurisdiction with all that is known of it."""
+
+    origin: str = Field(json_schema_extra={"enum": ["shipped", "operator", "country"]})
+    """`shipped` with gtm, an `operator`'s own, or a `country` (every ISO 3166-1 code is a jurisdiction)."""
+    countries: list[str]
+    """All countries it covers, members of members included."""
+    decisions: list[AdequacySchema]
+    laws: list[LawSchema]
+
+
+class TokenView(Schema):
+    """A token, without its text."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class TokenCreated(TokenView):
+    """A new token."""
+
+    token: str
+    """The token's text. It is shown this once and stored nowhere."""
+
+
+class EdgeSchema(Schema):
+    """An edge as last heard of."""
+
+    name: str
+    version: str
+    address: str
+    revision: int
+    epoch: int
+    last_seen: datetime
+    live: bool
+
+
+class EndpointHealthSchema(Schema):
+    """What a vantage, or all together, say of an endpoint."""
+
+    status: HealthStatus
+    since: float
+    """POSIX time of the last change, in seconds."""
+    detail: str
+    latency_ms: float | None
+
+
+class EndpointView(EndpointHealthSchema):
+    """An endpoint's health."""
+
+    url: str
+    vantages: dict[str, EndpointHealthSchema]
+    """By edge: what each sees."""
+
+
+class RegionHealthSchema(Schema):
+    """A region's health: up if any endpoint is."""
+
+    region: str
+    admin_state: str
+    status: HealthStatus
+    endpoints: list[EndpointView]
+
+
+class HealthView(Schema):
+    """Health as published to the edges."""
+
+    epoch: int
+    regions: list[RegionHealthSchema]
+
+
+class StatusView(Schema):
+    """The state of the control tier at a glance."""
+
+    version: str
+    epoch: int
+    database: str = Field(json_schema_extra={"enum": ["up", "down"]})
+    sync: SyncSchema
+    warnings: list[str]
+    """Of the policy in force."""
+
+
+class Liveness(Schema):
+    """The process runs."""
+
+    status: str
+
+
+class Readiness(Liveness):
+    """Answers are correct."""
+
+    revision: int
+
+
+_WORDS = {
+    400: "The request cannot be understood.",
+    401: "No token, or none that counts.",
+    403: "The token's role is not enough.",
+    404: "There is no such thing.",
+    409: "What is there stands against it.",
+    412: "The resource is not what the client thinks.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "The content is wrong; `errors` lists everything that is.",
+    503: "The database cannot be reached; nothing was changed.",
+}
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an endpoint that needs a token: the statuses given, and those that any such may end in."""
+    schema = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemSchema"}}}
+    return {
+        status: {"description": _WORDS[status], "content": schema}
+        for status in sorted({*statuses, 400, 401, 403, 422, 503})
+    }

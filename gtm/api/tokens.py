@@ -1,0 +1,86 @@
+"""Bearer tokens: made, listed and revoked by admins."""
+
+from __future__ import annotations
+
+from dataclasses import fields as dataclass_fields
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+
+from gtm.api.context import Admin, Ctx, reply
+from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
+from gtm.control import fields, tokens
+from gtm.control.documents import Document
+from gtm.core.access import Role
+from gtm.storage.tokens import Token
+
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+
+
+class TokenRequest(Document):
+    """A token to make."""
+
+    name: fields.Name
+    role: Role
+    expires_at: fields.Moment | None = None
+    """Absent: never."""
+
+
+class TokenList(Schema):
+    """All tokens."""
+
+    items: list[TokenView]
+
+
+def _view(token: Token) -> dict[str, Any]:
+    return {item.name: getattr(token, item.name) for item in dataclass_fields(token)}
+
+
+@router.post(
+    "",
+    status_code=201,
+    operation_id="create_token",
+    summary="Make a token",
+    description="The answer holds its text, which is shown this once and stored nowhere.",
+    response_model=TokenCreated,
+    responses=errors(409, 413, 415),
+)
+async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
+    """Make it."""
+    made = await tokens.create(
+        ctx.database, body.name, body.role, now=datetime.now(UTC), expires_at=body.expires_at
+    )
+    await ctx.hub.refresh()
+    return reply({**_view(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
+
+
+@router.get(
+    "",
+    operation_id="list_tokens",
+    summary="List all tokens, by name",
+    response_model=TokenList,
+    responses=errors(),
+)
+async def list_(ctx: Ctx, _: Admin) -> Response:
+    """All of them, revoked and expired ones included."""
+    return reply({"items": [_view(token) for token in await tokens.list_all(ctx.database)]})
+
+
+@router.delete(
+    "/{token}",
+    operation_id="revoke_token",
+    summary="Revoke a token",
+    description="For good. It stops working here at once, and at edges as soon as the feed has told them.",
+    response_model=TokenView,
+    responses=errors(404),
+)
+async def revoke(
+    ctx: Ctx,
+    _: Admin,
+    token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its id or its name.")],
+) -> Response:
+    """End it."""
+    ended = await tokens.revoke(ctx.database, token)
+    await ctx.hub.refresh()
+    return reply(_view(ended))

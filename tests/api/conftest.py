@@ -1,0 +1,150 @@
+"""A real control tier: uvicorn in a thread, on a fresh database."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from gtm.api.app import create_app
+from gtm.control import tokens
+from gtm.core.access import Role
+from gtm.storage.session import Database
+
+ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN, Role.EDGE)
+
+
+def prepare(url: str) -> dict[Role, str]:
+    """Make a token of each role, and the first revision; returns the tokens' texts."""
+
+    async def work() -> dict[Role, str]:
+        database = Database(url)
+        try:
+            for role in ROLES:
+                await tokens.install(database, f"{role.value}-one", role, f"gtm_test_{role.value}")
+            assert await tokens.bootstrap(database) is None
+        finally:
+            await database.dispose()
+        return {role: f"gtm_test_{role.value}" for role in ROLES}
+
+    return asyncio.run(work())
+
+
+class Server:
+    """uvicorn with the control application on a free loopback port."""
+
+    def __init__(self, database_url: str, **options: Any) -> None:
+        self.app = create_app(Database(database_url), **options)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        with httpx.Client(trust_env=False) as client:
+            while client.get(f"{self.url}/healthz").status_code != 200:
+                pass
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@dataclass
+class Api:
+    """A control tier, and a client for each role."""
+
+    server: Server
+    viewer: httpx.Client
+    operator: httpx.Client
+    admin: httpx.Client
+    edge: httpx.Client
+    anonymous: httpx.Client
+    database_url: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def put(self, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+        """PUT as an operator."""
+        return self.operator.put(path, json=body, headers=headers)
+
+    def must_put(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        """PUT that has to work."""
+        response = self.put(path, body)
+        assert response.status_code in (200, 201), response.text
+        return response
+
+
+@pytest.fixture
+def api(database_url: str) -> Iterator[Api]:
+    """A running control tier on a database of the test's own."""
+    texts = prepare(database_url)
+    with Server(database_url) as server:
+        clients = {
+            role.value: httpx.Client(
+                base_url=server.url, headers={"Authorization": f"Bearer {text}"}, trust_env=False
+            )
+            for role, text in texts.items()
+        }
+        anonymous = httpx.Client(base_url=server.url, trust_env=False)
+        try:
+            yield Api(server=server, anonymous=anonymous, database_url=database_url, **clients)
+        finally:
+            for client in (anonymous, *clients.values()):
+                client.close()
+
+
+REGIONS: dict[str, dict[str, Any]] = {
+    "eu-central": {"lat": 50.1109, "lon": 8.6821, "country": "DE"},
+    "eu-west": {"lat": 53.3498, "lon": -6.2603, "country": "IE"},
+    "us-east": {"lat": 39.0438, "lon": -77.4874, "country": "US"},
+}
+
+
+def region(name: str, **changes: Any) -> dict[str, Any]:
+    """A region's document."""
+    number = list(REGIONS).index(name) + 1
+    endpoint = {"url": f"http://127.0.1.{number}:9000", "ipv4": [f"127.0.1.{number}"]}
+    return {**REGIONS[name], "endpoints": [endpoint], **changes}
+
+
+CHAT = {
+    "members": [{"region": name} for name in REGIONS],
+    "hostnames": ["chat.demo.test"],
+    "zone": "demo.test",
+    "refusal": {"ipv4": ["127.0.1.8"]},
+}
+ZONE = {"primary_ns": "ns1.demo.test", "hostmaster": "hostmaster.demo.test"}
+GDPR = {
+    "match": {"services": ["chat"], "client_jurisdictions": ["EEA"]},
+    "allow": {"jurisdictions": ["EEA"]},
+    "legal_basis": "Regulation (EU) 2016/679, Chapter V",
+}
+
+
+@pytest.fixture
+def world(api: Api) -> Api:
+    """A control tier with three regions, a zone, a service and a rule."""
+    policy = {
+        "regions": [{"name": name, **region(name)} for name in REGIONS],
+        "zones": [{"name": "demo.test", **ZONE}],
+        "services": [{"name": "chat", **CHAT}],
+        "residency_rules": [{"name": "gdpr", **GDPR}],
+        "tenants": [{"name": "clinic"}],
+    }
+    response = api.operator.post("/v1/policy:apply", json={"policy": policy})
+    assert response.status_code == 200, response.text
+    return api
