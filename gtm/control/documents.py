@@ -280,6 +280,15 @@ class PolicyDocument(Document):
     tenants: _List[TenantDocument] = ()
     data_classes: _List[DataClassDocument] = ()
 
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """The document of a policy, admin states included.
+
+        Raises:
+            ValidationError: the policy holds what no document may.
+        """
+        return cls.model_validate(msgspec.to_builtins(policy))
+
     def to_core(self, before: Policy | None = None) -> Policy:
         """The core value; regions without an admin state keep that of `before`."""
         known = {region.name: region for region in before.regions} if before is not None else {}

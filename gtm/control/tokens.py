@@ -90,12 +90,12 @@ async def bootstrap(database: Database) -> NewToken | None:
     """Prepare a fresh database: its first admin token, and a first (empty) revision for edges to start from.
 
     Returns:
-        The token, to be shown once; None if there are tokens already.
+        The token, to be shown once; None if there is, or was, an admin token already.
     """
     made = None
     async with database.transaction() as transaction:
         await transaction.policy.lock()
-        if not await transaction.tokens.list():
+        if not any(token.role is TokenRole.ADMIN for token in await transaction.tokens.list()):
             identity, text = _new_text()
             token = await transaction.tokens.add(
                 FIRST_ADMIN, TokenRole.ADMIN, digest(text), token_id=identity

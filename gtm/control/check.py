@@ -1,0 +1,271 @@
+"""Expected decisions: does a policy do what its authors think? Run by `gtm check` and by the tests.
+
+`expect.yaml` beside the policy holds a list `expectations`. Each says who asks (`client` address, or `country` with
+`lat` and `lon`, or nothing: unknown), for what (`service`, `tenant`, `data_class`, `model`), in what state of the world
+(`down`, `drained` and `disabled` regions; all else is up and active), at what time (`at`; now, if absent), and what must
+come of it: `region` (a name, or a list of which each draw must hit one), or `refused` (`residency` or `unavailable`),
+with `reason` (see `gtm.core.decide.Reason`) and `rules` (all that match) where they matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from gtm.control import fields as f
+from gtm.control.documents import Document
+from gtm.control.folders import EXPECTATIONS, check_references, read_folder, read_yaml
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.structure import problems_of
+from gtm.core.compile import compile_policy
+from gtm.core.decide import Choice, Outcome, Reason, UnknownNameError, choice
+from gtm.core.explain import lines
+from gtm.core.model import (
+    UNKNOWN_LOCATION,
+    AdminState,
+    EndpointHealth,
+    HealthStatus,
+    Location,
+    Policy,
+    Request,
+    State,
+)
+from gtm.core.problems import Problem
+from gtm.core.view import View, Window, build_view
+
+Locate = Callable[[str], Location]
+
+
+def _address(value: str) -> str:
+    try:
+        return str(ip_address(value))
+    except ValueError as error:
+        message = f"`{value}` is not an IP address"
+        raise PydanticCustomError("invalid_format", "{text}", {"text": message}) from error
+
+
+class Expectation(Document):
+    """One expected decision; see the module's description."""
+
+    name: f.Line = ""
+    client: Annotated[StrictStr, AfterValidator(_address)] | None = None
+    country: f.CountryCode | None = None
+    lat: Annotated[f.Number, Field(ge=-90, le=90)] | None = None
+    lon: Annotated[f.Number, Field(ge=-180, le=180)] | None = None
+    service: f.Name
+    tenant: f.Name | None = None
+    data_class: f.Name | None = None
+    model: f.ModelName | None = None
+    down: tuple[f.Name, ...] = ()
+    drained: tuple[f.Name, ...] = ()
+    disabled: tuple[f.Name, ...] = ()
+    at: f.Moment | None = None
+    region: f.Name | Annotated[tuple[f.Name, ...], Field(min_length=1)] | None = None
+    refused: Literal["residency", "unavailable"] | None = None
+    reason: Reason | None = None
+    rules: tuple[f.Name, ...] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.region is None) == (self.refused is None):
+            raise PydanticCustomError("missing", "needs either `region` or `refused`")
+        if self.client is not None and (self.country or self.lat is not None or self.lon is not None):
+            raise PydanticCustomError("overlap", "give either `client` or `country`, `lat` and `lon`")
+        if (self.lat is None) != (self.lon is None):
+            raise PydanticCustomError("missing", "`lat` and `lon` need each other")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The name, or what is asked, in short."""
+        who = self.client or self.country or "unknown client"
+        what = "/".join(part for part in (self.service, self.tenant, self.data_class) if part)
+        return self.name or f"{who} → {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of an expectation. `got` and `why` are sentences; `why` explains the decision, line by line."""
+
+    label: str
+    passed: bool
+    expected: str
+    got: str
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The check of a folder. With problems, no expectation was tried."""
+
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+    results: tuple[Result, ...]
+    policy: Policy | None
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong, and every expectation holds."""
+        return not self.problems and all(result.passed for result in self.results)
+
+
+def check_folder(path: Path, locate: Locate, now: float) -> Report:
+    """Check a folder of policy files, and the expected decisions beside them if there are any.
+
+    Args:
+        path: the folder (or one file).
+        locate: where an address is.
+        now: POSIX seconds, for expectations that name no time.
+    """
+    folder = read_folder(path)
+    problems, warnings = check_references(folder)
+    expectations, wrong = _expectations(path)
+    problems += wrong
+    if problems:
+        return Report(tuple(problems), warnings, (), None)
+    policy = folder.document().to_core()
+    unknown = list(_unknown_regions(path, policy, expectations))
+    if unknown:
+        return Report(tuple(unknown), warnings, (), policy)
+    results = tuple(check(policy, item, locate, now) for item in expectations)
+    return Report((), warnings, results, policy)
+
+
+def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:
+    """Try one expectation."""
+    view = _view(policy, item, now)
+    request = Request(item.service, _location(item, locate), item.tenant, item.data_class, item.model)
+    try:
+        made = choice(view, request)
+    except UnknownNameError as error:
+        return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
+    first = made.decisions[0]
+    return Result(
+        label=item.label,
+        passed=_holds(item, made),
+        expected=_expected(item),
+        got=_got(made),
+        why=tuple(lines(view, request, first)),
+    )
+
+
+def _expectations(path: Path) -> tuple[list[Expectation], list[Problem]]:
+    file = path / EXPECTATIONS
+    if not path.is_dir() or not file.exists():
+        return [], []
+    documents, problems = read_yaml(file)
+    found: list[Expectation] = []
+    for document in documents:
+        items = document.get("expectations") if isinstance(document, dict) and len(document) == 1 else None
+        if not isinstance(items, list):
+            message = "must be a mapping with a list `expectations` and nothing else"
+            problems.append(Problem(str(file), "wrong_type", message))
+            continue
+        for index, item in enumerate(items):
+            try:
+                found.append(Expectation.model_validate(item))
+            except ValidationError as error:
+                problems += problems_of(error, prefix=f"{file}: expectations[{index}]")
+    return found, problems
+
+
+def _unknown_regions(path: Path, policy: Policy, items: list[Expectation]) -> list[Problem]:
+    """A misspelt region would make an expectation about nothing."""
+    known = {region.name for region in policy.regions}
+    return [
+        Problem(
+            f"{path / EXPECTATIONS}: expectations[{index}].{field}",
+            "unknown_reference",
+            f"there is no region `{name}`",
+        )
+        for index, item in enumerate(items)
+        for field, names in (
+            ("down", item.down),
+            ("drained", item.drained),
+            ("disabled", item.disabled),
+            ("region", _regions(item)),
+        )
+        for name in names
+        if name not in known
+    ]
+
+
+def _regions(item: Expectation) -> tuple[str, ...]:
+    if item.region is None:
+        return ()
+    return (item.region,) if isinstance(item.region, str) else item.region
+
+
+def _view(policy: Policy, item: Expectation, now: float) -> View:
+    states = dict.fromkeys(item.drained, AdminState.DRAINING) | dict.fromkeys(
+        item.disabled, AdminState.DISABLED
+    )
+    regions = tuple(
+        replace(region, admin_state=states.get(region.name, region.admin_state)) for region in policy.regions
+    )
+    moment = now if item.at is None else item.at.timestamp()
+    health = {
+        region.name: {
+            endpoint.url: EndpointHealth(
+                HealthStatus.DOWN if region.name in item.down else HealthStatus.UP, since=moment
+            )
+            for endpoint in region.endpoints
+        }
+        for region in regions
+    }
+    snapshot = compile_policy(replace(policy, regions=regions), shipped_jurisdictions())
+    return build_view(snapshot, State(health=health), Window(moment, moment))
+
+
+def _location(item: Expectation, locate: Locate) -> Location:
+    if item.client is not None:
+        return locate(item.client)
+    if item.country is None and item.lat is None:
+        return UNKNOWN_LOCATION
+    return Location(country=item.country, lat=item.lat, lon=item.lon, source="stated")
+
+
+_REFUSED = {
+    "residency": Outcome.REFUSED_RESIDENCY,
+    "unavailable": Outcome.REFUSED_UNAVAILABLE,
+}
+
+
+def _holds(item: Expectation, made: Choice) -> bool:
+    first = made.decisions[0]
+    if item.refused is not None and first.outcome is not _REFUSED[item.refused]:
+        return False
+    if item.region is not None and not {d.region for d in made.decisions} <= set(_regions(item)):
+        return False
+    if item.reason is not None and first.reason is not item.reason:
+        return False
+    return item.rules is None or {rule.name for rule in first.rules} == set(item.rules)
+
+
+def _expected(item: Expectation) -> str:
+    what = f"refused ({item.refused})" if item.refused else " or ".join(_regions(item))
+    return _sentence(what, item.reason, item.rules)
+
+
+def _got(made: Choice) -> str:
+    first = made.decisions[0]
+    if first.region is None:
+        what = f"refused ({first.outcome.value.removeprefix('refused_')})"
+    else:
+        what = " or ".join(str(decision.region) for decision in made.decisions)
+    return _sentence(what, first.reason, tuple(rule.name for rule in first.rules))
+
+
+def _sentence(what: str, reason: Reason | None, rules: Any) -> str:
+    parts = [what]
+    if reason is not None:
+        parts.append(f"because {reason.value}")
+    if rules is not None:
+        parts.append(f"rules: {', '.join(sorted(rules)) or 'none'}")
+    return "; ".join(parts)

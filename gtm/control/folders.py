@@ -1,0 +1,165 @@
+"""A folder of YAML files → a policy, with every problem and where it is.
+
+Files are mappings from kinds (`regions`, `services`, …) to lists of objects; several files merge by concatenation.
+`expect.yaml` holds expected decisions instead (`gtm.control.check`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from gtm.control import yamls
+from gtm.control.documents import KINDS, PolicyDocument, ResourceDocument
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.structure import problems_of
+from gtm.core.compile import compile_policy
+from gtm.core.model import Policy
+from gtm.core.problems import PolicyError, Problem
+
+EXPECTATIONS = "expect.yaml"
+_SUFFIXES = frozenset({".yaml", ".yml"})
+
+
+@dataclass(slots=True)
+class Folder:
+    """What was read: documents by kind, the file of each name, and everything that was wrong.
+
+    `rejected` are the names of documents that were left out: what refers to them is not wrong because of that.
+    """
+
+    documents: dict[str, list[ResourceDocument[Any]]] = field(
+        default_factory=lambda: {kind: [] for kind in KINDS}
+    )
+    files: dict[tuple[str, str], str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    rejected: set[str] = field(default_factory=set)
+
+    def document(self) -> PolicyDocument:
+        """The documents as one."""
+        return PolicyDocument.model_validate({kind: tuple(items) for kind, items in self.documents.items()})
+
+
+def read_folder(path: Path) -> Folder:
+    """Read every file of a folder (or just one file), structure checked, references not yet.
+
+    Problems are in the result; each path begins with its file's.
+    """
+    folder = Folder()
+    if path.is_dir():
+        files = sorted(
+            file for file in path.iterdir() if file.suffix in _SUFFIXES and file.name != EXPECTATIONS
+        )
+        if not files:
+            message = "there are no *.yaml files in this folder"
+            folder.problems.append(Problem(str(path), "missing", message))
+    else:
+        files = [path]
+    for file in files:
+        _read_file(folder, file)
+    return folder
+
+
+def load_document(path: Path) -> PolicyDocument:
+    """Read and check a folder.
+
+    Raises:
+        PolicyError: with every problem in it.
+    """
+    folder = read_folder(path)
+    problems, _ = check_references(folder)
+    if problems:
+        raise PolicyError(problems)
+    return folder.document()
+
+
+def load_folder(path: Path) -> Policy:
+    """Read and check a folder; regions without an admin state are active.
+
+    Raises:
+        PolicyError: with every problem in it.
+    """
+    return load_document(path).to_core()
+
+
+def check_references(folder: Folder) -> tuple[list[Problem], tuple[str, ...]]:
+    """All problems of a folder, structural and semantic, and the compiler's warnings if there are none."""
+    problems = list(folder.problems)
+    try:
+        warnings = compile_policy(folder.document().to_core(), shipped_jurisdictions()).warnings
+    except PolicyError as error:
+        warnings = ()
+        problems += [_located(folder, problem) for problem in error.problems if not _follows(folder, problem)]
+    return problems, warnings if not problems else ()
+
+
+def _follows(folder: Folder, problem: Problem) -> bool:
+    """Whether a problem may be there only because other documents were left out."""
+    if not folder.problems:
+        return False
+    if problem.code in {"missing", "empty_fence"}:
+        return True
+    return any(f"`{name}`" in problem.message for name in folder.rejected)
+
+
+def _located(folder: Folder, problem: Problem) -> Problem:
+    """The problem with its document's file before its path."""
+    kind, _, rest = problem.path.partition(".")
+    known = [
+        file
+        for (of_kind, name), file in folder.files.items()
+        if of_kind == kind and (rest == name or rest.startswith((f"{name}.", f"{name}[")))
+    ]
+    return Problem(f"{known[-1]}: {problem.path}", problem.code, problem.message) if known else problem
+
+
+def read_yaml(file: Path) -> tuple[list[Any], list[Problem]]:
+    """The documents in a file; or none, and why."""
+    try:
+        if file.stat().st_size > yamls.MAX_BYTES:
+            return [], [Problem(str(file), "too_large", f"larger than {yamls.MAX_BYTES >> 20} MiB")]
+        return yamls.load(file.read_bytes()), []
+    except OSError as error:
+        return [], [Problem(str(file), "unreadable", (error.strerror or "cannot be read").lower())]
+    except yamls.YamlError as error:
+        return [], [Problem(str(file), "invalid_yaml", str(error))]
+
+
+def _read_file(folder: Folder, file: Path) -> None:
+    documents, problems = read_yaml(file)
+    folder.problems += problems
+    for document in documents:
+        if document is None:
+            continue  # nothing between two `---`, or an empty file
+        if not isinstance(document, dict):
+            message = f"must be a mapping with any of {', '.join(KINDS)}"
+            folder.problems.append(Problem(str(file), "wrong_type", message))
+            continue
+        for kind, items in document.items():
+            where = f"{file}: {kind}"
+            if kind not in KINDS:
+                message = f"unknown kind; known are {', '.join(KINDS)}"
+                folder.problems.append(Problem(where, "unknown_field", message))
+            elif items is not None and not isinstance(items, list):
+                folder.problems.append(Problem(where, "wrong_type", "must be a list of objects"))
+            else:
+                for index, item in enumerate(items or ()):
+                    _read_item(folder, kind, item, str(file), f"{where}[{index}]")
+
+
+def _read_item(folder: Folder, kind: str, item: Any, file: str, where: str) -> None:
+    name = item.get("name") if isinstance(item, dict) else None
+    if isinstance(name, str) and name.isprintable() and name:
+        where = f"{file}: {kind}.{name}"
+    try:
+        document = KINDS[kind][1].model_validate(item)
+    except ValidationError as error:
+        folder.problems += problems_of(error, prefix=where)
+        if isinstance(name, str):
+            folder.rejected.add(name)
+        return
+    folder.documents[kind].append(document)
+    folder.files[kind, document.name] = file
