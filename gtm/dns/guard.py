@@ -1,0 +1,49 @@
+"""The line between the sockets and what answers: nothing raised on one side ends the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from gtm.dns import wire
+from gtm.telemetry import Counts
+
+Respond = Callable[[bytes, str, bool], bytes | None]
+"""(packet, client's address, over TCP) → reply, or None to drop the packet."""
+
+_log = logging.getLogger(__name__)
+
+
+class Guard:
+    """A `Respond` that never raises: an internal error becomes SERVFAIL, is counted, and is logged once per kind.
+
+    Args:
+        respond: what answers.
+        counts: where errors are counted, among the queries answered with SERVFAIL.
+    """
+
+    def __init__(self, respond: Respond, counts: Counts | None = None) -> None:
+        self._respond = respond
+        self._counts = counts
+        self._seen: set[str] = set()
+        self.errors = 0
+        """How many packets met an internal error."""
+
+    def __call__(self, packet: bytes, client: str, tcp: bool) -> bytes | None:
+        """The reply to a packet; None: none is due."""
+        try:
+            return self._respond(packet, client, tcp)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong with one query must not end the others
+            self.errors += 1
+            kind = type(error).__name__
+            if kind not in self._seen:
+                self._seen.add(kind)
+                _log.exception(
+                    "a dns query could not be answered; further errors of this kind are only counted"
+                )
+            if len(packet) < wire.HEADER_SIZE or packet[2] & 0x80:
+                return None
+            if self._counts is not None:
+                transport = "tcp" if tcp else "udp"
+                self._counts.add(f"gtm_dns_queries_total\tother\tSERVFAIL\t{transport}")
+            return wire.bare_reply(packet, wire.SERVFAIL)

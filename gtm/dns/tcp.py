@@ -1,0 +1,229 @@
+"""DNS over TCP (RFC 7766): messages with their length in front, as many on a connection as the client likes.
+
+Laws:
+  1. No client holds up another: a connection answers a few messages, then the others have their turn.
+  2. No client holds on for nothing: a connection is idle until a whole message has arrived, however many bytes trickle
+     in, and a client that takes no replies is read from no more.
+  3. Memory is bounded: by the connections allowed, one message and one write buffer each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gtm.dns.guard import Respond
+from gtm.dns.udp import prepare
+
+_TURN = 16
+"""Messages that one connection gets answered before the others have their turn."""
+_WRITE_BUFFER = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TcpLimits:
+    """`idle` in seconds: how long a connection may last without a whole message. RFC 7766 §6.2.3 asks for a few."""
+
+    idle: float = 10.0
+    connections: int = 512
+    """At most so many; one more closes the one that has been idle longest (RFC 7766 §6.2.2)."""
+
+
+def bind_tcp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
+    """A bound socket.
+
+    Raises:
+        OSError: as bind(2) says.
+    """
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        prepare(sock, reuse_port=reuse_port)
+        sock.bind((host, port))
+        sock.listen(socket.SOMAXCONN)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class TcpServer:
+    """Serves bound sockets in an event loop of its own, so that a thread can run it.
+
+    Args:
+        sockets: from `bind_tcp`.
+        respond: what answers; must not raise.
+        limits: of connections.
+    """
+
+    def __init__(self, sockets: list[socket.socket], respond: Respond, limits: TcpLimits) -> None:
+        self._sockets = sockets
+        self._respond = respond
+        self._limits = limits
+        self._loop = asyncio.SelectorEventLoop()
+        self._stop = asyncio.Event()
+        self._connections: OrderedDict[_Connection, None] = OrderedDict()
+
+    def run(self) -> None:
+        """Serve until `stop`. Blocks; the sockets are closed at the end."""
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
+
+    def stop(self) -> None:
+        """End `run`, from any thread, before or after it began."""
+        try:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        except RuntimeError:
+            return  # it has ended already
+
+    async def _serve(self) -> None:
+        servers = [
+            await self._loop.create_server(self._connection, sock=sock, backlog=socket.SOMAXCONN)
+            for sock in self._sockets
+        ]
+        await self._stop.wait()
+        for server in servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def _connection(self) -> _Connection:
+        return _Connection(self._loop, self._respond, self._limits, self._connections)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection. `others` are all there are, the one idle longest first."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        respond: Respond,
+        limits: TcpLimits,
+        others: OrderedDict[_Connection, None],
+    ) -> None:
+        self._loop = loop
+        self._respond = respond
+        self._limits = limits
+        self._others = others
+        self._buffer = bytearray()
+        self._client = ""
+        self._transport: asyncio.Transport | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._last_message = 0.0
+        self._turn: asyncio.Handle | None = None
+        self._writable = True
+        self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            transport.close()
+            return
+        peer = transport.get_extra_info("peername")
+        self._transport = transport
+        self._client = peer[0] if peer else ""
+        transport.set_write_buffer_limits(_WRITE_BUFFER)
+        if not peer or not self._client:
+            transport.abort()  # gone before it was accepted
+            return
+        if len(self._others) >= self._limits.connections:
+            next(iter(self._others)).abort()
+        self._active()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio names it
+        self._forget()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._turn is None:
+            self._answer()
+
+    def eof_received(self) -> bool:
+        """The client sends no more, but may still read (RFC 9293 §3.6): replies that are due go out first."""
+        self._ended = True
+        return self._turn is not None or not self._writable
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._turn is None:
+            self._answer()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._forget()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _answer(self) -> None:
+        """Answer what has arrived whole, for one turn."""
+        self._turn = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        replies = bytearray()
+        for _ in range(_TURN):
+            message = self._message()
+            if message is None:
+                break
+            self._active()
+            reply = self._respond(message, self._client, True)
+            if reply is not None:
+                replies += len(reply).to_bytes(2, "big") + reply
+        if replies:
+            self._transport.write(bytes(replies))
+        self._next()
+
+    def _next(self) -> None:
+        """Read on, wait for the client to read, or come back for the messages that are left."""
+        if self._transport is None:
+            return
+        waiting = self._complete()
+        if waiting or not self._writable:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+        if waiting and self._writable:
+            self._turn = self._loop.call_soon(self._answer)
+        elif self._ended and not waiting:
+            self._transport.close()
+
+    def _complete(self) -> bool:
+        """Whether a whole message has arrived."""
+        buffer = self._buffer
+        return len(buffer) >= 2 and len(buffer) - 2 >= int.from_bytes(buffer[:2], "big")
+
+    def _message(self) -> bytes | None:
+        """Take the next whole message out of the buffer."""
+        if not self._complete():
+            return None
+        end = 2 + int.from_bytes(self._buffer[:2], "big")
+        message = bytes(self._buffer[2:end])
+        del self._buffer[:end]
+        return message
+
+    def _active(self) -> None:
+        self._last_message = self._loop.time()
+        self._others[self] = None
+        self._others.move_to_end(self)
+
+    def _watch(self) -> None:
+        """Close once idle for long enough; one timer a connection, set anew only when it fires."""
+        left = self._last_message + self._limits.idle - self._loop.time()
+        if left <= 0:
+            self.abort()
+        else:
+            self._idle_timer = self._loop.call_later(left, self._watch)
+
+    def _forget(self) -> None:
+        self._others.pop(self, None)
+        for handle in (self._idle_timer, self._turn):
+            if handle is not None:
+                handle.cancel()

@@ -1,0 +1,134 @@
+"""UDP sockets: one blocking loop per socket, which is the fastest that Python can do."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+from gtm.dns.guard import Respond
+
+MAX_DATAGRAM = 4096
+"""Bytes read of a query. Longer ones are cut, and then malformed: far more than the 1232 that our OPT invites."""
+
+WAKE_INTERVAL = 0.25
+"""How long, in seconds, a blocked receive or send takes at most to notice that the server stops."""
+
+_BUFFER = 4 * 1024 * 1024
+_IP_PKTINFO = 8  # linux/in.h; the socket module has no name for it before Python 3.14
+_ANCILLARY = 128
+_LINK_LOCAL = b"\xfe\x80"
+
+_QUIET = frozenset({errno.EAGAIN, errno.EINTR, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
+"""What may come of a receive without anything being wrong here: timeouts, and ICMP errors about earlier replies."""
+
+_log = logging.getLogger(__name__)
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether an address stands for all of the machine's."""
+    return host in ("0.0.0.0", "::")
+
+
+def bind_udp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
+    """A bound socket, ready for `serve_udp`.
+
+    Raises:
+        OSError: as bind(2) says.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        prepare(sock, reuse_port=reuse_port)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        interval = struct.pack("@ll", 0, int(WAKE_INTERVAL * 1_000_000))
+        # The kernel's timeouts cost nothing per packet; settimeout() would add a poll(2) to each.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
+        if is_wildcard(host) and sys.platform == "linux":
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+            else:
+                sock.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def prepare(sock: socket.socket, *, reuse_port: bool) -> None:
+    """The options that sockets of both transports need before they are bound."""
+    if sock.family == socket.AF_INET6:
+        # Each family has its own socket, so that clients' addresses never arrive as IPv4-mapped ones.
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    if reuse_port:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
+def serve_udp(sock: socket.socket, respond: Respond, stopping: Callable[[], bool]) -> None:
+    """Answer until `stopping`. Blocks; the socket stays open.
+
+    Args:
+        sock: from `bind_udp`.
+        respond: what answers; must not raise.
+        stopping: asked after each error and each `WAKE_INTERVAL` of silence.
+    """
+    loop = (
+        _serve_wildcard if is_wildcard(sock.getsockname()[0]) and sys.platform == "linux" else _serve_address
+    )
+    while not stopping():
+        try:
+            loop(sock, respond, stopping)
+        except OSError as error:
+            if stopping():
+                return
+            if error.errno not in _QUIET:
+                _log.warning("receiving dns queries failed, trying again: %s", error)
+                time.sleep(WAKE_INTERVAL)
+
+
+def _serve_address(sock: socket.socket, respond: Respond, stopping: Callable[[], bool]) -> None:
+    """The loop of a socket bound to one address, from which all its replies come."""
+    receive, send = sock.recvfrom, sock.sendto
+    while True:
+        packet, peer = receive(MAX_DATAGRAM)
+        if not peer or (not packet and stopping()):
+            return  # a socket that was shut down receives nothing, from nobody
+        reply = respond(packet, peer[0], False)
+        if reply is not None:
+            try:
+                send(reply, peer)
+            except OSError:
+                continue  # the peer's port is 0 or its network is unreachable: its loss
+
+
+def _serve_wildcard(sock: socket.socket, respond: Respond, stopping: Callable[[], bool]) -> None:
+    """The loop of a socket bound to all addresses: a reply must come from the address that was asked."""
+    while True:
+        packet, ancillary, _, peer = sock.recvmsg(MAX_DATAGRAM, _ANCILLARY)
+        if not peer or (not packet and stopping()):
+            return
+        reply = respond(packet, peer[0], False)
+        if reply is not None:
+            try:
+                sock.sendmsg([reply], [_source(*item) for item in ancillary], 0, peer)
+            except OSError:
+                continue
+
+
+def _source(level: int, kind: int, data: bytes) -> tuple[int, int, bytes]:
+    """The control message that sends a reply from where the query arrived, by any route.
+
+    A link-local address needs its interface; with any other, naming the interface would break asymmetric routing.
+    """
+    if level == socket.IPPROTO_IP:  # struct in_pktinfo: interface, local address, address in the header
+        return level, kind, bytes(4) + data[4:8] + bytes(4)
+    if data[:2] == _LINK_LOCAL:
+        return level, socket.IPV6_PKTINFO, data
+    return level, socket.IPV6_PKTINFO, data[:16] + bytes(4)
