@@ -1,0 +1,1 @@
+"""Tests that share values import them from one another as `tests.<area>`."""

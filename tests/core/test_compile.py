@@ -1,0 +1,423 @@
+"""A policy compiles completely or not at all, and then every problem is listed with its path."""
+
+from __future__ import annotations
+
+import operator
+import random
+from dataclasses import fields, is_dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from gtm.core.compile import ALL_KINDS, compile_policy
+from gtm.core.model import (
+    AdminState,
+    DataClass,
+    Endpoint,
+    Jurisdiction,
+    Match,
+    Member,
+    Places,
+    Policy,
+    Probe,
+    RefusalAddress,
+    Region,
+    ResidencyRule,
+    RuleMode,
+    Service,
+    SpilloverRule,
+    Tenant,
+    Zone,
+)
+from gtm.core.problems import PolicyError, Problem
+from gtm.core.snapshot import Snapshot
+from tests.core.strategies import SHIPPED, policies, quick
+
+DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test", ipv4=("192.0.2.1",)),), models=("small",))
+US = Region("us", 39.0, -77.5, "US", (Endpoint("https://us.test", ipv4=("192.0.2.2",)),))
+CHAT = Service(
+    "chat",
+    (Member("de"), Member("us")),
+    hostnames=("chat.demo.test",),
+    zone="demo.test",
+    refusal=RefusalAddress(ipv4=("192.0.2.9",)),
+)
+RULE = ResidencyRule(
+    "gdpr", Match(services=("chat",), client_jurisdictions=("EU",)), allow=Places(jurisdictions=("EU",))
+)
+GOOD = Policy(
+    regions=(DE, US),
+    zones=(Zone("demo.test", "ns1.demo.test", "hostmaster.demo.test"),),
+    services=(CHAT,),
+    residency_rules=(RULE,),
+    spillover_rules=(SpilloverRule("spill", "de", ("us",), max_share=0.5),),
+    jurisdictions=(Jurisdiction("ATLANTIC", members=("EU", "US")),),
+    tenants=(Tenant("clinic"),),
+    data_classes=(DataClass("health"),),
+)
+
+
+def _problems(policy: Policy) -> list[Problem]:
+    with pytest.raises(PolicyError) as caught:
+        compile_policy(policy, SHIPPED)
+    return list(caught.value.problems)
+
+
+def _with(kind: str, **changes: Any) -> Policy:
+    """GOOD with fields of the first resource of a kind changed."""
+    first, *others = getattr(GOOD, kind)
+    return replace(GOOD, **{kind: (replace(first, **changes), *others)})
+
+
+def _match(**dimensions: tuple[str, ...]) -> Policy:
+    return _with("residency_rules", match=Match(**dimensions))
+
+
+def _endpoints(*endpoints: Endpoint) -> Policy:
+    return _with("regions", endpoints=endpoints)
+
+
+def test_a_good_policy_compiles() -> None:
+    """Every reference is resolved, and there is nothing to warn of."""
+    snapshot = compile_policy(GOOD, SHIPPED, revision=3)
+    assert (snapshot.revision, snapshot.policy, snapshot.warnings) == (3, GOOD, ())
+    assert dict(snapshot.region_numbers) == {"de": 0, "us": 1}
+    assert dict(snapshot.hostnames) == {"chat.demo.test": "chat"}
+    assert list(snapshot.zones) == ["demo.test"]
+    assert snapshot.names(snapshot.services["chat"].rules[0].allowed) == ("de",)
+    assert snapshot.jurisdictions["ATLANTIC"] == {"DE", "FR", "IE", "US"}
+    assert (snapshot.tenants, snapshot.data_classes) == ({"clinic"}, {"health"})
+    drained = compile_policy(_with("regions", admin_state=AdminState.DRAINING), SHIPPED)
+    assert drained.names(drained.active) == ("us",)
+
+
+WRONG: dict[str, tuple[Policy, str, str]] = {
+    "country that is none": (
+        replace(_with("regions", country="ZZ"), residency_rules=()),
+        "regions.de.country",
+        "unknown_reference",
+    ),
+    "jurisdiction for a country": (
+        replace(_with("regions", country="EU"), residency_rules=()),
+        "regions.de.country",
+        "unknown_reference",
+    ),
+    "one URL twice": (
+        _endpoints(DE.endpoints[0], DE.endpoints[0]),
+        "regions.de.endpoints[1].url",
+        "duplicate",
+    ),
+    "probe longer than its interval": (
+        _with("regions", probe=Probe(interval=1.0, timeout=2.0)),
+        "regions.de.probe.timeout",
+        "out_of_range",
+    ),
+    "zone that is none": (
+        _with("services", zone="other.test", hostnames=("chat.other.test",)),
+        "services.chat.zone",
+        "unknown_reference",
+    ),
+    "host name without a zone": (_with("services", zone=None), "services.chat.zone", "missing"),
+    "host name twice": (
+        _with("services", hostnames=("chat.demo.test", "chat.demo.test")),
+        "services.chat.hostnames[1]",
+        "duplicate",
+    ),
+    "host name of another service": (
+        replace(GOOD, services=(CHAT, replace(CHAT, name="web"))),
+        "services.web.hostnames[0]",
+        "duplicate",
+    ),
+    "host name outside its zone": (
+        _with("services", hostnames=("chatdemo.test",)),
+        "services.chat.hostnames[0]",
+        "outside_zone",
+    ),
+    "member that is none": (
+        _with("services", members=(Member("de"), Member("fr"))),
+        "services.chat.members[1].region",
+        "unknown_reference",
+    ),
+    "member twice": (
+        _with("services", members=(Member("de"), Member("de"))),
+        "services.chat.members[1].region",
+        "duplicate",
+    ),
+    "no members": (
+        _with("services", members=(), hostnames=(), zone=None),
+        "services.chat.members",
+        "missing",
+    ),
+    "model that no member has": (
+        _with("services", model="large"),
+        "services.chat.model",
+        "unknown_reference",
+    ),
+    "refusal without an IPv6 address": (
+        _endpoints(replace(DE.endpoints[0], ipv6=("2001:db8::1",))),
+        "services.chat.refusal.ipv6",
+        "missing",
+    ),
+    "no refusal address": (
+        replace(
+            _with("services", members=(Member("de"),), refusal=RefusalAddress()),
+            regions=(replace(DE, endpoints=(Endpoint("https://de.test", cname="de.test"),)), US),
+        ),
+        "services.chat.refusal",
+        "missing",
+    ),
+    "rule for no service": (
+        _match(services=("mail",)),
+        "residency_rules.gdpr.match.services[0]",
+        "unknown_reference",
+    ),
+    "rule for no tenant": (
+        _match(tenants=("clinic", "bank")),
+        "residency_rules.gdpr.match.tenants[1]",
+        "unknown_reference",
+    ),
+    "rule for no data class": (
+        _match(data_classes=("payment",)),
+        "residency_rules.gdpr.match.data_classes[0]",
+        "unknown_reference",
+    ),
+    "rule for no jurisdiction": (
+        _match(client_jurisdictions=("MERCOSUR",)),
+        "residency_rules.gdpr.match.client_jurisdictions[0]",
+        "unknown_reference",
+    ),
+    "rule for clients of a jurisdiction as a country": (
+        _match(client_countries=("UK",)),
+        "residency_rules.gdpr.match.client_countries[0]",
+        "unknown_reference",
+    ),
+    "rule for one country twice": (
+        _match(client_countries=("DE", "DE")),
+        "residency_rules.gdpr.match.client_countries[1]",
+        "duplicate",
+    ),
+    "rule that denies no region": (
+        _with("residency_rules", deny=Places(regions=("fr",))),
+        "residency_rules.gdpr.deny.regions[0]",
+        "unknown_reference",
+    ),
+    "rule that allows no jurisdiction": (
+        _with("residency_rules", allow=Places(jurisdictions=("EU", "MERCOSUR"))),
+        "residency_rules.gdpr.allow.jurisdictions[1]",
+        "unknown_reference",
+    ),
+    "rule that restricts nothing": (
+        _with("residency_rules", allow=Places()),
+        "residency_rules.gdpr",
+        "missing",
+    ),
+    "place allowed and denied": (
+        _with("residency_rules", deny=Places(jurisdictions=("EU",)), acknowledge_empty_fence=True),
+        "residency_rules.gdpr.deny",
+        "overlap",
+    ),
+    "region allowed and denied": (
+        _with("residency_rules", allow=Places(("EU",), ("us",)), deny=Places(regions=("us",))),
+        "residency_rules.gdpr.deny",
+        "overlap",
+    ),
+    "rule that ends before it begins": (
+        _with(
+            "residency_rules",
+            effective_from=datetime(2026, 1, 2, tzinfo=UTC),
+            effective_until=datetime(2026, 1, 1, tzinfo=UTC),
+        ),
+        "residency_rules.gdpr.effective_until",
+        "out_of_range",
+    ),
+    "time without an offset": (
+        _with("residency_rules", effective_from=datetime(2026, 1, 1)),  # noqa: DTZ001 - the point of the case
+        "residency_rules.gdpr.effective_from",
+        "missing",
+    ),
+    "empty fence": (
+        _with("residency_rules", allow=Places(jurisdictions=("NOWHERE",))),
+        "residency_rules.gdpr",
+        "empty_fence",
+    ),
+    "spillover from no region": (
+        _with("spillover_rules", from_region="fr"),
+        "spillover_rules.spill.from_region",
+        "unknown_reference",
+    ),
+    "spillover to no region": (
+        _with("spillover_rules", to_regions=("fr",)),
+        "spillover_rules.spill.to_regions[0]",
+        "unknown_reference",
+    ),
+    "spillover to itself": (
+        _with("spillover_rules", to_regions=("us", "de")),
+        "spillover_rules.spill.to_regions",
+        "overlap",
+    ),
+    "spillover to nowhere": (
+        _with("spillover_rules", to_regions=()),
+        "spillover_rules.spill.to_regions",
+        "missing",
+    ),
+    "jurisdiction of no country": (
+        _with("jurisdictions", members=("EU", "ZZ")),
+        "jurisdictions.ATLANTIC.members[1]",
+        "unknown_reference",
+    ),
+    "jurisdiction redefined": (
+        replace(GOOD, jurisdictions=(Jurisdiction("EU", members=("US",)),)),
+        "jurisdictions.EU.name",
+        "duplicate",
+    ),
+    "country redefined": (
+        replace(GOOD, jurisdictions=(Jurisdiction("DE", members=("US",)),)),
+        "jurisdictions.DE.name",
+        "duplicate",
+    ),
+    "jurisdiction that contains itself": (
+        _with("jurisdictions", members=("ATLANTIC",)),
+        "jurisdictions.ATLANTIC.members[0]",
+        "circular",
+    ),
+    "jurisdictions that contain each other": (
+        replace(
+            GOOD, jurisdictions=(Jurisdiction("A", members=("B",)), Jurisdiction("B", members=("A", "DE")))
+        ),
+        "jurisdictions.B.members[0]",
+        "circular",
+    ),
+}
+
+
+@pytest.mark.parametrize(("policy", "path", "code"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_policy_is_rejected_at_the_place(policy: Policy, path: str, code: str) -> None:
+    """The one thing wrong is the one problem listed, with its path and code, in words that name it."""
+    problems = _problems(policy)
+    assert [(problem.path, problem.code) for problem in problems] == [(path, code)]
+    assert str(problems[0]) == f"{path}: {problems[0].message}"
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_name_is_used_once_in_its_kind(kind: str) -> None:
+    """Two resources of a kind under one name are a problem at that name."""
+    (first, *_) = getattr(GOOD, kind)
+    problems = _problems(replace(GOOD, **{kind: (*getattr(GOOD, kind), first)}))
+    assert (f"{kind}.{first.name}", "duplicate") in {(problem.path, problem.code) for problem in problems}
+
+
+def test_all_problems_are_listed_at_once() -> None:
+    """A policy that is wrong in many places names every one of them."""
+    policy = Policy(
+        regions=(replace(DE, country="ZZ"), replace(US, probe=Probe(interval=1, timeout=2))),
+        services=(replace(CHAT, model="large"),),
+        residency_rules=(replace(RULE, match=Match(tenants=("bank",)), allow=Places()),),
+        spillover_rules=(SpilloverRule("spill", "de", ()),),
+        jurisdictions=(Jurisdiction("ATLANTIC", members=("ZZ",)),),
+    )
+    assert {problem.path for problem in _problems(policy)} == {
+        "regions.de.country",
+        "regions.us.probe.timeout",
+        "services.chat.zone",
+        "services.chat.model",
+        "residency_rules.gdpr.match.tenants[0]",
+        "residency_rules.gdpr",
+        "spillover_rules.spill.to_regions",
+        "jurisdictions.ATLANTIC.members[0]",
+    }
+
+
+def test_an_empty_fence_may_be_meant() -> None:
+    """Acknowledged, a fence without regions is a warning; monitoring or for another service it is nothing."""
+    nowhere = Places(jurisdictions=("NOWHERE",))
+    meant = compile_policy(_with("residency_rules", allow=nowhere, acknowledge_empty_fence=True), SHIPPED)
+    assert len(meant.warnings) == 1
+    assert "acknowledged" in meant.warnings[0]
+    assert not compile_policy(
+        _with("residency_rules", allow=nowhere, mode=RuleMode.MONITOR), SHIPPED
+    ).warnings
+    web = Service("web", (Member("us"),))
+    assert not compile_policy(replace(GOOD, services=(CHAT, web)), SHIPPED).warnings
+
+
+def test_a_family_that_some_members_lack_is_warned_of() -> None:
+    """Resolvers would cache the empty answers of members without an address in a family that others have."""
+    policy = _endpoints(replace(DE.endpoints[0], ipv6=("2001:db8::1",)))
+    service = replace(CHAT, refusal=RefusalAddress(("192.0.2.9",), ("2001:db8::9",)))
+    (warning,) = compile_policy(replace(policy, services=(service,)), SHIPPED).warnings
+    assert "ipv6" in warning
+
+
+def test_allow_and_deny_combine() -> None:
+    """What is denied inside an allowed place is out; a rule that only denies allows everywhere else."""
+    fr = Region("fr", 48.9, 2.4, "FR", (Endpoint("https://fr.test"),))
+    service = Service("chat", (Member("us"), Member("fr"), Member("de")))
+
+    def allowed(**places: Places) -> tuple[str, ...]:
+        rule = ResidencyRule("rule", **places)
+        policy = Policy(regions=(DE, US, fr), services=(service,), residency_rules=(rule,))
+        snapshot: Snapshot = compile_policy(policy, SHIPPED)
+        return snapshot.names(snapshot.services["chat"].rules[0].allowed)
+
+    assert allowed(allow=Places(("EU",))) == ("de", "fr")
+    assert allowed(allow=Places(("EU",)), deny=Places(("FR",))) == ("de",)
+    assert allowed(allow=Places(("EU",), ("us",)), deny=Places((), ("de",))) == ("us", "fr")
+    assert allowed(deny=Places(("EEA",))) == ("us",)
+
+
+def _mutate(value: Any, rng: random.Random) -> Any:
+    """A value with something in it replaced by something else of its type."""
+    if is_dataclass(value) and not isinstance(value, type):
+        name = rng.choice([field.name for field in fields(value)])
+        return replace(value, **{name: _mutate(getattr(value, name), rng)})
+    if isinstance(value, tuple):
+        return _mutate_tuple(value, rng)
+    if isinstance(value, str):
+        return (
+            type(value)(value)
+            if type(value) is not str
+            else rng.choice(["", "r0", "s0", "EU", "ZZ", "ATLANTIC", "é"])
+        )
+    if isinstance(value, datetime):
+        return rng.choice([datetime.min, datetime.max, datetime.min.replace(tzinfo=UTC)])  # noqa: DTZ901
+    if isinstance(value, float):
+        return rng.choice([-1.0, 0.0, float("nan"), float("inf")])
+    return value
+
+
+def _mutate_tuple(value: tuple[Any, ...], rng: random.Random) -> tuple[Any, ...]:
+    items = list(value)
+    action = rng.choice([operator.delitem, operator.getitem, None])
+    if not items:
+        return value
+    index = rng.randrange(len(items))
+    if action is operator.delitem:
+        del items[index]
+    elif action is operator.getitem:
+        items.insert(rng.randrange(len(items) + 1), items[index])
+    else:
+        items[index] = _mutate(items[index], rng)
+    return tuple(items)
+
+
+def _found(policy: Policy) -> tuple[Problem, ...]:
+    try:
+        compile_policy(policy, SHIPPED)
+    except PolicyError as error:
+        return error.problems
+    return ()
+
+
+@quick(250)
+@given(policies(), st.integers(0, 2**32))
+def test_nothing_but_a_policy_error_comes_of_a_broken_policy(policy: Policy, seed: int) -> None:
+    """However a policy is damaged, it compiles or says what is wrong, with a path and a message for each problem."""
+    rng = random.Random(seed)
+    for _ in range(6):
+        policy = _mutate(policy, rng)
+        problems = _found(policy)
+        event("rejected" if problems else "compiled")
+        assert all(problem.path and problem.code and problem.message for problem in problems)

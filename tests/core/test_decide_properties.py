@@ -1,0 +1,256 @@
+"""Random worlds and requests against a readable reference: the fence holds, whatever happens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from gtm.core.decide import Decision, Exclusion, Outcome, Reason, choice, decide
+from gtm.core.model import (
+    UNKNOWN_LOCATION,
+    AdminState,
+    Location,
+    Request,
+    RuleMode,
+    Steering,
+)
+from gtm.core.residency import fence
+from gtm.core.router import Router
+from gtm.core.view import View, Window, build_view
+from tests.core.reference import Reference
+from tests.core.strategies import MOMENTS, SHIPPED, World, draws, questions, quick, requests, worlds
+
+
+def _reference(world: World) -> Reference:
+    return Reference(world.policy, SHIPPED, world.state, world.window)
+
+
+def _fence(view: View, request: Request) -> set[str]:
+    allowed = fence(view.rules[request.service], view.snapshot.services[request.service].mask, request)
+    return set(view.snapshot.names(allowed.allowed))
+
+
+@quick(400)
+@given(questions(), draws)
+def test_no_decision_leaves_the_fence(question: tuple[World, list[Request]], draw: float) -> None:
+    """A decision names an eligible region inside the fence, or refuses because there is none."""
+    world, asked = question
+    reference = _reference(world)
+    for request in asked:
+        decision = decide(world.view, request, draw)
+        event(decision.reason)
+        assert _fence(world.view, request) == reference.fence(request)
+        eligible = reference.eligible(request)
+        if decision.region is None:
+            assert not eligible
+            assert decision.number == -1
+            assert decision.outcome is not Outcome.SERVED
+        else:
+            assert decision.region in reference.fence(request)
+            assert decision.region in eligible
+            assert world.policy.regions[decision.number].name == decision.region
+            assert decision.outcome is Outcome.SERVED
+
+
+@quick(100)
+@given(questions(), draws)
+def test_only_healthy_active_regions_serve(question: tuple[World, list[Request]], draw: float) -> None:
+    """An unhealthy or unknown region serves only if the service ignores health; a draining or disabled one never."""
+    world, asked = question
+    reference = _reference(world)
+    for request in asked:
+        decision = decide(world.view, request, draw)
+        if decision.region is None:
+            continue
+        assert world.policy.regions[decision.number].admin_state is AdminState.ACTIVE
+        ignored = decision.reason is Reason.HEALTH_IGNORED
+        assert reference.healthy(decision.region) is not ignored
+        assert ignored is not bool(reference.fence(request) & reference.usable(request))
+        assert bool(world.view.endpoints[decision.number]) is not ignored
+
+
+@quick(100)
+@given(questions())
+def test_a_refusal_says_whether_the_law_or_availability_is_the_reason(
+    question: tuple[World, list[Request]],
+) -> None:
+    """Empty fence or a usable region outside: the law (451); nothing usable anywhere: availability (503)."""
+    world, asked = question
+    reference = _reference(world)
+    for request in asked:
+        decision = decide(world.view, request, 0.0)
+        if decision.region is not None:
+            continue
+        if not reference.fence(request):
+            expected = (Outcome.REFUSED_RESIDENCY, Reason.FENCE_EMPTY)
+        elif reference.usable(request):
+            expected = (Outcome.REFUSED_RESIDENCY, Reason.FENCE_UNUSABLE)
+        else:
+            expected = (Outcome.REFUSED_UNAVAILABLE, Reason.NONE_USABLE)
+        assert (decision.outcome, decision.reason) == expected
+
+
+@quick(100)
+@given(questions(), st.booleans(), st.booleans(), st.sampled_from(["all", "country", "invalid", "none"]))
+def test_saying_less_never_opens_the_fence(
+    question: tuple[World, list[Request]],
+    tenant: bool,
+    data_class: bool,
+    location: str,
+) -> None:
+    """A request without its tenant, data class or location has a subset of the regions it had with them."""
+    world, asked = question
+    for request in asked:
+        where: dict[str, Location] = {
+            "all": UNKNOWN_LOCATION,
+            "country": replace(request.location, country=None),
+            "invalid": replace(request.location, country="EU"),
+            "none": request.location,
+        }
+        less = replace(
+            request,
+            tenant=None if tenant else request.tenant,
+            data_class=None if data_class else request.data_class,
+            location=where[location],
+        )
+        assert _fence(world.view, less) <= _fence(world.view, request)
+
+
+@quick(100)
+@given(questions(), draws)
+def test_monitoring_rules_change_nothing_and_are_reported(
+    question: tuple[World, list[Request]], draw: float
+) -> None:
+    """Without its monitoring rules a policy answers the same; with them the answer names those that matched."""
+    world, asked = question
+    reference = _reference(world)
+    for request in asked:
+        decision = decide(world.view, request, draw)
+        assert [(rule.name, rule.mode) for rule in decision.rules] == [
+            (rule.name, rule.mode.value) for rule in reference.matched(request)
+        ]
+        assert all(rule.because for rule in decision.rules)
+        without = {
+            name: tuple(rule for rule in rules if rule.enforced) for name, rules in world.view.rules.items()
+        }
+        bare = decide(replace(world.view, rules=without), request, draw)
+        assert (decision.region, decision.outcome, decision.reason) == (
+            bare.region,
+            bare.outcome,
+            bare.reason,
+        )
+        assert [replace(item, monitored=()) for item in decision.candidates] == list(bare.candidates)
+
+
+@quick(150)
+@given(st.data())
+def test_a_router_answers_what_decide_answers(data: st.DataObject) -> None:
+    """Remembered choices, shared by requests that differ in affinity and network only, change nothing at all."""
+    world = data.draw(worlds())
+    router = Router(world.view, limit=3)
+    for _ in range(3):
+        request, draw = data.draw(requests(world.policy)), data.draw(draws)
+        others = [
+            request,
+            replace(request, affinity=None),
+            replace(request, affinity="carol"),
+            replace(request, location=replace(request.location, network="203.0.113.0/24")),
+            replace(request, location=replace(request.location, network=None)),
+        ]
+        for other in data.draw(st.permutations(others)):
+            assert router.decide(other, draw) == decide(world.view, other, draw)
+
+
+@quick(100)
+@given(questions())
+def test_shares_sum_to_one(question: tuple[World, list[Request]]) -> None:
+    """The eligible regions share all requests among them, in proportion to the odds of each."""
+    world, asked = question
+    reference = _reference(world)
+    for request in asked:
+        chosen = choice(world.view, request)
+        first = chosen.decisions[0]
+        if first.region is None:
+            assert len(chosen.decisions) == 1
+            assert all(candidate.share == 0 for candidate in first.candidates)
+            continue
+        shares = {candidate.region: candidate.share for candidate in first.candidates if candidate.share}
+        assert sum(shares.values()) == pytest.approx(1)
+        assert shares.keys() <= reference.eligible(request)
+        assert shares == {
+            decision.region: weight for decision, weight in zip(chosen.decisions, chosen.weights, strict=True)
+        }
+        assert chosen.cumulative[-1] == pytest.approx(1)
+        assert all(weight > 0 for weight in chosen.weights)
+        service = reference.service(request)
+        weights = {member.region: member.weight for member in service.members}
+        eligible = reference.eligible(request)
+        if any(weights[region] for region in eligible):
+            assert all(weights[region] for region in shares)
+        if service.steering is not Steering.WEIGHTED:
+            assert len(shares) == 1
+
+
+def _excluded(world: World, request: Request, region: str) -> Exclusion | None:
+    """What the reference says of a member."""
+    reference = _reference(world)
+    admin = next(item.admin_state for item in world.policy.regions if item.name == region)
+    statuses = {item.status.value for item in world.state.health.get(region, {}).values()}
+    for applies, code in (
+        (region not in reference.fence(request), Exclusion.RESIDENCY),
+        (admin is AdminState.DISABLED, Exclusion.DISABLED),
+        (admin is AdminState.DRAINING, Exclusion.DRAINING),
+        (region not in reference.willing(request), Exclusion.MODEL_UNAVAILABLE),
+        (region in reference.eligible(request), None),
+        (statuses <= {"unknown"}, Exclusion.HEALTH_UNKNOWN),
+        (True, Exclusion.UNHEALTHY),
+    ):
+        if applies:
+            return code
+    raise AssertionError
+
+
+@quick(100)
+@given(questions(), draws)
+def test_every_member_is_accounted_for(question: tuple[World, list[Request]], draw: float) -> None:
+    """A decision lists every member once, ranked, each excluded one with its code and the rules against it."""
+    world, asked = question
+    reference = _reference(world)
+    for request in asked:
+        decision: Decision = decide(world.view, request, draw)
+        members = {region.name: region for region in reference.members(request)}
+        assert sorted(candidate.region for candidate in decision.candidates) == sorted(members)
+        assert [candidate.rank for candidate in decision.candidates] == list(range(1, len(members) + 1))
+        for candidate in decision.candidates:
+            against = [
+                rule
+                for rule in reference.matched(request)
+                if not reference.permits(rule, members[candidate.region])
+            ]
+            assert candidate.excluded == _excluded(world, request, candidate.region)
+            assert list(candidate.rules) == [rule.name for rule in against if rule.mode is RuleMode.ENFORCE]
+            assert list(candidate.monitored) == [
+                rule.name for rule in against if rule.mode is RuleMode.MONITOR
+            ]
+            assert (candidate.distance_km is None) is (request.location.lat is None)
+            assert (candidate.estimate_ms is None) is (request.location.lat is None)
+        assert (decision.revision, decision.epoch) == (7, world.state.epoch)
+
+
+@quick(150)
+@given(worlds(), st.data())
+def test_a_clock_that_steps_back_never_lifts_a_rule(world: World, data: st.DataObject) -> None:
+    """Once the clock has stepped back from a moment, the fence is within what it was at that moment."""
+    request = data.draw(requests(world.policy))
+    before = data.draw(st.sampled_from(MOMENTS))
+    back = data.draw(st.sampled_from([moment for moment in MOMENTS if moment <= before]))
+    snapshot, state = world.view.snapshot, world.state
+    window = Window(before, before)
+    then = build_view(snapshot, state, window)
+    after = build_view(snapshot, state, window.advanced(back))
+    assert after.window == Window(back, before)
+    assert _fence(after, request) <= _fence(then, request)
+    assert _fence(after, request) <= _fence(build_view(snapshot, state, Window(back, back)), request)

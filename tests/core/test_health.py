@@ -1,0 +1,126 @@
+"""The health state machine, and how vantages agree."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.core.health import ProbeResult, Track, VantageReport, advance, combine, fill
+from gtm.core.model import EndpointHealth, HealthStatus, Probe
+from tests.core.strategies import quick
+
+UP, DOWN, UNKNOWN = HealthStatus.UP, HealthStatus.DOWN, HealthStatus.UNKNOWN
+PROBE = Probe(up_threshold=2, down_threshold=3)
+
+
+def _run(results: str, probe: Probe = PROBE) -> list[Track]:
+    """The memory after each result; `+` passes, `-` fails, one a second from 1 on."""
+    track, tracks = Track(), []
+    for at, result in enumerate(results, 1):
+        track = advance(track, ProbeResult(result == "+", float(at), f"failure {at}", at * 10.0), probe)
+        tracks.append(track)
+    return tracks
+
+
+def _statuses(results: str) -> str:
+    return "".join("+" if track.health.status is UP else "-" for track in _run(results))
+
+
+@pytest.mark.parametrize(
+    ("results", "statuses"),
+    [
+        ("+", "+"),
+        ("-", "-"),
+        ("+--", "+++"),
+        ("+---", "+++-"),
+        ("+--+--+--", "+++++++++"),
+        ("-+", "--"),
+        ("-++", "--+"),
+        ("-+-+-+", "------"),
+        ("+---++", "+++--+"),
+    ],
+)
+def test_verdicts_follow_the_thresholds(results: str, statuses: str) -> None:
+    """The first result decides; later a change takes as many in a row as its threshold, and flapping changes nothing."""
+    assert _statuses(results) == statuses
+
+
+@quick(200)
+@given(st.text("+-", min_size=1, max_size=30), st.integers(1, 4), st.integers(1, 4))
+def test_no_status_changes_without_its_threshold(results: str, up: int, down: int) -> None:
+    """After the first, each change of status ends a run of contradicting results as long as the threshold."""
+    tracks = _run(results, Probe(up_threshold=up, down_threshold=down))
+    for index in range(1, len(tracks)):
+        before, after = tracks[index - 1].health, tracks[index].health
+        needed, sign = (up, "+") if before.status is DOWN else (down, "-")
+        run = len(results[: index + 1]) - len(results[: index + 1].rstrip(sign))
+        changed = before.status is not after.status
+        since_change = index + 1 - round(before.since)
+        assert changed is (min(run, since_change) >= needed)
+        assert after.since == (index + 1 if changed else before.since)
+
+
+def test_a_track_keeps_the_latest_failure_in_words() -> None:
+    """The detail is that of the newest failure while it matters, and goes when all is well."""
+    details = [track.health.detail for track in _run("+-+---++")]
+    assert details == ["", "failure 2", "", "failure 4", "failure 5", "failure 6", "failure 6", ""]
+    assert _run("+-")[-1].health.latency_ms == 20.0
+
+
+def _report(vantage: str, status: HealthStatus, received: float = 100.0, **more: object) -> VantageReport:
+    return VantageReport(vantage, received, {"r": {"u": EndpointHealth(status, **more)}})  # type: ignore[arg-type]
+
+
+def _combined(*statuses: HealthStatus) -> HealthStatus:
+    reports = [_report(str(number), status) for number, status in enumerate(statuses)]
+    return combine(reports, 100.0, 5.0).get("r", {}).get("u", EndpointHealth()).status
+
+
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [
+        ((UP,), UP),
+        ((UP, UP, DOWN), UP),
+        ((UP, DOWN, DOWN), DOWN),
+        ((UP, DOWN), DOWN),
+        ((UP, UNKNOWN, UNKNOWN), UP),
+        ((UNKNOWN,), UNKNOWN),
+        ((), UNKNOWN),
+    ],
+)
+def test_more_than_half_of_those_that_know_decide(
+    statuses: tuple[HealthStatus, ...], verdict: HealthStatus
+) -> None:
+    """A majority of the vantages with a verdict says up; a tie is down; nobody's verdict is unknown."""
+    assert _combined(*statuses) is verdict
+
+
+def test_a_stale_report_has_no_vote() -> None:
+    """A report older than the greatest age is silent; one from a clock that has since stepped back still counts."""
+    stale, fresh = _report("a", UP, 94.9), _report("b", DOWN, 95.0)
+    assert combine([stale], 100.0, 5.0) == {}
+    assert combine([stale, fresh], 100.0, 5.0)["r"]["u"].status is DOWN
+    assert combine([_report("a", UP, 300.0)], 100.0, 5.0)["r"]["u"].status is UP
+
+
+def test_a_combined_verdict_speaks_for_its_side() -> None:
+    """Time, detail and latency come from the vantages that the verdict agrees with."""
+    reports = [
+        _report("a", DOWN, since=10.0, latency_ms=7.0),
+        _report("b", DOWN, since=20.0, detail="refused", latency_ms=9.0),
+        _report("c", DOWN, since=15.0, detail="timed out", latency_ms=8.0),
+        _report("d", UP, since=30.0, latency_ms=1.0),
+    ]
+    assert combine(reports, 100.0, 5.0) == {"r": {"u": EndpointHealth(DOWN, 20.0, "refused", 8.0)}}
+    assert combine([*reports[3:], _report("e", UP)], 100.0, 5.0)["r"]["u"].latency_ms == 1.0
+    assert combine([_report("e", UP)], 100.0, 5.0)["r"]["u"].latency_ms is None
+
+
+def test_own_verdicts_fill_what_the_vantages_do_not_know() -> None:
+    """The common verdict wins where there is one; missing or unknown, the edge's own stays. Neither table changes."""
+    up, down, unknown = EndpointHealth(UP), EndpointHealth(DOWN), EndpointHealth(UNKNOWN)
+    agreed = {"r": {"a": down, "b": unknown}, "s": {"c": up}}
+    own = {"r": {"a": up, "b": up}, "t": {"d": down}}
+    assert fill(agreed, own) == {"r": {"a": down, "b": up}, "s": {"c": up}, "t": {"d": down}}
+    assert own == {"r": {"a": up, "b": up}, "t": {"d": down}}

@@ -1,0 +1,251 @@
+"""The small parts: roles and tokens, distances, endpoints, time windows, the Router's memory, known names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import inf, pi
+
+import pytest
+
+from gtm.core import endpoints
+from gtm.core.access import Access, Role, TokenGrant, permits
+from gtm.core.compile import compile_policy
+from gtm.core.decide import FenceError, Reason, UnknownNameError, _Maker, choice, decide
+from gtm.core.latency import BASE_MS, EARTH_RADIUS_KM, MS_PER_KM, estimate, great_circle_km
+from gtm.core.model import (
+    Affinity,
+    Endpoint,
+    EndpointHealth,
+    HealthStatus,
+    Location,
+    Member,
+    OnUnusable,
+    Places,
+    Policy,
+    Region,
+    Request,
+    ResidencyRule,
+    Service,
+    State,
+    Steering,
+)
+from gtm.core.residency import Fence
+from gtm.core.router import Router
+from gtm.core.view import View, Window, build_view, next_boundary
+from tests.core.strategies import SHIPPED
+
+BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24", prefix_length=24)
+DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de-a.test"), Endpoint("https://de-b.test")))
+US = Region("us", 39.0, -77.5, "US", (Endpoint("https://us.test"),))
+UP = State(
+    epoch=4,
+    health={
+        region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
+        for region in (DE, US)
+    },
+)
+
+
+def _view(
+    service: Service,
+    *rules: ResidencyRule,
+    state: State = UP,
+    now: float = 0.0,
+    regions: tuple[Region, ...] = (DE, US),
+) -> View:
+    policy = Policy(regions=regions, services=(service,), residency_rules=rules)
+    return build_view(compile_policy(policy, SHIPPED), state, Window(now, now))
+
+
+def _service(**changes: object) -> Service:
+    return replace(Service("chat", (Member("us"), Member("de"))), **changes)  # type: ignore[arg-type]
+
+
+def test_roles_include_one_another() -> None:
+    """Viewer, operator and admin each include those before; edge stands alone."""
+    ladder = [Role.VIEWER, Role.OPERATOR, Role.ADMIN]
+    for held in ladder:
+        assert [permits(held, needed) for needed in ladder] == [
+            ladder.index(held) >= ladder.index(needed) for needed in ladder
+        ]
+        assert not permits(held, Role.EDGE)
+        assert not permits(Role.EDGE, held)
+    assert permits(Role.EDGE, Role.EDGE)
+
+
+def test_a_token_is_known_until_it_expires() -> None:
+    """The role behind a hash, up to and without the second it expires; none for an unknown hash."""
+    access = Access((TokenGrant("aa", Role.VIEWER), TokenGrant("bb", Role.ADMIN, expires=10.0)))
+    assert access.role("aa", 1e12) is Role.VIEWER
+    assert access.role("bb", 9.9) is Role.ADMIN
+    assert access.role("bb", 10.0) is None
+    assert access.role("cc", 0.0) is None
+
+
+def test_distances_on_the_sphere() -> None:
+    """Nothing to oneself, half the circumference to the antipode, and the same both ways over the date line."""
+    assert great_circle_km(50.0, 8.0, 50.0, 8.0) == 0
+    assert great_circle_km(90, 0, -90, 0) == pytest.approx(pi * EARTH_RADIUS_KM)
+    assert great_circle_km(0, 179.5, 0, -179.5) == pytest.approx(pi * EARTH_RADIUS_KM / 180)
+    assert great_circle_km(50.11, 8.68, 53.35, -6.26) == pytest.approx(1087, abs=5)
+
+
+def test_estimates_grow_with_distance() -> None:
+    """A round trip costs its base and so much a kilometre; a client that is nowhere has none."""
+    assert estimate(Location(lat=50.0, lon=8.0), 50.0, 8.0) == BASE_MS
+    far = estimate(Location(lat=0.0, lon=0.0), 0.0, 90.0)
+    assert far == pytest.approx(BASE_MS + MS_PER_KM * pi * EARTH_RADIUS_KM / 2)
+    assert estimate(Location(lat=50.0), 50.0, 8.0) is None
+    assert estimate(Location("DE"), 50.0, 8.0) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "name"),
+    [
+        (Request("mail"), "service", "mail"),
+        (Request("chat", tenant="nobody"), "tenant", "nobody"),
+        (Request("chat", data_class="secret"), "data class", "secret"),
+    ],
+)
+def test_unknown_names_are_not_guessed(request_: Request, kind: str, name: str) -> None:
+    """A service, tenant or data class that the policy does not know is an error, from memory too."""
+    view = _view(_service())
+    for answer in (lambda: decide(view, request_, 0.0), lambda: Router(view).decide(request_, 0.0)):
+        with pytest.raises(UnknownNameError, match=f"there is no {kind} `{name}`") as caught:
+            answer()
+        assert (caught.value.kind, caught.value.name) == (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("steering", "location", "region", "reason"),
+    [
+        (Steering.LATENCY, BERLIN, "de", Reason.LOWEST_LATENCY),
+        (Steering.GEO, BERLIN, "de", Reason.NEAREST),
+        (Steering.FAILOVER, BERLIN, "us", Reason.FAILOVER_ORDER),
+        (Steering.LATENCY, Location("DE"), "us", Reason.LOCATION_UNKNOWN),
+        (Steering.GEO, Location("DE"), "us", Reason.LOCATION_UNKNOWN),
+    ],
+)
+def test_steering_names_what_decided(
+    steering: Steering, location: Location, region: str, reason: Reason
+) -> None:
+    """Each method picks by its own measure, and without coordinates by the order written."""
+    decision = decide(_view(_service(steering=steering)), Request("chat", location), 0.5)
+    assert (decision.region, decision.reason) == (region, reason)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "key", "network", "reason"),
+    [
+        (Affinity.NONE, "alice", "192.0.2.0/24", Reason.WEIGHTED),
+        (Affinity.CLIENT_NETWORK, "alice", None, Reason.WEIGHTED),
+        (Affinity.CLIENT_NETWORK, None, "192.0.2.0/24", Reason.AFFINITY),
+        (Affinity.KEY, "alice", None, Reason.AFFINITY),
+        (Affinity.KEY, None, "192.0.2.0/24", Reason.AFFINITY),
+        (Affinity.KEY, None, None, Reason.WEIGHTED),
+    ],
+)
+def test_the_reason_tells_sticky_from_drawn(
+    affinity: Affinity, key: str | None, network: str | None, reason: Reason
+) -> None:
+    """A weighted answer says affinity exactly where the draw did not matter, from memory too."""
+    view = _view(_service(steering=Steering.WEIGHTED, affinity=affinity))
+    router = Router(view)
+    router.choice("chat", BERLIN)
+    request = Request("chat", replace(BERLIN, network=network), affinity=key)
+    decisions = [router.decide(request, draw / 10) for draw in range(10)]
+    assert {decision.reason for decision in decisions} == {reason}
+    assert len({decision.region for decision in decisions}) == (1 if reason is Reason.AFFINITY else 2)
+
+
+def test_a_share_too_small_for_a_float_is_none() -> None:
+    """A weight that vanishes beside another takes no clients, instead of dividing by zero."""
+    service = _service(
+        steering=Steering.WEIGHTED, affinity=Affinity.KEY, members=(Member("us", 5e-324), Member("de", 1e6))
+    )
+    assert decide(_view(service), Request("chat", affinity="alice"), 0.0).region == "de"
+
+
+def test_reserves_share_evenly() -> None:
+    """Members of weight 0 serve only where no other can, and then each as much as the next."""
+    service = _service(steering=Steering.WEIGHTED, members=(Member("us", 0.0), Member("de", 0.0)))
+    assert choice(_view(service), Request("chat")).weights == (0.5, 0.5)
+    service = _service(members=(Member("us", 1.0), Member("de", 0.0)))
+    assert decide(_view(service), Request("chat", BERLIN), 0.0).region == "us"
+
+
+def test_a_region_outside_the_fence_cannot_be_named() -> None:
+    """Should the rest of gtm ever be wrong, the one place that names regions refuses."""
+    view = _view(_service())
+    maker = _Maker(
+        view, view.snapshot.services["chat"], Request("chat"), Fence(0b01, ()), (0, 1), {1: 1.0}, 3, 3
+    )
+    with pytest.raises(FenceError, match="region us is outside the fence"):
+        maker.served(1, Reason.NEAREST)
+
+
+def test_a_country_code_that_is_none_counts_as_unknown() -> None:
+    """`EU` and `A1`, as some databases have them, meet every location-scoped rule, and the answer says why."""
+    rule = ResidencyRule("eu", allow=Places(("EU",)))
+    scoped = replace(rule, match=replace(rule.match, client_jurisdictions=("EEA",)))
+    view = _view(_service(), scoped)
+    for country in ("EU", "A1", "de", None):
+        decision = decide(view, Request("chat", Location(country)), 0.0)
+        assert (decision.region, decision.rules[0].because) == ("de", ("client country unknown",))
+    assert decide(view, Request("chat", Location("FR")), 0.0).rules[0].because == ("client country FR",)
+    assert decide(view, Request("chat", Location("US")), 0.0).rules == ()
+    assert decide(_view(_service(), rule), Request("chat"), 0.0).rules[0].because == ("every request",)
+
+
+def test_a_router_forgets_when_full() -> None:
+    """Its memory never holds more kinds of request than its limit, and answers stay the same objects meanwhile."""
+    router = Router(_view(_service()), limit=2)
+    first = router.choice("chat", BERLIN)
+    assert router.choice("chat", BERLIN) is first
+    for lat in range(5):
+        router.choice("chat", Location(lat=float(lat), lon=0.0))
+        assert len(router._choices) <= 2
+    assert router.choice("chat", BERLIN) == first
+
+
+def test_windows_bound_rules_on_both_sides() -> None:
+    """A rule binds from the second it starts to, and without, the second it ends."""
+    rule = ResidencyRule(
+        "eu",
+        allow=Places(("EU",)),
+        effective_from=datetime.fromtimestamp(100, UTC),
+        effective_until=datetime.fromtimestamp(200, UTC),
+    )
+
+    def binding(now: float, latest: float | None = None) -> bool:
+        view = _view(_service(), rule)
+        window = Window(now, now if latest is None else latest)
+        return bool(build_view(view.snapshot, UP, window).rules["chat"])
+
+    assert [binding(now) for now in (99.9, 100.0, 199.9, 200.0)] == [False, True, True, False]
+    assert binding(50.0, latest=150.0)
+    assert binding(150.0, latest=500.0)
+    assert not binding(50.0, latest=99.0)
+    snapshot = _view(_service(), rule).snapshot
+    assert [next_boundary(snapshot, now) for now in (0.0, 100.0, 200.0)] == [100.0, 200.0, inf]
+    assert _view(_service(), rule, now=150.0).changes_at == 200.0
+    assert _view(_service()).changes_at == inf
+
+
+def test_only_endpoints_that_are_up_are_handed_out() -> None:
+    """One of the up endpoints by key; every endpoint where health is ignored; none for a refusal."""
+    service = Service("chat", (Member("de"),), on_unusable=OnUnusable.IGNORE_HEALTH)
+    view = _view(service)
+    decision = decide(view, Request("chat"), 0.0)
+    assert endpoints.serving(view, decision) == DE.endpoints
+    assert {endpoints.endpoint_for(view, decision, f"key {n}") for n in range(50)} == set(DE.endpoints)
+    half = State(health={"de": {"https://de-b.test": EndpointHealth(HealthStatus.UP)}})
+    view = _view(service, state=half)
+    assert endpoints.endpoint_for(view, decide(view, Request("chat"), 0.0), "key") == DE.endpoints[1]
+    view = _view(service, state=State())
+    decision = decide(view, Request("chat"), 0.0)
+    assert decision.reason is Reason.HEALTH_IGNORED
+    assert endpoints.serving(view, decision) == DE.endpoints
+    view = _view(replace(service, on_unusable=OnUnusable.REFUSE), state=State())
+    assert endpoints.endpoint_for(view, decide(view, Request("chat"), 0.0), "key") is None

@@ -1,0 +1,153 @@
+"""A process's View: replaced whole, at the right moments, and never by something bad."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gtm.core.access import Access, Role, TokenGrant
+from gtm.core.model import (
+    Endpoint,
+    EndpointHealth,
+    HealthStatus,
+    Member,
+    Places,
+    Policy,
+    Region,
+    ResidencyRule,
+    Service,
+    State,
+)
+from gtm.core.problems import PolicyError
+from gtm.core.router import Router
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import AccessMessage, FeedError, HeartbeatMessage, SnapshotMessage, StateMessage
+from tests.core.strategies import SHIPPED
+
+REGION = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test"),))
+RULE = ResidencyRule(
+    "eu",
+    allow=Places(("EU",)),
+    effective_from=datetime.fromtimestamp(100, UTC),
+    effective_until=datetime.fromtimestamp(200, UTC),
+)
+POLICY = Policy(regions=(REGION,), services=(Service("chat", (Member("de"),)),), residency_rules=(RULE,))
+SNAPSHOT = SnapshotMessage.of(7, 1.5, POLICY, SHIPPED)
+STATE = StateMessage(State(3, health={"de": {"https://de.test": EndpointHealth(HealthStatus.UP)}}))
+
+
+class Clock:
+    """A clock that shows what it is told to."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _router(holder: ViewHolder) -> Router:
+    assert holder.router is not None
+    return holder.router
+
+
+def test_nothing_is_answered_before_a_snapshot() -> None:
+    """A state alone makes no View; it is used as soon as the snapshot is there, in either order."""
+    holder = ViewHolder(Clock())
+    holder.tick()
+    holder.rebuild()
+    holder.apply(STATE)
+    assert holder.router is None
+    holder.apply(SNAPSHOT)
+    assert (_router(holder).view.snapshot.revision, _router(holder).view.state.epoch) == (7, 3)
+    assert _router(holder).view.up == 1
+    holder.apply(StateMessage(State(4)))
+    assert (_router(holder).view.state.epoch, _router(holder).view.up) == (4, 0)
+
+
+def test_access_and_heartbeats_leave_the_view() -> None:
+    """A change of tokens is taken in beside the View; a heartbeat changes nothing."""
+    holder = ViewHolder(Clock())
+    holder.apply(SNAPSHOT)
+    before = holder.router
+    access = Access((TokenGrant("aa", Role.VIEWER),))
+    holder.apply(AccessMessage(access))
+    holder.apply(HeartbeatMessage(1.0))
+    assert holder.access == access
+    assert holder.router is before
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (replace(SNAPSHOT, revision=8, sha256="0" * 64), FeedError),
+        (replace(SNAPSHOT, revision=8, policy=Policy()), FeedError),
+        (SnapshotMessage.of(8, 2.5, replace(POLICY, regions=()), SHIPPED), PolicyError),
+    ],
+)
+def test_a_bad_snapshot_keeps_the_view(bad: SnapshotMessage, error: type[Exception]) -> None:
+    """A damaged snapshot, or one that does not compile, leaves everything as it was, and later states go on."""
+    holder = ViewHolder(Clock())
+    holder.apply(SNAPSHOT)
+    before, snapshot = holder.router, holder.snapshot
+    with pytest.raises(error):
+        holder.apply(bad)
+    assert holder.router is before
+    assert holder.snapshot is snapshot
+    holder.apply(STATE)
+    assert (_router(holder).view.snapshot.revision, _router(holder).view.state.epoch) == (7, 3)
+
+
+def test_a_view_that_cannot_be_prepared_is_not_taken() -> None:
+    """What is prepared for a View is ready before it is current; if that fails nothing has changed."""
+    seen: list[tuple[Router, Router | None]] = []
+
+    def prepare(router: Router) -> None:
+        if router.view.snapshot.revision == 8:
+            raise ValueError("cannot prepare")
+        seen.append((router, holder.router))
+
+    holder = ViewHolder(Clock(), prepare)
+    holder.apply(SNAPSHOT)
+    assert seen == [(holder.router, None)]
+    with pytest.raises(ValueError, match="cannot prepare"):
+        holder.apply(SnapshotMessage.of(8, 2.5, POLICY, SHIPPED))
+    assert holder.snapshot is _router(holder).view.snapshot
+    holder.apply(STATE)
+    assert _router(holder).view.snapshot.revision == 7
+
+
+def test_rules_come_into_and_out_of_force_by_the_clock() -> None:
+    """A tick replaces the View at the boundaries of rules, and only there."""
+    clock = Clock(50.0)
+    holder = ViewHolder(clock)
+    holder.apply(SNAPSHOT)
+    binding = []
+    swaps = [holder.router]
+    for clock.now in (60.0, 99.9, 100.0, 150.0, 200.0, 300.0):
+        holder.tick()
+        binding.append(len(_router(holder).view.rules["chat"]))
+        if holder.router is not swaps[-1]:
+            swaps.append(holder.router)
+    assert binding == [0, 0, 1, 1, 0, 0]
+    assert len(swaps) == 3
+
+
+def test_a_clock_that_steps_back_lifts_no_rule() -> None:
+    """A rule in force stays so when the clock goes back to before it, and comes back if it had ended."""
+    clock = Clock(150.0)
+    holder = ViewHolder(clock)
+    holder.apply(SNAPSHOT)
+    clock.now = 20.0
+    holder.tick()
+    assert len(_router(holder).view.rules["chat"]) == 1
+    holder.apply(STATE)
+    assert len(_router(holder).view.rules["chat"]) == 1
+    clock.now = 250.0
+    holder.tick()
+    assert not _router(holder).view.rules["chat"]
+    clock.now = 30.0
+    holder.tick()
+    assert len(_router(holder).view.rules["chat"]) == 1
