@@ -256,7 +256,8 @@ def _shares(service: CompiledService, order: tuple[int, ...], eligible: int) -> 
     total = sum(service.weights[number] for number in ranked)
     if total <= 0:
         return {number: 1 / len(ranked) for number in ranked}
-    return {number: service.weights[number] / total for number in ranked if service.weights[number] > 0}
+    shares = {number: service.weights[number] / total for number in ranked}
+    return {number: share for number, share in shares.items() if share > 0}
 
 
 def _reason(service: CompiledService, request: Request) -> Reason:
