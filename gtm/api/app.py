@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from gtm import __version__
 from gtm.api import docs, edges, jurisdictions, operations, policy, problems, tokens
 from gtm.api.context import Context
 from gtm.api.middleware import BodyGuard, Counting, Metrics
+from gtm.api.query import known_query
 from gtm.api.resources import SLUGS, resource_router
 from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
 from gtm.control.publish import FeedHub
@@ -68,6 +69,7 @@ def create_app(database: Database, *, max_body: int = MAX_BODY, hub: FeedHub | N
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(known_query)],
         openapi_tags=_TAGS,
     )
     app.state.context = Context(database, hub)

@@ -1,4 +1,4 @@
-"""What endpoints work with, and who is asking."""
+"""What all endpoints share: the process they run in, who is asking, names in paths, answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Depends, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.publish import FeedHub
 from gtm.core.access import Role, permits
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
+
+
+class _Segment(StringConvertor):
+    """Up to the next slash or colon: `/v1/regions/x:drain` is no region named `x:drain`."""
+
+    regex = "[^/:]+"
+
+
+register_url_convertor("segment", _Segment())
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,15 @@ _REPORT = {
                         "description": "Region → endpoint URL → health.",
                         "additionalProperties": {
                             "type": "object",
-                            "additionalProperties": {"$ref": "#/components/schemas/EndpointHealthSchema"},
+                            "additionalProperties": {
+                                "type": "object",
+                                "properties": {
+                                    "status": {"$ref": "#/components/schemas/HealthStatus"},
+                                    "since": {"type": "number", "description": "POSIX seconds."},
+                                    "detail": {"type": "string"},
+                                    "latency_ms": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+                                },
+                            },
                         },
                     },
                 },
@@ -97,7 +105,7 @@ _REPORT = {
 
 
 @router.post(
-    "/edges/{name}/report",
+    "/edges/{name:segment}/report",
     tags=["edges"],
     operation_id="report",
     summary="Report what an edge sees",

@@ -99,7 +99,7 @@ async def list_(
 
 
 @router.get(
-    "/{name}",
+    "/{name:segment}",
     operation_id="get_jurisdictions",
     summary="Get a jurisdiction or country",
     response_model=JurisdictionView,

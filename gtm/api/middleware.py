@@ -93,7 +93,7 @@ class Counting:
 
         async def counted(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", "unmatched")
+                route = getattr(scope.get("route"), "path_format", "unmatched")
                 method = scope["method"] if scope["method"] in _METHODS else "other"
                 self._metrics.requests.labels(method, route, str(message["status"])).inc()
                 self._metrics.seconds.labels(route).observe(time.perf_counter() - started)

@@ -20,7 +20,7 @@ from gtm.api.schemas import (
     errors,
 )
 from gtm.control import fields, policy, resources, revisions, yamls
-from gtm.control.documents import Document, PolicyDocument, RegionDocument, export_policy
+from gtm.control.documents import Document, PolicyDocument, RegionDocument, concise_policy, export_policy
 from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import Outcome
 from gtm.core.model import AdminState
@@ -72,11 +72,11 @@ async def export(
 ) -> Response:
     """The policy in force."""
     current, revision = await policy.current_policy(ctx.database)
-    document = export_policy(current, admin_states=admin_states)
     headers = {"ETag": f'"{revision}"', "Vary": "Accept"}
     if YAML in accept:
-        text = yamls.dump({kind: items for kind, items in document.items() if items})
+        text = yamls.dump(concise_policy(current, admin_states=admin_states))
         return Response(text, headers=headers, media_type=YAML)
+    document = export_policy(current, admin_states=admin_states)
     return reply({"revision": revision, "policy": document}, headers=headers)
 
 
@@ -137,7 +137,7 @@ async def list_revisions(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor
 
 
 @router.get(
-    "/revisions/{number}",
+    "/revisions/{number:segment}",
     tags=["revisions"],
     operation_id="get_revision",
     summary="Get a revision with its policy",
@@ -161,7 +161,7 @@ async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> Response:
 
 
 @router.get(
-    "/revisions/{number}/diff",
+    "/revisions/{number:segment}/diff",
     tags=["revisions"],
     operation_id="diff_revision",
     summary="What differs between two revisions",
@@ -184,7 +184,7 @@ async def diff_revision(
 
 
 @router.post(
-    "/revisions/{number}:rollback",
+    "/revisions/{number:segment}:rollback",
     tags=["revisions"],
     operation_id="rollback_revision",
     summary="Put an earlier revision's policy in force again",
@@ -210,7 +210,7 @@ _STATES = {
 
 def _add_state(verb: str, state: AdminState, summary: str) -> None:
     @router.post(
-        f"/regions/{{name}}:{verb}",
+        f"/regions/{{name:segment}}:{verb}",
         tags=["regions"],
         operation_id=f"{verb}_region",
         summary=summary,

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import compile_path
 
 from gtm.control.errors import ControlError
 from gtm.control.structure import problems_of_errors
@@ -32,10 +32,10 @@ def problem(
     errors: Sequence[Problem] = (),
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """A problem document. `type` is a relative reference to the documentation's list of problems."""
+    """A problem document. `type` names the kind of problem for programs, `detail` says it for people."""
     words = title or HTTPStatus(status).phrase.lower()
     content: dict[str, Any] = {
-        "type": f"/docs/problems#{words.replace(' ', '-')}",
+        "type": f"urn:gtm:problem:{words.replace(' ', '-')}",
         "title": words,
         "status": status,
         "detail": detail,
@@ -113,19 +113,21 @@ async def _http(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         detail = f"there is nothing at `{request.url.path}`"
     elif error.status_code == 405:
-        allowed = sorted(
-            {
-                method
-                for route in request.app.routes
-                if route.matches(request.scope)[0] is not Match.NONE
-                for method in getattr(route, "methods", None) or ()
-            }
-        )
+        allowed = sorted(_methods(request))
         headers["Allow"] = ", ".join(allowed)
         detail = f"`{request.method}` is not allowed here; allowed: {headers['Allow']}"
     elif error.status_code == 400:
         detail = "the body cannot be read as JSON"
     return problem(error.status_code, detail, headers=headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """The methods of the path asked for, over all routes (RFC 9110 §15.5.6 wants them all)."""
+    found: set[str] = set()
+    for template, operations in request.app.openapi()["paths"].items():
+        if compile_path(template.replace("}", ":segment}"))[0].match(request.url.path):
+            found |= {method.upper() for method in operations}
+    return found or {"GET"}
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

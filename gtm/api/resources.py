@@ -75,7 +75,7 @@ def _add_reads(router: APIRouter, kind: str) -> None:
         return reply({"items": items, "next_cursor": more})
 
     @router.get(
-        "/{name}",
+        "/{name:segment}",
         operation_id=f"get_{kind}",
         summary=f"Get a {one}",
         response_model=document,
@@ -108,7 +108,7 @@ def _add_writes(router: APIRouter, kind: str) -> None:
     body_type.__doc__ = f"{document.__doc__} The name may be left out: it is in the URL."
 
     @router.put(
-        "/{name}",
+        "/{name:segment}",
         operation_id=f"put_{kind}",
         summary=f"Create or replace a {one}",
         description="Idempotent. The whole policy is compiled with it; what does not compile changes nothing.",
@@ -147,7 +147,7 @@ def _add_writes(router: APIRouter, kind: str) -> None:
         return await put_reply(ctx, done)
 
     @router.delete(
-        "/{name}",
+        "/{name:segment}",
         operation_id=f"delete_{kind}",
         summary=f"Delete a {one}",
         response_model=Changed,

@@ -68,7 +68,7 @@ async def list_(ctx: Ctx, _: Admin) -> Response:
 
 
 @router.delete(
-    "/{token}",
+    "/{token:segment}",
     operation_id="revoke_token",
     summary="Revoke a token",
     description="For good. It stops working here at once, and at edges as soon as the feed has told them.",

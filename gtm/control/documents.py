@@ -322,6 +322,13 @@ def to_document(value: Resource) -> dict[str, Any]:
     return document
 
 
+def concise_policy(policy: Policy, *, admin_states: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """As `export_policy`, without what is the default anyway: for people to read and edit."""
+    document = PolicyDocument.model_validate(export_policy(policy, admin_states=admin_states))
+    concise: dict[str, list[dict[str, Any]]] = document.model_dump(mode="json", exclude_defaults=True)
+    return concise
+
+
 def export_policy(policy: Policy, *, admin_states: bool = False) -> dict[str, list[dict[str, Any]]]:
     """A policy as a JSON object that `PolicyDocument` accepts.
 
