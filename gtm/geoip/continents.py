@@ -1,0 +1,34 @@
+"""The continent of every country, in the codes of GeoIP2 databases (AF, AN, AS, EU, NA, OC, SA).
+
+From the Countries data set (https://github.com/annexare/Countries, MIT licence), as of December 2025. Countries on
+two continents count where that data set puts them first, but Russia counts to Europe as in GeoIP2 databases.
+"""
+
+from __future__ import annotations
+
+_COUNTRIES: dict[str, str] = {
+    "AF": (
+        "AO BF BI BJ BW CD CF CG CI CM CV DJ DZ EG EH ER ET GA GH GM GN GQ GW KE KM LR LS LY MA MG ML MR MU MW MZ "
+        "NA NE NG RE RW SC SD SH SL SN SO SS ST SZ TD TG TN TZ UG YT ZA ZM ZW"
+    ),
+    "AN": "AQ BV GS HM TF",
+    "AS": (
+        "AE AF AM AZ BD BH BN BT CC CN CX GE HK ID IL IN IO IQ IR JO JP KG KH KP KR KW KZ LA LB LK MM MN MO MV MY "
+        "NP OM PH PK PS QA SA SG SY TH TJ TM TR TW UZ VN YE"
+    ),
+    "EU": (
+        "AD AL AT AX BA BE BG BY CH CY CZ DE DK EE ES FI FO FR GB GG GI GR HR HU IE IM IS IT JE LI LT LU LV MC MD "
+        "ME MK MT NL NO PL PT RO RS RU SE SI SJ SK SM UA VA XK"
+    ),
+    "NA": (
+        "AG AI AW BB BL BM BQ BS BZ CA CR CU CW DM DO GD GL GP GT HN HT JM KN KY LC MF MQ MS MX NI PA PM PR SV SX "
+        "TC TT US VC VG VI"
+    ),
+    "OC": "AS AU CK FJ FM GU KI MH MP NC NF NR NU NZ PF PG PN PW SB TK TL TO TV UM VU WF WS",
+    "SA": "AR BO BR CL CO EC FK GF GY PE PY SR UY VE",
+}
+
+CONTINENTS: dict[str, str] = {
+    country: continent for continent, countries in _COUNTRIES.items() for country in countries.split()
+}
+"""ISO 3166-1 alpha-2 code → continent code."""

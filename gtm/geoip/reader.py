@@ -1,0 +1,231 @@
+"""From an address to a `Location`, as the answer path needs it: no lock, no disk, no error.
+
+Laws:
+  1. The most specific override wins over the database, whole.
+  2. The network of a location is the widest prefix around the address for which it holds: never across an override.
+  3. What nobody knows is unknown (`source` "none"), with the network for which that holds. Nothing is guessed.
+  4. Files are replaced all together by one reference, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gtm.core.model import Location
+from gtm.geoip.address import Address, from_packed, network_text, normal, parse_address
+from gtm.geoip.database import Database
+from gtm.geoip.errors import GeoIPError
+from gtm.geoip.overrides import Override, OverrideIndex
+from gtm.geoip.overrides_file import load_overrides
+from gtm.geoip.records import NOWHERE, Place
+
+__all__ = ["SHIPPED_DATABASE", "GeoIPError", "Locator", "parse_address"]
+
+SHIPPED_DATABASE = Path(__file__).parent / "data" / "gtm-location.mmdb"
+"""The database inside the package: countries exact, coordinates coarse (docs/geoip.md)."""
+
+DEFAULT_CACHE_SIZE = 65_536
+
+_Key = str | bytes | Address
+_Signature = tuple[tuple[str, int, int, int, int], ...]
+
+
+class Locator:
+    """Tells where addresses are.
+
+    Any number of threads may call `locate`; `reload_if_changed` belongs to one of them.
+
+    Args:
+        database: an MMDB file, or a directory with one for IPv4 and one for IPv6; None: the shipped one.
+        overrides: a file of overrides (docs/geoip.md).
+        cache_size: how many addresses and, apart from them, networks are remembered at most.
+
+    Raises:
+        GeoIPError: a file is missing, damaged or wrong.
+    """
+
+    def __init__(
+        self,
+        database: str | os.PathLike[str] | None = None,
+        overrides: str | os.PathLike[str] | None = None,
+        *,
+        cache_size: int = DEFAULT_CACHE_SIZE,
+    ) -> None:
+        self._source = SHIPPED_DATABASE if database is None else Path(database)
+        self._overrides = None if overrides is None else Path(overrides)
+        self._cache_size = cache_size
+        self._signature = self._look()
+        self._loaded = self._load()
+
+    @property
+    def description(self) -> str:
+        """The databases in use, in their own words: for logs and the attribution their licences ask for."""
+        return "; ".join(dict.fromkeys(database.description for database in self._loaded.databases))
+
+    @property
+    def build_epoch(self) -> int:
+        """When the oldest database in use was built, as a POSIX time in seconds."""
+        return min(database.build_epoch for database in self._loaded.databases)
+
+    @property
+    def damaged_lookups(self) -> int:
+        """How many look-ups met a damaged part of the database in use, and were answered with "unknown"."""
+        return self._loaded.damaged_lookups
+
+    def locate(self, address: _Key) -> Location:
+        """Where an address is, given as text, as 4 or 16 bytes in network order, or as an `ipaddress` value.
+
+        Raises:
+            ValueError: it is no address (see `parse_address`).
+        """
+        loaded = self._loaded
+        location = loaded.recent.get(address)
+        if location is not None:
+            return location
+        return loaded.locate(address)
+
+    def reload_if_changed(self) -> bool:
+        """Take the files in again if they have changed (inode, size or time); True if they were.
+
+        Raises:
+            GeoIPError: the changed files cannot be used. What was in use stays. Raised once for every change.
+        """
+        signature = self._look()
+        if signature == self._signature:
+            return False
+        self._signature = signature
+        self._loaded = self._load()
+        return True
+
+    def close(self) -> None:
+        """Give the databases' memory back. Nothing may be looked up any more."""
+        for database in self._loaded.databases:
+            database.close()
+
+    def _files(self) -> list[Path]:
+        if not self._source.is_dir():
+            return [self._source]
+        return sorted(path for path in self._source.iterdir() if path.suffix == ".mmdb")
+
+    def _look(self) -> _Signature:
+        signature = []
+        try:
+            paths = self._files()
+        except OSError:
+            paths = []
+        for path in [*paths, *([self._overrides] if self._overrides else [])]:
+            try:
+                stat = path.stat()
+            except OSError:
+                signature.append((str(path), 0, 0, 0, 0))
+            else:
+                signature.append((str(path), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        return tuple(signature)
+
+    def _load(self) -> _Loaded:
+        try:
+            paths = self._files()
+        except OSError as error:
+            raise GeoIPError(f"cannot read the directory `{self._source}`: {error.strerror}") from None
+        databases = [Database(path) for path in paths]
+        if not databases:
+            raise GeoIPError(f"the directory `{self._source}` holds no .mmdb file")
+        for version in (4, 6):
+            same = [database for database in databases if database.ip_version == version]
+            if len(same) > 1:
+                raise GeoIPError(
+                    f"`{self._source}` holds several databases of IP version {version}: give one file"
+                )
+        overrides = () if self._overrides is None else load_overrides(self._overrides)
+        return _Loaded(databases, overrides, self._cache_size)
+
+
+class _Loaded:
+    """Databases and overrides that belong together, and what was looked up in them.
+
+    Each cache has two generations: what is asked for moves to the young one; when that is full, it becomes the old
+    one, and the old one goes. Threads that race can at worst look up twice.
+    """
+
+    def __init__(self, databases: list[Database], overrides: tuple[Override, ...], cache_size: int) -> None:
+        self.databases = databases
+        by_version = {database.ip_version: database for database in databases}
+        self._database4 = by_version.get(4) or by_version.get(6)
+        self._database6 = by_version.get(6)
+        self._overrides4 = OverrideIndex(overrides, 32)
+        self._overrides6 = OverrideIndex(overrides, 128)
+        self._cache_size = cache_size
+        self.recent: dict[_Key, Location] = {}
+        self._earlier: dict[_Key, Location] = {}
+        self._networks: dict[tuple[int, int, int], Location] = {}
+        self._earlier_networks: dict[tuple[int, int, int], Location] = {}
+        self.damaged_lookups = 0
+
+    def locate(self, key: _Key) -> Location:
+        """`Locator.locate` for an address that is not among the recent ones."""
+        location = self._earlier.get(key)
+        if location is None:
+            if isinstance(key, str):
+                address = parse_address(key)
+            elif isinstance(key, bytes):
+                address = from_packed(key)
+            else:
+                address = normal(key)
+            location = self._find(address)
+        recent = self.recent
+        if len(recent) >= self._cache_size:
+            self._earlier = recent
+            self.recent = recent = {}
+        recent[key] = location
+        return location
+
+    def _find(self, address: Address) -> Location:
+        bits = address.max_prefixlen
+        overrides = self._overrides4 if bits == 32 else self._overrides6
+        number = int(address)
+        matched = overrides.match(number)
+        if matched is not None:
+            place, length = matched
+            source = "override"
+        else:
+            place, length = self._ask_database(address, number)
+            source = "none" if place == NOWHERE else "geoip"
+        length = overrides.narrowed(number, length)
+        shift = bits - length
+        start = number >> shift << shift
+        key = (bits, start, length)
+        location = self._networks.get(key) or self._earlier_networks.get(key)
+        if location is None:
+            location = Location(
+                country=place.country,
+                subdivision=place.subdivision,
+                continent=place.continent,
+                lat=place.lat,
+                lon=place.lon,
+                asn=place.asn,
+                network=network_text(start, length, bits),
+                prefix_length=length,
+                source=source,
+            )
+        if len(self._networks) >= self._cache_size:
+            self._earlier_networks = self._networks
+            self._networks = {}
+        self._networks[key] = location
+        return location
+
+    def _ask_database(self, address: Address, number: int) -> tuple[Place, int]:
+        """What the database of the address's family says, and the length of the prefix for which it does."""
+        database = self._database4 if address.version == 4 else self._database6
+        if address.version == 6 and number >> 32 == 0:
+            # Databases keep IPv4 under ::/96. The IPv6 addresses that would meet it there (RFC 4291 §2.5.5.1) are
+            # nobody's, and overrides of IPv4 networks don't reach them.
+            return NOWHERE, 96
+        if database is None:
+            return NOWHERE, 0
+        try:
+            found = database.find(number, address.max_prefixlen)
+        except GeoIPError:
+            self.damaged_lookups += 1
+            return NOWHERE, address.max_prefixlen
+        return found.place, found.prefix_length

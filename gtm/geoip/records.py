@@ -1,0 +1,103 @@
+"""Reading records of the schemas in use: GeoIP2 (nested) and ip-location-db (flat)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeGuard
+
+from gtm.core.countries import COUNTRIES
+from gtm.geoip.continents import CONTINENTS
+
+_CONTINENT_CODES = frozenset(CONTINENTS.values())
+_MAX_ASN = 2**32 - 1
+
+
+class Place(NamedTuple):
+    """What is known of an address.
+
+    Country: ISO 3166-1 alpha-2. Subdivision: ISO 3166-2 (`US-CA`) where the database has codes, else its name for it.
+    Continent: as in `gtm.geoip.continents`. Coordinates in degrees, both or neither.
+    """
+
+    country: str | None = None
+    subdivision: str | None = None
+    continent: str | None = None
+    lat: float | None = None
+    lon: float | None = None
+    asn: int | None = None
+
+
+NOWHERE = Place()
+
+
+def read_record(record: object) -> Place:
+    """Take from a record what can be believed. Anything unknown or malformed in it is None.
+
+    `registered_country` (where the network's owner sits) and `represented_country` (whose army base it is) say
+    nothing of where the client is, and are not used.
+    """
+    if not isinstance(record, dict):
+        return NOWHERE
+    country_map = record.get("country")
+    if isinstance(country_map, dict) or "location" in record or "continent" in record:
+        country = country_code(_member(record, "country", "iso_code"))
+        continent = _continent(_member(record, "continent", "code"))
+        lat, lon = coordinates(
+            _member(record, "location", "latitude"), _member(record, "location", "longitude")
+        )
+        subdivision = _subdivision(record.get("subdivisions"), country)
+    else:
+        country = country_code(record.get("country_code"))
+        continent = _continent(record.get("continent_code"))
+        lat, lon = coordinates(record.get("latitude"), record.get("longitude"))
+        subdivision = _text(record.get("state1"))
+    if continent is None and country is not None:
+        continent = CONTINENTS.get(country)
+    asn = _asn(record.get("autonomous_system_number", _member(record, "traits", "autonomous_system_number")))
+    return Place(country, subdivision, continent, lat, lon, asn)
+
+
+def country_code(value: object) -> str | None:
+    """The country's code, if it is one; placeholders such as `ZZ`, `EU` and `AP` are None."""
+    return value if isinstance(value, str) and value in COUNTRIES else None
+
+
+def coordinates(lat: object, lon: object) -> tuple[float, float] | tuple[None, None]:
+    """Latitude and longitude in degrees, to four decimals (11 m); None for both unless both are on Earth."""
+    if not _is_number(lat) or not _is_number(lon):
+        return None, None
+    if not (-90 <= lat <= 90 and -180 <= lon <= 180):  # false for NaN too
+        return None, None
+    return round(float(lat), 4), round(float(lon), 4)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _member(record: dict[str, Any], name: str, key: str) -> Any:
+    inner = record.get(name)
+    return inner.get(key) if isinstance(inner, dict) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _continent(value: object) -> str | None:
+    return value if isinstance(value, str) and value in _CONTINENT_CODES else None
+
+
+def _subdivision(value: object, country: str | None) -> str | None:
+    """The widest subdivision, which GeoIP2 lists first."""
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return None
+    code = _text(value[0].get("iso_code"))
+    if code is not None and country is not None:
+        return f"{country}-{code}"
+    return _text(_member(value[0], "names", "en"))
+
+
+def _asn(value: object) -> int | None:
+    valid = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_ASN
+    return value if valid else None  # type: ignore[return-value]

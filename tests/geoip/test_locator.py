@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import os
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from databases import CITY_DE, CITY_US, COUNTRY_SE, FLAT_JP, write_mmdb
+
+from gtm.core.model import Location
+from gtm.geoip.reader import GeoIPError, Locator
+
+
+@pytest.fixture
+def city(tmp_path: Path) -> Path:
+    """A GeoIP2 City database with four networks."""
+    return write_mmdb(
+        tmp_path / "city.mmdb",
+        {"11.0.0.0/8": CITY_US, "12.1.2.0/24": CITY_DE, "2a00:1::/32": CITY_DE, "13.0.0.0/8": {"x": 1}},
+    )
+
+
+def test_city_record(city: Path) -> None:
+    """A GeoIP2 City record gives every field, with the network it holds for; the owner's country is not used."""
+    assert Locator(city).locate("11.2.3.4") == Location(
+        country="US",
+        subdivision="US-KS",
+        continent="NA",
+        lat=37.751,
+        lon=-97.822,
+        asn=64500,
+        network="11.0.0.0/8",
+        prefix_length=8,
+        source="geoip",
+    )
+
+
+def test_country_record(tmp_path: Path) -> None:
+    """A GeoIP2 Country record has no coordinates, and none are made up."""
+    path = write_mmdb(tmp_path / "country.mmdb", {"11.0.0.0/8": COUNTRY_SE}, kind="GeoLite2-Country")
+    location = Locator(path).locate("11.0.0.1")
+    assert (location.country, location.continent, location.lat, location.lon) == ("SE", "EU", None, None)
+
+
+def test_flat_record(tmp_path: Path) -> None:
+    """A flat ip-location-db record is read too; its continent comes from the country."""
+    path = write_mmdb(tmp_path / "flat.mmdb", {"11.0.0.0/8": FLAT_JP}, ip_version=4, kind="city ipv4")
+    location = Locator(path).locate("11.0.0.1")
+    assert (location.country, location.subdivision, location.continent) == ("JP", "Tokyo", "AS")
+    assert (location.lat, location.lon, location.asn) == (35.6916, 139.768, 64501)
+    assert Locator(path).locate("2a00:1::1") == Location(network="::/0", prefix_length=0)
+
+
+def test_directory_with_one_file_for_each_family(tmp_path: Path) -> None:
+    """A directory joins an IPv4 and an IPv6 database; two of the same kind are an error."""
+    write_mmdb(tmp_path / "v4.mmdb", {"11.0.0.0/8": FLAT_JP}, ip_version=4)
+    write_mmdb(tmp_path / "v6.mmdb", {"2a00:1::/32": CITY_DE})
+    locator = Locator(tmp_path)
+    assert locator.locate("11.0.0.1").country == "JP"
+    assert locator.locate("2a00:1::1").country == "DE"
+    write_mmdb(tmp_path / "v6b.mmdb", {"2a00:1::/32": CITY_DE})
+    with pytest.raises(GeoIPError, match="several databases of IP version 6"):
+        Locator(tmp_path)
+
+
+def test_unknown_has_its_network(city: Path) -> None:
+    """An address that is not in the database is unknown, and so is the widest network around it without a record."""
+    assert Locator(city).locate("12.1.3.4") == Location(network="12.1.3.0/24", prefix_length=24)
+    assert Locator(city).locate("200.1.2.3") == Location(network="128.0.0.0/1", prefix_length=1)
+
+
+def test_record_of_another_kind_is_unknown(city: Path) -> None:
+    """A record without any field of a location is unknown."""
+    assert Locator(city).locate("13.1.1.1") == Location(network="13.0.0.0/8", prefix_length=8)
+
+
+@pytest.mark.parametrize("code", ["", "ZZ", "EU", "AP", "A1", "us", "USA", 7, None])
+def test_placeholder_country_is_unknown(tmp_path: Path, code: object) -> None:
+    """Only assigned ISO codes are countries."""
+    record = {"country_code": code} if code is not None else {"city": "x"}
+    path = write_mmdb(tmp_path / "a.mmdb", {"11.0.0.0/8": record, "12.0.0.0/8": FLAT_JP})
+    assert Locator(path).locate("11.0.0.1") == Location(network="11.0.0.0/8", prefix_length=8)
+
+
+@pytest.mark.parametrize(
+    ("lat", "lon"), [(91.0, 0.0), (0.0, 180.5), (float("nan"), 0.0), (0.0, float("inf")), ("1", "2")]
+)
+def test_impossible_coordinates_are_unknown(tmp_path: Path, lat: object, lon: object) -> None:
+    """Coordinates that are not on Earth are none at all; the country stays."""
+    record = {"country_code": "JP", "latitude": lat, "longitude": lon}
+    location = Locator(write_mmdb(tmp_path / "a.mmdb", {"11.0.0.0/8": record})).locate("11.0.0.1")
+    assert (location.country, location.lat, location.lon) == ("JP", None, None)
+
+
+def test_all_forms_of_an_address_are_the_same(city: Path) -> None:
+    """Text, packed bytes, `ipaddress` values and IPv4-mapped IPv6 addresses find the same object."""
+    locator = Locator(city)
+    first = locator.locate("12.1.2.3")
+    mapped = ip_address("::ffff:12.1.2.77")
+    for form in ("12.1.2.9", b"\x0c\x01\x02\x03", ip_address("12.1.2.3"), mapped, mapped.packed, str(mapped)):
+        assert locator.locate(form) is first
+    assert first.network == "12.1.2.0/24"
+
+
+def test_ipv4_compatible_addresses_are_unknown(city: Path) -> None:
+    """The part of IPv6 where MMDB files keep IPv4 leads to no IPv4 record."""
+    assert Locator(city).locate("::11.0.0.1") == Location(network="::/96", prefix_length=96)
+
+
+def test_cache_is_bounded(city: Path) -> None:
+    """However many addresses are asked for, only so many are remembered, and answers stay right."""
+    locator = Locator(city, cache_size=16)
+    for number in range(1000):
+        assert locator.locate(f"11.0.{number >> 8}.{number & 255}").country == "US"
+        assert locator.locate("12.1.2.3").country == "DE"
+    loaded = locator._loaded
+    assert max(len(loaded.recent), len(loaded._earlier), len(loaded._networks)) <= 16
+
+
+def test_reload(tmp_path: Path, city: Path) -> None:
+    """A replaced file is taken in, and no file is read again without need."""
+    locator = Locator(city)
+    assert locator.locate("11.0.0.1").country == "US"
+    assert not locator.reload_if_changed()
+    write_mmdb(tmp_path / "new", {"11.0.0.0/8": FLAT_JP}).replace(city)
+    assert locator.locate("11.0.0.1").country == "US"
+    assert locator.reload_if_changed()
+    assert locator.locate("11.0.0.1").country == "JP"
+    assert not locator.reload_if_changed()
+
+
+@pytest.mark.parametrize("damage", ["truncate", "text", "remove", "empty"])
+def test_bad_new_file_changes_nothing(city: Path, damage: str) -> None:
+    """A file spoiled in place is an error, once; what was in use goes on, also for addresses not asked before."""
+    good = city.read_bytes()
+    locator = Locator(city)
+    if damage == "remove":
+        city.unlink()
+    elif damage == "truncate":
+        os.truncate(city, len(good) // 2)
+    else:
+        city.write_text("" if damage == "empty" else "not a database\n" * 100)
+    with pytest.raises(GeoIPError, match=str(city)):
+        locator.reload_if_changed()
+    assert not locator.reload_if_changed()
+    assert locator.locate("11.9.9.9").country == "US"
+    assert locator.locate("2a00:1::1").country == "DE"
+    city.write_bytes(good)
+    assert locator.reload_if_changed()
+
+
+def test_bad_overrides_keep_all_in_use(tmp_path: Path, city: Path) -> None:
+    """New overrides that are wrong keep the overrides and the database in use."""
+    overrides = tmp_path / "overrides.yaml"
+    overrides.write_text("overrides: [{network: 11.1.0.0/16, country: FR}]")
+    locator = Locator(city, overrides)
+    overrides.write_text("overrides: [{network: 11.1.0.0/16, country: Frankreich}]")
+    with pytest.raises(GeoIPError, match="line 1: `Frankreich` is not a country code"):
+        locator.reload_if_changed()
+    assert locator.locate("11.1.2.3").country == "FR"
