@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import httpx
 import typer
 
 from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
-from gtm.runtime.demo.block import DemoError, DemoFile
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -32,6 +30,10 @@ def restore(
 
 
 def _switch(region: str, action: str, data_dir: Path, *, as_json: bool) -> None:
+    import httpx
+
+    from gtm.runtime.demo.block import DemoError, DemoFile
+
     try:
         world = DemoFile.read(data_dir)
     except DemoError as error:

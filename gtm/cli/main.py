@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gtm import __version__
-from gtm.cli import demo, servers
+from gtm.cli import db, demo, exporting, policies, regions, revisions, routing, servers, status, token
 from gtm.cli.exits import CommandError, Exit
 
 app = typer.Typer(
@@ -21,8 +21,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-servers.register(app)
-app.add_typer(demo.app, name="demo", help="Fail and restore regions of the running demo world.")
+for _commands in (servers, policies, exporting, routing, status):
+    _commands.register(app)
+for _group, _name, _help in (
+    (regions.app, "regions", "List, show, drain, activate and disable regions."),
+    (regions.services_app, "services", "List services."),
+    (revisions.app, "revisions", "What the policy was, who changed it, and the way back."),
+    (token.app, "token", "Make, list and revoke bearer tokens."),
+    (db.app, "db", "Migrations of the database's schema."),
+    (demo.app, "demo", "Fail and restore regions of the running demo world."),
+):
+    app.add_typer(_group, name=_name, help=_help)
 
 
 @app.command()

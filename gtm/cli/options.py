@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gtm.cli.exits import CommandError
-from gtm.settings import Network
+from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, Network
 
 DataDir = Annotated[
     Path,
@@ -67,6 +67,16 @@ Token = Annotated[
     typer.Option(help="Bearer token (better in GTM_TOKEN than in a shell history).", envvar="GTM_TOKEN"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+EdgeUrl = Annotated[str, typer.Option("--edge", help="An edge's HTTP.", envvar="GTM_EDGE_URL")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+Comment = Annotated[str, typer.Option(help="Why; kept with the revision.")]
+Wait = Annotated[bool, typer.Option(help="Wait until every live edge has the change.")]
+Timeout = Annotated[float, typer.Option(help="Longest wait for the edges, in seconds.", min=0, max=3600)]
+
+CONTROL = f"http://127.0.0.1:{DEFAULT_CONTROL_PORT}"
+EDGE = f"http://127.0.0.1:{DEFAULT_EDGE_PORT}"
+DATA_DIR = Path("gtm-data")
+WAIT_SECONDS = 60.0
 
 _LEVELS = ("debug", "info", "warning", "error")
 

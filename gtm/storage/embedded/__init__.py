@@ -2,6 +2,12 @@
 
 from gtm.storage.embedded.errors import DataDirectoryInUse, EmbeddedPostgresError
 from gtm.storage.embedded.lock import DataDirectoryLock
-from gtm.storage.embedded.server import EmbeddedPostgres
+from gtm.storage.embedded.server import EmbeddedPostgres, connection_url
 
-__all__ = ["DataDirectoryInUse", "DataDirectoryLock", "EmbeddedPostgres", "EmbeddedPostgresError"]
+__all__ = [
+    "DataDirectoryInUse",
+    "DataDirectoryLock",
+    "EmbeddedPostgres",
+    "EmbeddedPostgresError",
+    "connection_url",
+]

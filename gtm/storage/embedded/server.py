@@ -305,11 +305,9 @@ class EmbeddedPostgres:
                 f"the database's password file `{self._home / 'password'}` is missing; restore it, or move "
                 f"`{self._home}` away to begin anew"
             ) from e
-        server = f"postgresql://{_NAME}:{password}@{_HOST}:{port}"
-        options = "require_auth=scram-sha-256&sslmode=disable&gssencmode=disable"
         try:
             with psycopg.connect(
-                f"{server}/postgres?{options}", autocommit=True, connect_timeout=10
+                _url(password, port, "postgres"), autocommit=True, connect_timeout=10
             ) as session:
                 known = session.execute("SELECT FROM pg_database WHERE datname = %s", [_NAME]).fetchone()
                 if known is None:
@@ -319,7 +317,7 @@ class EmbeddedPostgres:
                 f"the embedded Postgres refuses to work: {str(e).strip()}{_advice(str(e), self._home)}; the end of "
                 f"`{self.log}`:\n{self._log_tail()}"
             ) from e
-        return f"{server}/{_NAME}?{options}"
+        return _url(password, port, _NAME)
 
     def _log_tail(self) -> str:
         try:
@@ -329,6 +327,35 @@ class EmbeddedPostgres:
         except FileNotFoundError:
             return "(no log)"
         return "\n".join(lines[-_LOG_TAIL_LINES:]) or "(the log is empty)"
+
+
+def connection_url(data_dir: Path) -> str:
+    """The libpq URL of the server that another process of gtm runs on a data directory, password included.
+
+    Raises:
+        EmbeddedPostgresError: none runs there, or its files cannot be read; the message says what to do.
+    """
+    home = data_dir.absolute() / "postgres"
+    try:
+        password = (home / "password").read_text().strip()
+        port = int((home / "port").read_text())
+        url = _url(password, port, _NAME)
+        psycopg.connect(url, connect_timeout=10).close()
+    except PermissionError as e:
+        raise EmbeddedPostgresError(
+            f"`{e.filename}` is not yours to read; be root, or the user that `gtm serve` runs as"
+        ) from e
+    except (OSError, ValueError, psycopg.OperationalError) as e:
+        raise EmbeddedPostgresError(
+            f"no embedded Postgres answers for the data directory `{data_dir}`, although gtm runs on it; if gtm uses a "
+            f"server of yours, set GTM_DATABASE_URL here too ({str(e).strip().splitlines()[0]})"
+        ) from e
+    return url
+
+
+def _url(password: str, port: int, database: str) -> str:
+    options = "require_auth=scram-sha-256&sslmode=disable&gssencmode=disable"
+    return f"postgresql://{_NAME}:{password}@{_HOST}:{port}/{database}?{options}"
 
 
 def _advice(said: str, home: Path) -> str:

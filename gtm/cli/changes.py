@@ -1,0 +1,130 @@
+"""Differences between policies for people, and waiting until edges have a revision."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from rich.text import Text
+
+from gtm.cli import output
+from gtm.cli.client import Client
+from gtm.cli.exits import CommandError, Exit
+
+_MARKS = {"created": "+", "updated": "~", "deleted": "-"}
+_POLL = 0.25
+_LONGEST = 400
+
+
+def show_changes(changes: Iterable[dict[str, Any]]) -> None:
+    """What is created, updated (with each field that differs) and deleted."""
+    console = output.out()
+    counted: Counter[str] = Counter()
+    for change in changes:
+        action = output.plain(change["action"])
+        counted[action] += 1
+        style = output.STYLES.get(action, "")
+        console.print(
+            Text.assemble(
+                (f"{_MARKS.get(action, '?')} ", style),
+                f"{label(change['kind'])} ",
+                (output.plain(change["name"]), "bold"),
+                f" {action}",
+            ),
+            soft_wrap=True,
+        )
+        for field in change.get("fields", ()):
+            console.print(
+                Text.assemble(
+                    f"    {output.plain(field['path'])}: ",
+                    (_value(field["before"]), "red"),
+                    " → ",
+                    (_value(field["after"]), "green"),
+                ),
+                soft_wrap=True,
+            )
+    if counted:
+        output.say(", ".join(f"{counted[action]} {action}" for action in _MARKS if counted[action]))
+
+
+def label(kind: Any) -> str:
+    """A kind in the singular (`residency_rules` → `residency rule`)."""
+    text = output.plain(kind)
+    return {"data_classes": "data class"}.get(text, text.removesuffix("s")).replace("_", " ")
+
+
+def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """Wait until every live edge has a revision. Without any live edge there is nothing to wait for.
+
+    Args:
+        client: the control API.
+        sync: what the change answered.
+        timeout: seconds.
+
+    Returns:
+        The last state of affairs; PENDING if the time ran out.
+    """
+    revision = sync["revision"]
+    deadline = time.monotonic() + timeout
+    with output.progress(f"revision {revision} on its way to the edges", _edges(sync)) as bar:
+        while sync["state"] != "IN_SYNC" and _edges(sync) and time.monotonic() < deadline:
+            bar.update(bar.task_ids[0], completed=len(sync["in_sync"]), total=_edges(sync))
+            time.sleep(_POLL)
+            latest = client.get("/v1/status")["sync"]
+            # A later revision in force everywhere holds, or has replaced, this one.
+            sync = latest if latest["revision"] >= revision else sync
+    return sync
+
+
+def _edges(sync: dict[str, Any]) -> int:
+    return len(sync["in_sync"]) + len(sync["pending"])
+
+
+def sync_words(sync: dict[str, Any]) -> Text:
+    """How far a revision has got, in a line."""
+    if sync["state"] == "IN_SYNC":
+        edges = _edges(sync)
+        found = Text.assemble(("IN_SYNC", "green"), f" on {edges} edge{'' if edges == 1 else 's'}")
+    elif not _edges(sync):
+        found = Text.assemble(("PENDING", "yellow"), ": no edge is connected; it takes force when one is")
+    else:
+        waiting = ", ".join(output.plain(name) for name in sync["pending"])
+        found = Text.assemble(("PENDING", "yellow"), f": waiting for {waiting}")
+    if sync["unreachable"]:
+        lost = ", ".join(output.plain(name) for name in sync["unreachable"])
+        found.append(f"; not heard of lately: {lost}", "yellow")
+    return found
+
+
+def report_change(client: Client, done: dict[str, Any], *, wait: bool, timeout: float, as_json: bool) -> None:
+    """The end of every command that changed the policy: wait for the edges, and say where it stands.
+
+    Args:
+        client: the control API.
+        done: what the change answered.
+        wait: whether to wait for the edges.
+        timeout: for how many seconds.
+        as_json: print the answer as JSON.
+
+    Raises:
+        CommandError: some edge still lacked the revision when the time was up (exit code 1; the change stands).
+    """
+    sync = wait_until_in_sync(client, done["sync"], timeout) if wait else done["sync"]
+    output.warn(done.get("warnings", ()))
+    if as_json:
+        output.print_json({**done, "sync": sync})
+    else:
+        output.out().print(Text(f"revision {done['revision']}: ") + sync_words(sync), soft_wrap=True)
+    if wait and sync["state"] != "IN_SYNC" and sync["pending"]:
+        message = (
+            f"revision {done['revision']} is in force at control, but not at every edge after {timeout:g} s; "
+            "`gtm status` tells when it is"
+        )
+        raise CommandError(message, Exit.NO, tuple(f"waiting for edge {name}" for name in sync["pending"]))
+
+
+def _value(value: Any) -> str:
+    text = "(none)" if value is None else output.plain(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,170 @@
+"""What commands print: tables for people, JSON for scripts, progress for what takes time.
+
+Law: what was asked for goes to standard output; everything about the work itself goes to standard error. Whatever
+comes from elsewhere is printed as text: neither markup nor terminal control codes in it have any effect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+_PIPE_WIDTH = 200
+"""Columns of a table that goes into a file or a pipe."""
+
+STYLES = {
+    "up": "green",
+    "active": "green",
+    "served": "green",
+    "created": "green",
+    "IN_SYNC": "green",
+    "ok": "green",
+    "down": "red",
+    "deleted": "red",
+    "failed": "red",
+    "revoked": "red",
+    "expired": "red",
+    "disabled": "yellow",
+    "draining": "yellow",
+    "updated": "yellow",
+    "PENDING": "yellow",
+    "unknown": "yellow",
+}
+
+
+def out() -> Console:
+    """Standard output."""
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(highlight=False, soft_wrap=False, width=width)
+
+
+def err() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def plain(value: Any) -> str:
+    """A value as printable text; nothing for None."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(
+        char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+
+
+def styled(word: Any) -> Text:
+    """A word of gtm's own, in its colour."""
+    text = plain(word)
+    return Text(text, style=STYLES.get(text, ""))
+
+
+def say(text: str, style: str = "") -> None:
+    """A line on standard output."""
+    out().print(Text(plain(text), style=style), soft_wrap=True)
+
+
+def note(text: str, style: str = "") -> None:
+    """A line on standard error."""
+    err().print(Text(plain(text), style=style))
+
+
+def warn(warnings: Iterable[Any]) -> None:
+    """Warnings, one a line, on standard error."""
+    for warning in warnings:
+        note(f"warning: {plain(warning)}", "yellow")
+
+
+def print_json(value: Any) -> None:
+    """JSON for scripts."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
+    """A table; cells are text or already `Text`, numbers stand to the right.
+
+    Args:
+        headings: of the columns.
+        rows: of cells.
+        empty: what to say instead if there are no rows.
+    """
+    held = [list(row) for row in rows]
+    if not held:
+        say(empty)
+        return
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    for index, heading in enumerate(headings):
+        numeric = all(isinstance(row[index], (int, float)) or row[index] is None for row in held)
+        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in held:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+    _print(made)
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Names and values, one a line; what is empty is left out."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        if value not in (None, "", [], {}):
+            made.add_row(name, value if isinstance(value, Text) else Text(plain(value)))
+    _print(made)
+
+
+def _print(made: Table) -> None:
+    """A table, without the spaces that would pad its lines in files."""
+    console = out()
+    with console.capture() as captured:
+        console.print(made)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def when(moment: Any) -> str:
+    """A moment (RFC 3339 text, or POSIX seconds) as people read it, in UTC; empty for none."""
+    if isinstance(moment, (int, float)):
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+    if not isinstance(moment, str):
+        return ""
+    try:
+        return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return plain(moment)
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Progress]:
+    """A progress bar on a terminal's standard error, gone when the work is done. Its one task is number 0.
+
+    Args:
+        what: is being done.
+        total: how many steps, None if unknown.
+    """
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *((MofNCompleteColumn(),) if total is not None else ()),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        bar.add_task(what, total=total)
+        yield bar

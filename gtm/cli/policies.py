@@ -1,0 +1,231 @@
+"""`gtm check`, `plan`, `apply` and `export`: policy as a folder of YAML files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from gtm.cli.client import Client
+    from gtm.control.check import Report
+    from gtm.control.documents import PolicyDocument
+
+Folder = Annotated[Path, typer.Argument(help="A folder of YAML files, or one file.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    for command in (check, plan, apply):
+        app.command()(command)
+
+
+def check(
+    folder: Folder,
+    *,
+    geoip_db: options.GeoipDb = None,
+    geoip_overrides: options.GeoipOverrides = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check a policy and the expected decisions beside it (expect.yaml), without any server."""
+    import time
+
+    from gtm.cli import output
+    from gtm.control.check import check_folder
+    from gtm.geoip.reader import GeoIPError, Locator
+
+    _require_readable(folder)
+    try:
+        locator = Locator(geoip_db, geoip_overrides)
+    except (GeoIPError, OSError) as error:
+        raise CommandError(f"cannot locate addresses: {error}") from error
+    with output.progress(f"checking {folder}") as bar:
+
+        def locate(address: str) -> Any:
+            bar.advance(bar.task_ids[0])
+            return locator.locate(address)
+
+        with _explained():
+            report = check_folder(folder, locate, time.time())
+    locator.close()
+    if as_json:
+        _report_json(report)
+    else:
+        _report(report)
+    if not report.ok:
+        raise typer.Exit(Exit.NO)
+
+
+def plan(
+    folder: Folder,
+    *,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with 1 if there are changes, 0 if there are none.")
+    ] = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what `gtm apply` would change. Changes nothing."""
+    from gtm.cli import changes, client, output
+
+    document = _document(folder)
+    planned = _plan(client.control(control_url, token), document)
+    output.warn(planned["warnings"])
+    if as_json:
+        output.print_json(planned)
+    elif planned["changes"]:
+        changes.show_changes(planned["changes"])
+        output.say(f"`gtm apply {folder}` makes these changes to revision {planned['revision']}")
+    else:
+        output.say(f"no changes: revision {planned['revision']} is what {folder} says")
+    if exit_code and planned["changes"]:
+        raise typer.Exit(Exit.NO)
+
+
+def apply(
+    folder: Folder,
+    *,
+    yes: options.Yes = False,
+    comment: options.Comment = "",
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    wait: options.Wait = True,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a folder the policy: show what changes, ask, apply, and wait until the edges have it.
+
+    What the folder does not hold is deleted. Nothing else can get between what was shown and what is applied.
+    """
+    from gtm.cli import ask, changes, client, output
+
+    document = _document(folder)
+    api = client.control(control_url, token)
+    planned = _plan(api, document)
+    if not planned["changes"]:
+        output.warn(planned["warnings"])
+        if as_json:
+            output.print_json({**planned, "dry_run": False})
+        else:
+            output.say(f"no changes: revision {planned['revision']} is what {folder} says")
+        return
+    if not as_json:
+        changes.show_changes(planned["changes"])
+    ask.require_consent(yes=yes, as_json=as_json)
+    if not yes:
+        ask.confirm("Apply these changes?")
+    body = {"policy": document, "comment": comment}
+    with output.progress(f"applying {folder}"):
+        guard = {"If-Match": f'"{planned["revision"]}"'}
+        done = api.call("POST", "/v1/policy:apply", body=body, headers=guard).body
+    changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
+
+
+def _require_readable(folder: Path) -> None:
+    try:
+        if folder.is_dir():
+            next(folder.iterdir(), None)
+        else:
+            folder.open("rb").close()
+    except OSError as error:
+        raise CommandError(f"cannot read `{folder}`: {(error.strerror or str(error)).lower()}") from error
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    """The folder as the control API takes it.
+
+    Raises:
+        CommandError: it cannot be read, or has problems; all are listed.
+    """
+    from gtm.cli import output
+    from gtm.control.folders import load_document
+
+    _require_readable(folder)
+    with _explained(), output.progress(f"reading {folder}"):
+        document: PolicyDocument = load_document(folder)
+    return document.model_dump(mode="json")
+
+
+class _explained:  # noqa: N801 - reads as a verb where it is used
+    """Turns what is wrong with a folder into a `CommandError` that lists it."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            return
+        from pydantic import ValidationError
+
+        from gtm.control.structure import problems_of
+        from gtm.core.problems import PolicyError
+
+        if isinstance(error, PolicyError):
+            raise _wrong([str(problem) for problem in error.problems]) from error
+        if isinstance(error, ValidationError):
+            raise _wrong([str(problem) for problem in problems_of(error)]) from error
+        if isinstance(error, OSError):
+            raise CommandError(f"cannot read the policy: {str(error).lower()}") from error
+
+
+def _wrong(problems: list[str]) -> CommandError:
+    count = len(problems)
+    message = f"the policy has {count} problem{'' if count == 1 else 's'}; nothing was changed"
+    return CommandError(message, Exit.BAD_INPUT, tuple(problems))
+
+
+def _plan(api: Client, document: dict[str, Any]) -> dict[str, Any]:
+    from gtm.cli import output
+
+    with output.progress("comparing with the policy in force"):
+        answer = api.call("POST", "/v1/policy:apply", body={"policy": document, "dry_run": True})
+    planned: dict[str, Any] = answer.body
+    return planned
+
+
+def _report(report: Report) -> None:
+    from gtm.cli import output
+
+    for problem in report.problems:
+        output.say(str(problem), "red")
+    for warning in report.warnings:
+        output.say(f"warning: {warning}", "yellow")
+    failed = [result for result in report.results if not result.passed]
+    for result in failed:
+        output.say(f"FAILED {result.label}", "red")
+        output.say(f"  expected: {result.expected}")
+        output.say(f"  got:      {result.got}")
+        for line in result.why:
+            output.say(f"    {line}")
+    if report.problems:
+        count = len(report.problems)
+        output.say(f"{count} problem{'' if count == 1 else 's'}; no expectation was tried", "red")
+        return
+    if report.policy is not None:
+        sizes = (f"{len(report.policy.regions)} regions", f"{len(report.policy.services)} services")
+        output.say(f"the policy is sound: {', '.join(sizes)}, {len(report.policy.residency_rules)} rules")
+    passed = len(report.results) - len(failed)
+    if report.results:
+        output.say(f"{passed} of {len(report.results)} expectations hold", "red" if failed else "green")
+    else:
+        output.say("no expectations: put some into expect.yaml beside the policy")
+
+
+def _report_json(report: Report) -> None:
+    from dataclasses import asdict
+
+    from gtm.cli import output
+
+    output.print_json(
+        {
+            "ok": report.ok,
+            "problems": [asdict(problem) for problem in report.problems],
+            "warnings": list(report.warnings),
+            "expectations": [asdict(result) for result in report.results],
+        }
+    )

@@ -1,0 +1,221 @@
+"""`gtm regions` and `gtm services`: what there is and how it does; drain, activate and disable regions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gtm.cli import options
+
+if TYPE_CHECKING:
+    from gtm.cli.client import Client
+
+app = typer.Typer(no_args_is_help=True)
+services_app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("list")
+def list_(
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List regions with their admin state, health, endpoints and capacity."""
+    from gtm.cli import client, output
+
+    api = client.control(control_url, token)
+    health = _health(api)
+    regions = [{**region, "health": health.get(region["name"])} for region in api.items("/v1/regions")]
+    if as_json:
+        output.print_json(regions)
+        return
+    output.table(
+        ("region", "admin state", "health", "country", "endpoints", "capacity", "details"),
+        (
+            (
+                region["name"],
+                output.styled(region["admin_state"]),
+                output.styled(_status(region["health"])),
+                region["country"],
+                "\n".join(endpoint["url"] for endpoint in region["endpoints"]),
+                _capacity(region["capacity"]),
+                _trouble(region["health"]),
+            )
+            for region in regions
+        ),
+        empty="there are no regions: add some with `gtm apply FOLDER`",
+    )
+
+
+@app.command()
+def show(
+    name: str,
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a region: its document, and each endpoint's health by vantage."""
+    from gtm.cli import client, output
+
+    api = client.control(control_url, token)
+    region = api.get(f"/v1/regions/{client.segment(name)}")
+    health = _health(api).get(region["name"])
+    if as_json:
+        output.print_json({**region, "health": health})
+        return
+    probe = region["probe"]
+    output.facts(
+        (
+            ("region", region["name"]),
+            ("display name", region["display_name"]),
+            ("admin state", output.styled(region["admin_state"])),
+            ("health", output.styled(_status(health))),
+            ("country", " ".join(part for part in (region["country"], region["subdivision"]) if part)),
+            ("position", f"{region['lat']}, {region['lon']}"),
+            ("capacity", _capacity(region["capacity"])),
+            ("cost weight", region["cost_weight"]),
+            ("models", ", ".join(region["models"])),
+            ("probe", f"{probe['type']} {probe['path']} every {probe['interval']:g} s"),
+        )
+    )
+    output.say("")
+    rows = []
+    known = {item["url"]: item for item in (health or {}).get("endpoints", ())}
+    for endpoint in region["endpoints"]:
+        found = known.get(endpoint["url"], {"status": "unknown"})
+        addresses = [*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""]
+        rows.append((endpoint["url"], " ".join(filter(None, addresses)), "all", *_health_cells(found)))
+        rows += [
+            ("", "", vantage, *_health_cells(seen)) for vantage, seen in found.get("vantages", {}).items()
+        ]
+    output.table(
+        ("endpoint", "addresses", "seen by", "health", "since (UTC)", "latency", "details"), rows, empty=""
+    )
+
+
+@app.command()
+def drain(
+    name: str,
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    wait: options.Wait = True,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+    as_json: options.AsJson = False,
+) -> None:
+    """Take no new clients in a region."""
+    _set(name, "drain", control_url, token, wait=wait, timeout=timeout, as_json=as_json)
+
+
+@app.command()
+def activate(
+    name: str,
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    wait: options.Wait = True,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let a region take clients again."""
+    _set(name, "activate", control_url, token, wait=wait, timeout=timeout, as_json=as_json)
+
+
+@app.command()
+def disable(
+    name: str,
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    wait: options.Wait = True,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+    as_json: options.AsJson = False,
+) -> None:
+    """Take a region out of service, and stop probing it."""
+    _set(name, "disable", control_url, token, wait=wait, timeout=timeout, as_json=as_json)
+
+
+@services_app.command("list")
+def list_services(
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List services with their host names, steering and regions."""
+    from gtm.cli import client, output
+
+    services = list(client.control(control_url, token).items("/v1/services"))
+    if as_json:
+        output.print_json(services)
+        return
+    output.table(
+        ("service", "host names", "steering", "ttl", "regions", "model"),
+        (
+            (
+                service["name"],
+                "\n".join(service["hostnames"]),
+                service["steering"],
+                service["ttl"],
+                ", ".join(member["region"] for member in service["members"]),
+                service["model"],
+            )
+            for service in services
+        ),
+        empty="there are no services: add some with `gtm apply FOLDER`",
+    )
+
+
+def _set(
+    name: str, verb: str, url: str, token: str | None, *, wait: bool, timeout: float, as_json: bool
+) -> None:
+    from gtm.cli import changes, client, output
+
+    api = client.control(url, token)
+    done = api.call("POST", f"/v1/regions/{client.segment(name)}:{verb}").body
+    if not as_json:
+        region = done["resource"]
+        already = " already" if done["outcome"] == "unchanged" else ""
+        output.say(f"region {region['name']} is{already} {region['admin_state']}")
+    changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
+
+
+def _health(api: Client) -> dict[str, Any]:
+    return {item["region"]: item for item in api.get("/v1/health")["regions"]}
+
+
+def _status(health: Mapping[str, Any] | None) -> str:
+    return "unknown" if health is None else str(health["status"])
+
+
+def _trouble(health: Mapping[str, Any] | None) -> str:
+    """What is the matter with the endpoints that are not up."""
+    endpoints = () if health is None else health["endpoints"]
+    return "\n".join(
+        f"{item['url']}: {item['detail'] or item['status']}" for item in endpoints if item["status"] != "up"
+    )
+
+
+def _capacity(capacity: Mapping[str, Any]) -> str:
+    outstanding, rate = capacity["outstanding"], capacity["requests_per_second"]
+    parts = (
+        f"{outstanding} outstanding" if outstanding is not None else "",
+        f"{rate:g}/s" if rate is not None else "",
+    )
+    return ", ".join(filter(None, parts)) or "not stated"
+
+
+def _health_cells(found: Mapping[str, Any]) -> tuple[Any, ...]:
+    from gtm.cli import output
+
+    latency = found.get("latency_ms")
+    return (
+        output.styled(found["status"]),
+        output.when(found.get("since")),
+        "" if latency is None else f"{latency:.1f} ms",
+        found.get("detail", ""),
+    )

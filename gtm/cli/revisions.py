@@ -1,0 +1,139 @@
+"""`gtm revisions`: what the policy was, who changed it, and the way back."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from gtm.cli import options
+
+app = typer.Typer(no_args_is_help=True)
+
+_Number = Annotated[int, typer.Argument(help="The revision's number.", min=1)]
+
+
+@app.command("list")
+def list_(
+    *,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 20,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List revisions, newest first."""
+    from gtm.cli import client, output
+
+    found = list(islice(client.control(control_url, token).items("/v1/revisions"), limit))
+    if as_json:
+        output.print_json(found)
+        return
+    output.table(
+        ("revision", "created (UTC)", "author", "changes", "comment"),
+        (
+            (
+                item["number"],
+                output.when(item["created_at"]),
+                item["author"],
+                _summary(item["summary"]),
+                item["comment"],
+            )
+            for item in found
+        ),
+        empty="there are no revisions yet",
+    )
+
+
+@app.command()
+def show(
+    number: _Number,
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a revision with its whole policy."""
+    from gtm.cli import client, output
+    from gtm.control import yamls
+
+    found = client.control(control_url, token).get(f"/v1/revisions/{number}")
+    if as_json:
+        output.print_json(found)
+        return
+    for name in ("number", "author", "comment", "sha256"):
+        output.say(f"# {name}: {found[name]}".replace("\n", "\n#   "))
+    output.say(f"# created: {output.when(found['created_at'])} UTC")
+    typer.echo(yamls.dump({kind: items for kind, items in found["policy"].items() if items}), nl=False)
+
+
+@app.command()
+def diff(
+    number: _Number,
+    against: Annotated[
+        int | None, typer.Argument(help="Compare with this one (0: the empty policy).", min=0)
+    ] = None,
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what a revision changed: since the one before, or since another."""
+    from gtm.cli import changes, client, output
+
+    found = client.control(control_url, token).get(f"/v1/revisions/{number}/diff", against=against)
+    if as_json:
+        output.print_json(found)
+        return
+    output.say(f"from revision {found['against']} to revision {found['revision']}:", "bold")
+    changes.show_changes(found["changes"])
+    if not found["changes"]:
+        output.say("no differences")
+
+
+@app.command()
+def rollback(
+    number: _Number,
+    *,
+    comment: options.Comment = "",
+    yes: options.Yes = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    wait: options.Wait = True,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+    as_json: options.AsJson = False,
+) -> None:
+    """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
+    from gtm.cli import ask, changes, client, output
+
+    ask.require_consent(yes=yes, as_json=as_json)
+    api = client.control(control_url, token)
+    current = api.get("/v1/policy")["revision"]
+    planned = _without_admin_states(api.get(f"/v1/revisions/{number}/diff", against=current)["changes"])
+    if not as_json:
+        output.say(f"from revision {current} to the policy of revision {number}:", "bold")
+        changes.show_changes(planned)
+    if not yes:
+        ask.confirm(f"Roll back to revision {number}?")
+    done = api.call("POST", f"/v1/revisions/{number}:rollback", body={"comment": comment}).body
+    if not done["changes"] and not as_json:
+        output.say("no changes; regions keep their admin states of today")
+    changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
+
+
+def _without_admin_states(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a roll-back changes: regions stay drained or disabled as they are today."""
+    kept = [
+        {**change, "fields": [field for field in change["fields"] if field["path"] != "admin_state"]}
+        for change in changes
+    ]
+    return [change for change in kept if change["fields"] or change["action"] != "updated"]
+
+
+def _summary(summary: dict[str, Any]) -> str:
+    """`regions +2 ~1, services -1`."""
+    marks = {"created": "+", "updated": "~", "deleted": "-"}
+    return ", ".join(
+        f"{kind} " + " ".join(f"{marks.get(action, action)}{count}" for action, count in actions.items())
+        for kind, actions in summary.items()
+    )

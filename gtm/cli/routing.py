@@ -1,0 +1,189 @@
+"""`gtm route` and `gtm explain`: ask an edge which region serves a request, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from gtm.cli import options
+
+_Service = Annotated[str, typer.Argument(help="The service's name.")]
+_ClientAddress = Annotated[
+    str | None, typer.Option("--client", help="The client's IP address; left out: this machine's.")
+]
+_Tenant = Annotated[str | None, typer.Option(help="Whose request it is.")]
+_DataClass = Annotated[str | None, typer.Option(help="What kind of data it carries.")]
+_Model = Annotated[str | None, typer.Option(help="The model it needs.")]
+_Affinity = Annotated[str | None, typer.Option(help="What ties it to earlier ones.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    for command in (route, explain):
+        app.command()(command)
+
+
+def route(
+    service: _Service,
+    *,
+    client: _ClientAddress = None,
+    tenant: _Tenant = None,
+    data_class: _DataClass = None,
+    model: _Model = None,
+    affinity: _Affinity = None,
+    edge_url: options.EdgeUrl = options.EDGE,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask an edge which region serves a request. Exit code 1 if it is refused."""
+    asked = {
+        "service": service,
+        "client_ip": client,
+        "tenant": tenant,
+        "data_class": data_class,
+        "model": model,
+        "affinity": affinity,
+    }
+    _tell(_ask(edge_url, token, asked), as_json=as_json, full=False)
+
+
+def explain(
+    service: _Service,
+    *,
+    client: _ClientAddress = None,
+    tenant: _Tenant = None,
+    data_class: _DataClass = None,
+    model: _Model = None,
+    affinity: _Affinity = None,
+    edge_url: options.EdgeUrl = options.EDGE,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """The same with every candidate, exclusion and rule. Exit code 1 if the request is refused."""
+    asked = {
+        "service": service,
+        "client_ip": client,
+        "tenant": tenant,
+        "data_class": data_class,
+        "model": model,
+        "affinity": affinity,
+        "explain": 1,
+    }
+    _tell(_ask(edge_url, token, asked), as_json=as_json, full=True)
+
+
+def _ask(url: str, token: str | None, asked: dict[str, Any]) -> dict[str, Any]:
+    """The decision. A refusal is an answer; any other 503 is none."""
+    from gtm.cli import client
+    from gtm.cli.exits import CommandError, Exit
+
+    edge = client.edge(url, token)
+    answer = edge.call("GET", "/v1/route", parameters=asked, accept=frozenset({451, 503}))
+    body = answer.body
+    if "outcome" not in body:
+        said = body.get("detail", "no reason given")
+        raise CommandError(f"the edge cannot answer: {said}", Exit.UNREACHABLE)
+    return body
+
+
+def _tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
+    from gtm.cli import output
+    from gtm.cli.exits import Exit
+
+    if as_json:
+        output.print_json(decision)
+    else:
+        _facts(decision)
+        if full:
+            _candidates(decision)
+            _rules(decision)
+        else:
+            for sentence in decision["reasons"]:
+                output.say(f"  {sentence}")
+    if decision["outcome"] != "served":
+        raise typer.Exit(Exit.NO)
+
+
+def _facts(decision: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from gtm.cli import output
+
+    client = decision["client"]
+    place = client["country"] or "unknown place"
+    endpoint = decision["endpoint"] or {"url": "", "ipv4": [], "ipv6": [], "cname": None}
+    asked = decision.get("request", {})
+    refused = decision["outcome"] != "served"
+    output.facts(
+        (
+            ("service", decision["service"]),
+            (
+                "client",
+                f"{client['ip'] or 'unknown'} ({place}, {client['source']} {client['network'] or ''})",
+            ),
+            ("tenant", asked.get("tenant")),
+            ("data class", asked.get("data_class")),
+            ("model", asked.get("model")),
+            ("affinity", asked.get("affinity")),
+            (
+                "refused" if refused else "region",
+                Text(_answer(decision), style="red" if refused else "green"),
+            ),
+            ("endpoint", endpoint["url"]),
+            ("addresses", " ".join((*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""))),
+            ("ttl", f"{decision['ttl']} s"),
+            ("policy", f"revision {decision['revision']}, epoch {decision['epoch']}"),
+        )
+    )
+
+
+def _answer(decision: dict[str, Any]) -> str:
+    from gtm.cli import output
+
+    if decision["outcome"] == "served":
+        return f"{output.plain(decision['region'])} ({output.plain(decision['reason'])})"
+    return output.plain(decision.get("detail") or decision["reason"])
+
+
+def _candidates(decision: dict[str, Any]) -> None:
+    from gtm.cli import output
+
+    output.say("")
+    output.table(
+        ("rank", "region", "estimate", "distance", "share", "excluded by", "why"),
+        (
+            (
+                item["rank"],
+                item["region"],
+                "" if item["estimate_ms"] is None else f"{item['estimate_ms']:.0f} ms",
+                "" if item["distance_km"] is None else f"{item['distance_km']:.0f} km",
+                f"{item['share']:.0%}",
+                _exclusion(item),
+                str(item["why"]).removeprefix(f"{item['region']}: "),
+            )
+            for item in decision["candidates"]
+        ),
+        empty="the service has no regions",
+    )
+
+
+def _exclusion(item: dict[str, Any]) -> str:
+    if item["excluded"] is None:
+        return ""
+    rules = f" ({', '.join(item['rules'])})" if item["rules"] else ""
+    return f"{item['excluded']}{rules}"
+
+
+def _rules(decision: dict[str, Any]) -> None:
+    from gtm.cli import output
+
+    output.say("")
+    output.table(
+        ("rule", "mode", "because", "legal basis"),
+        (
+            (rule["name"], rule["mode"], ", ".join(rule["because"]), rule["legal_basis"])
+            for rule in decision["rules"]
+        ),
+        empty="no residency rule matches",
+    )

@@ -1,0 +1,54 @@
+"""`gtm status`: what is in force, and which edges have it."""
+
+from __future__ import annotations
+
+import typer
+
+from gtm.cli import options
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command()(status)
+
+
+def status(
+    *,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the revision in force, the edges that have it, and the policy's warnings."""
+    from gtm.cli import changes, client, output
+
+    api = client.control(control_url, token)
+    found = api.get("/v1/status")
+    edges = api.get("/v1/edges")["items"]
+    if as_json:
+        output.print_json({**found, "edges": edges})
+        return
+    output.facts(
+        (
+            ("control", f"gtm {found['version']}, database {found['database']}"),
+            ("revision", found["sync"]["revision"]),
+            ("edges", changes.sync_words(found["sync"])),
+        )
+    )
+    output.say("")
+    output.table(
+        ("edge", "address", "version", "revision", "epoch", "last seen (UTC)", "live"),
+        (
+            (
+                edge["name"],
+                edge["address"],
+                edge["version"],
+                edge["revision"],
+                edge["epoch"],
+                output.when(edge["last_seen"]),
+                "yes" if edge["live"] else "no",
+            )
+            for edge in edges
+        ),
+        empty="no edge has been heard of",
+    )
+    output.warn(found["warnings"])

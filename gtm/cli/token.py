@@ -1,0 +1,228 @@
+"""`gtm token`: make, list and revoke bearer tokens, through control or directly in the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError
+from gtm.core.access import Role
+
+if TYPE_CHECKING:
+    from gtm.storage.session import Database
+    from gtm.storage.tokens import Token
+
+app = typer.Typer(no_args_is_help=True)
+
+T = TypeVar("T")
+
+_Direct = Annotated[
+    bool,
+    typer.Option(
+        "--direct",
+        help="Work on the database itself (GTM_DATABASE_URL, or the embedded one in --data-dir); needs no token.",
+    ),
+]
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+@app.command()
+def create(
+    name: str,
+    *,
+    role: Annotated[
+        Role,
+        typer.Option(help="viewer reads, operator changes policy, admin also tokens; edge is for edges."),
+    ],
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            help="After which time it ends: a number and s, m, h, d or w (30d), or a moment (RFC 3339)."
+        ),
+    ] = None,
+    direct: _Direct = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    data_dir: options.DataDir = options.DATA_DIR,
+    database_url: options.DatabaseUrl = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a token. It is printed this once, alone on standard output, and stored nowhere."""
+    from gtm.cli import client, output
+
+    expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
+    if direct:
+        made = _create_directly(name, role, expires_at, database_url, data_dir)
+    else:
+        body = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
+        made = client.control(control_url, token).call("POST", "/v1/tokens", body=body).body
+    if as_json:
+        output.print_json(made)
+        return
+    until = f"until {output.when(made['expires_at'])} UTC" if made["expires_at"] else "until it is revoked"
+    output.note(
+        f"token {made['name']} ({made['role']}, id {made['id']}), good {until}; shown only this once:"
+    )
+    typer.echo(made["token"])
+
+
+@app.command("list")
+def list_(
+    *,
+    direct: _Direct = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    data_dir: options.DataDir = options.DATA_DIR,
+    database_url: options.DatabaseUrl = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List every token, revoked and expired ones included. Their texts are known to nobody."""
+    from gtm.cli import client, output
+
+    if direct:
+        from gtm.control import tokens
+
+        found = [_view(item) for item in _with_database(database_url, data_dir, tokens.list_all)]
+    else:
+        found = client.control(control_url, token).get("/v1/tokens")["items"]
+    if as_json:
+        output.print_json(found)
+        return
+    now = datetime.now(UTC)
+    output.table(
+        ("name", "id", "role", "state", "created (UTC)", "expires (UTC)"),
+        (
+            (
+                item["name"],
+                item["id"],
+                item["role"],
+                output.styled(_state(item, now)),
+                output.when(item["created_at"]),
+                output.when(item["expires_at"]) or "never",
+            )
+            for item in found
+        ),
+        empty="there are no tokens",
+    )
+
+
+@app.command()
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id or name.")],
+    *,
+    direct: _Direct = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    data_dir: options.DataDir = options.DATA_DIR,
+    database_url: options.DatabaseUrl = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """End a token for good."""
+    from gtm.cli import client, output
+
+    if direct:
+        ended = _revoke_directly(token_id, database_url, data_dir)
+    else:
+        api = client.control(control_url, token)
+        ended = api.call("DELETE", f"/v1/tokens/{client.segment(token_id)}").body
+    if as_json:
+        output.print_json(ended)
+    else:
+        output.say(f"token {ended['name']} ({ended['role']}, id {ended['id']}) is revoked")
+
+
+def _create_directly(
+    name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path
+) -> dict[str, Any]:
+    from gtm.control import tokens
+    from gtm.control.fields import NAME_PATTERN, PATTERN_WORDS
+
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
+
+    async def make(found: Database) -> tokens.NewToken:
+        return await tokens.create(found, name, role, now=datetime.now(UTC), expires_at=expires_at)
+
+    made = _with_database(url, data_dir, make)
+    return {**_view(made.token), "token": made.text}
+
+
+def _revoke_directly(identity: str, url: str | None, data_dir: Path) -> dict[str, Any]:
+    from gtm.control import tokens
+
+    async def end(found: Database) -> Token:
+        return await tokens.revoke(found, identity)
+
+    return _view(_with_database(url, data_dir, end))
+
+
+def _with_database(url: str | None, data_dir: Path, work: Callable[[Database], Awaitable[T]]) -> T:
+    import asyncio
+
+    from gtm.cli.database import database, require_current_schema
+    from gtm.control.errors import ControlError
+    from gtm.storage.session import Database
+
+    async def run(found: str) -> T:
+        session = Database(found)
+        try:
+            return await work(session)
+        finally:
+            await session.dispose()
+
+    with database(url, data_dir) as found:
+        require_current_schema(found)
+        try:
+            return asyncio.run(run(found))
+        except ControlError as error:
+            raise CommandError(error.detail, problems=tuple(map(str, error.problems))) from error
+
+
+def _view(token: Token) -> dict[str, Any]:
+    """A token as the control API shows it."""
+    moments = {name: getattr(token, name) for name in ("created_at", "expires_at", "revoked_at")}
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": token.role.value,
+        **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
+    }
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _state(item: dict[str, Any], now: datetime) -> str:
+    if item["revoked_at"]:
+        return "revoked"
+    expires = item["expires_at"]
+    return "expired" if expires and datetime.fromisoformat(expires) <= now else "active"
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """When a token ends.
+
+    Raises:
+        CommandError: neither a duration nor a moment with its time zone, or out of the calendar.
+    """
+    duration = _DURATION.fullmatch(text.strip())
+    try:
+        if duration:
+            return now + timedelta(seconds=int(duration[1]) * _SECONDS[duration[2]])
+        moment = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise CommandError(
+            f"--expires: `{text}` is neither a number with s, m, h, d or w (such as 30d) nor a moment with its time "
+            "zone (such as 2030-01-31T12:00:00Z)"
+        )
+    return moment
