@@ -69,6 +69,7 @@ def serve(
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "serve")
+    _check_database(database_url)
     _prepare_data_dir(settings.data_dir)
     _run_with_database(Supervisor(settings, welcome).run())
 
@@ -96,6 +97,7 @@ def control(
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "control")
+    _check_database(database_url)
     if database_url is None:
         _prepare_data_dir(settings.data_dir)
     _run_with_database(run_control(settings, typer.echo, prepare_first=prepare))
@@ -164,10 +166,21 @@ def _run(server: Coroutine[Any, Any, None], *expected: type[Exception]) -> None:
     """Run a server to its end; what keeps it from running is one line, not a traceback."""
     from gtm.geoip.reader import GeoIPError
 
+    errors: tuple[type[Exception], ...] = (OSError, GeoIPError, *expected)
     try:
         asyncio.run(server)
-    except (OSError, GeoIPError, *expected) as error:
+    except errors as error:
         raise CommandError(str(error), Exit.CANNOT_RUN) from error
+
+
+def _check_database(url: str | None) -> None:
+    from gtm.storage.session import database_url
+
+    try:
+        if url is not None:
+            database_url(url)
+    except ValueError as error:
+        raise CommandError(f"GTM_DATABASE_URL: {error}") from error
 
 
 def _run_with_database(server: Coroutine[Any, Any, None]) -> None:

@@ -50,6 +50,8 @@ REPORT_EVERY = 2.0
 FIRST_ROUND = 10.0
 """Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
 _BACKOFF = (0.2, 0.5, 1.0, 2.0)
+_PATIENT_TRIES = 5
+"""Tries to reach control before an edge that starts says so: the two may just have been started together."""
 
 
 class Agent:
@@ -161,8 +163,10 @@ class Agent:
                             self._report_due.set()
                         await self._receive(message)
                 except (ControlUnreachable, FeedError) as error:
-                    if self._connected or failures == 0:
+                    if self._connected:
                         logger.warning("lost control, going on with what is known: %s", error)
+                    elif failures == _PATIENT_TRIES:
+                        logger.warning("cannot reach control, still trying: %s", error)
                     if self._connected:
                         self._connected = False
                         self._publish()

@@ -21,5 +21,6 @@ def configure(level: str, process: str) -> None:
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for chatty in ("apscheduler", "httpx", "httpcore", "uvicorn.access"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    if level != "debug":
+        for chatty in ("alembic", "apscheduler", "httpx", "httpcore", "uvicorn"):
+            logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -138,8 +138,8 @@ class Supervisor:
             admin_token=prepared.admin_token,
         )
         facts = {"control": running.control, "edge": running.edge, "dns": running.dns, "process": os.getpid()}
-        self._facts.write_bytes(msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
         self._announce(running)
+        self._facts.write_bytes(msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
 
     @property
     def _facts(self) -> Path:

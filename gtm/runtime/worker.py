@@ -53,6 +53,7 @@ class Worker:
         self.answerer: Answerer | None = None
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
         self._gone = threading.Event()
+        self._moved = False
 
     def wait_for_view(self) -> Router | None:
         """Read from the agent until there is a View with a state; None if the agent is gone before."""
@@ -102,12 +103,16 @@ class Worker:
 
     def _swapped(self, router: Router) -> None:
         if self.settings.kind == "dns":
-            self.answerer = Answerer(router, self.locator.locate, self.counts)
+            # What an answerer remembers of clients goes on to the next one, unless the clients moved.
+            predecessor = None if self._moved else self.answerer
+            self._moved = False
+            self.answerer = Answerer(router, self.locator.locate, self.counts, predecessor)
 
     def _reload_geoip(self) -> None:
         try:
             if self.locator.reload_if_changed():
                 logger.info("reloaded the GeoIP database")
+                self._moved = True
                 self.holder.rebuild()
         except GeoIPError as error:
             logger.error("kept the GeoIP database in use: %s", error)

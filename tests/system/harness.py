@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import dns.edns
 import dns.message
@@ -104,13 +106,13 @@ class System:
         def ready() -> bool:
             if self.process.popen.poll() is not None:
                 raise AssertionError(f"gtm serve ended:\n{self.process.output}")
-            return (self.data_dir / "serve.json").exists()
+            return self._facts().get("process") == self.process.popen.pid
 
         try:
             eventually(ready, "gtm serve is ready", 120.0)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.process.output}") from error
-        facts = json.loads((self.data_dir / "serve.json").read_text())
+        facts = self._facts()
         self.control, self.edge, self.dns_port = (
             facts["control"],
             facts["edge"],
@@ -118,10 +120,20 @@ class System:
         )
         return self
 
+    def _facts(self) -> dict[str, Any]:
+        """What it wrote for scripts; empty before (a file of another process that was killed may be there)."""
+        try:
+            facts: dict[str, Any] = json.loads((self.data_dir / "serve.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return facts
+
     @property
     def token(self) -> str:
         """The first admin token, from what was printed."""
-        return next(word for word in self.process.output.split() if word.startswith("gtm_"))
+        found = re.search(r"GTM_TOKEN=(gtm_\S+)", self.process.output)
+        assert found is not None, self.process.output
+        return found[1]
 
     def api(self, method: str, path: str, **arguments: object) -> httpx.Response:
         """Call the control API as admin."""

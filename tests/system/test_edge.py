@@ -1,0 +1,121 @@
+"""An edge on its own: started without control, restarted from its last-good file, with a damaged one."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.system.harness import Process, System, eventually, system
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+
+LONDON = "81.2.69.142"
+
+
+def start_edge(data_dir: Path, control: str, token: str, *arguments: str) -> Process:
+    """`gtm edge` on any free port for DNS and a known one for HTTP."""
+    environment = {"GTM_TOKEN": token}
+    command = ["edge", "--control", control, "--data-dir", str(data_dir), "--dns-port", "0", "--open-lookups"]
+    return Process([*command, *arguments], data_dir.with_suffix(".log"), environment)
+
+
+@contextmanager
+def stopping(process: Process) -> Iterator[Process]:
+    """Stop a process at the end."""
+    try:
+        yield process
+    finally:
+        if process.popen.poll() is None:
+            process.stop()
+
+
+def edge_token(running: System) -> str:
+    """A new token for an edge."""
+    made = running.api("POST", "/v1/tokens", json={"name": "second-edge", "role": "edge"})
+    made.raise_for_status()
+    return str(made.json().get("token") or made.json()["text"])
+
+
+def free_port() -> int:
+    """A free TCP port."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def region(port: int) -> str | None:
+    """What the edge answers for London."""
+    answer = httpx.get(f"http://127.0.0.1:{port}/v1/route?service=chat&client_ip={LONDON}", timeout=5)
+    found: str | None = answer.json().get("region")
+    return found
+
+
+def test_edge_restarts_from_last_good_without_control(tmp_path: Path) -> None:
+    """An edge that once followed control answers again after a restart with control gone, by its own probes."""
+    port = free_port()
+    with system(tmp_path / "serve", "--demo") as running:
+        token = edge_token(running)
+        edge = start_edge(
+            tmp_path / "edge", running.control, token, "--edge-port", str(port), "--name", "second"
+        )
+        with stopping(edge):
+            eventually(lambda: region(port) in {"eu-west", "eu-central"}, "the second edge answers")
+            edges = running.api("GET", "/v1/edges").json()
+            assert "second" in json.dumps(edges)
+            eventually(
+                lambda: "second" in json.dumps(running.api("GET", "/v1/edges").json()),
+                "control knows the edge",
+            )
+        assert not (tmp_path / "edge" / "edge-last-good").stat().st_mode & 0o077
+        # Control is out of reach from here on: nothing listens at that address.
+        lonely = start_edge(tmp_path / "edge", "http://127.0.0.1:9", token, "--edge-port", str(port))
+        with stopping(lonely):
+            eventually(lambda: region(port) in {"eu-west", "eu-central"}, "it answers from last-good")
+            running.demo("fail", "eu-west")
+            eventually(lambda: region(port) == "eu-central", "and goes by its own probes")
+
+
+def test_edge_without_control_or_last_good_does_not_listen(tmp_path: Path) -> None:
+    """Nothing listens until a View is loaded; a damaged last-good file counts as none, and is named."""
+    port = free_port()
+    (tmp_path / "edge").mkdir()
+    (tmp_path / "edge" / "edge-last-good").write_bytes(b"gtm-last-good 1 0000\n{}\n")
+    edge = start_edge(tmp_path / "edge", "http://127.0.0.1:9", "gtm_none", "--edge-port", str(port))
+    with stopping(edge):
+        eventually(lambda: "last-good" in edge.output and "damaged" in edge.output, "it says what is wrong")
+        with pytest.raises(httpx.ConnectError):
+            region(port)
+        edge.signal(signal.SIGTERM)
+        assert edge.end() == 0
+
+
+def test_edge_without_a_token_ends_with_a_hint(tmp_path: Path) -> None:
+    """An edge needs a token, and says where to get one."""
+    process = Process(["edge", "--data-dir", str(tmp_path / "edge")], tmp_path / "log")
+    assert process.end() == 4
+    assert "gtm token create" in process.output
+
+
+def test_corrupt_geoip_database_ends_the_start_with_its_name(tmp_path: Path) -> None:
+    """A GeoIP file that is none is named before anything listens."""
+    (tmp_path / "geo.mmdb").write_bytes(b"not a database")
+    edge = start_edge(tmp_path / "edge", "http://127.0.0.1:9", "t", "--geoip-db", str(tmp_path / "geo.mmdb"))
+    assert edge.end() == 5
+    assert "geo.mmdb" in edge.output
+
+
+def test_database_out_of_reach_ends_control_clearly(tmp_path: Path) -> None:
+    """A database URL that is none, or names no database server, is one line and no traceback."""
+    environment = {"GTM_DATABASE_URL": "mysql://nobody@127.0.0.1/x"}
+    wrong = Process(["control", "--control-port", "0"], tmp_path / "log", environment)
+    assert wrong.end() == 2
+    assert "Traceback" not in wrong.output
+    assert "postgresql://" in wrong.output

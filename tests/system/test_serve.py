@@ -1,0 +1,239 @@
+"""`gtm serve --demo` as a newcomer, an accident and an operator meet it. One system for the tests that leave it whole."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.system.harness import System, alive, descendants, eventually, system
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+
+GERMAN = "91.198.174.192"  # Wikimedia's, in the Netherlands: inside the EEA, nearest to Frankfurt
+LONDON = "81.2.69.142"
+EUROPE = {"eu-central", "eu-west"}
+ADDRESSES = Path(__file__).parent.parent / "geoip" / "public_addresses.csv"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A demo system, shared by the tests of this module; each leaves it as it found it."""
+    with system(tmp_path_factory.mktemp("serve") / "data", "--demo") as running:
+        yield running
+
+
+@pytest.fixture
+def whole(demo: System) -> Iterator[System]:
+    """The shared system, with every region restored afterwards."""
+    yield demo
+    for region in ("eu-central", "eu-west"):
+        demo.demo("restore", region)
+    eventually(lambda: demo.region(service="chat", client_ip=GERMAN) == "eu-central", "Frankfurt is back")
+
+
+def address_of(demo: System, region: str) -> str:
+    """A region's IPv4 address."""
+    return str(demo.api("GET", f"/v1/regions/{region}").json()["endpoints"][0]["ipv4"][0])
+
+
+def test_lookup_names_a_european_region_with_reasons(demo: System) -> None:
+    """The first command of the README works."""
+    answer = demo.route(service="chat", client_ip=LONDON).json()
+    assert answer["region"] in EUROPE
+    assert answer["reasons"]
+    assert answer["endpoint"]["url"].startswith("http://127.0.")
+
+
+def test_dns_redirect_and_lookup_agree_on_real_addresses(demo: System) -> None:
+    """≥ 200 public addresses of ≥ 40 countries get the same region over HTTP and DNS, Europeans inside the EEA."""
+    with ADDRESSES.open(newline="") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    assert len(rows) >= 200
+    assert len({row["country"] for row in rows}) >= 40
+    regions = {item["name"]: item for item in demo.api("GET", "/v1/regions?limit=100").json()["items"]}
+    served: set[str] = set()
+    for service in ("chat", "web"):
+        items = [{"service": service, "client_ip": row["address"]} for row in rows]
+        batch = httpx.post(f"{demo.edge}/v1/route:batch", json={"requests": items}, timeout=20).json()[
+            "results"
+        ]
+        for row, answer in zip(rows, batch, strict=True):
+            length = 128 if ":" in row["address"] else 32
+            addresses = demo.addresses(f"{service}.demo.test", f"{row['address']}/{length}")
+            assert addresses == regions[answer["region"]]["endpoints"][0]["ipv4"], row
+            assert answer["client"]["country"] == row["country"]
+            served.add(answer["region"])
+    assert served == set(regions), "every region is nearest to somebody"
+
+
+def test_redirect_keeps_path_and_query(demo: System) -> None:
+    """A redirect by host name leads to the caller's region, path and query kept byte for byte."""
+    response = httpx.get(
+        f"{demo.edge}/a%20b//c?x=1&y=%2F", headers={"Host": "web.demo.test"}, follow_redirects=False
+    )
+    assert response.status_code == 307
+    assert response.headers["location"].endswith("/a%20b//c?x=1&y=%2F")
+    assert "private" in response.headers["cache-control"] or "no-store" in response.headers["cache-control"]
+    assert httpx.get(response.headers["location"]).json()["region"]
+
+
+def test_killing_regions_never_leaves_the_fence(whole: System) -> None:
+    """Frankfurt dies: Dublin serves. Dublin dies too: GDPR traffic is refused, everything else goes on."""
+    refusal = address_of(whole, "eu-central").rsplit(".", 1)[0] + ".8"
+    eventually(lambda: whole.region(service="chat", client_ip=GERMAN) == "eu-central", "Frankfurt serves")
+    whole.demo("fail", "eu-central")
+    eventually(lambda: whole.region(service="chat", client_ip=GERMAN) == "eu-west", "Dublin takes over")
+    eventually(
+        lambda: whole.addresses("chat.demo.test", f"{GERMAN}/24") == [address_of(whole, "eu-west")],
+        "over DNS too",
+    )
+    whole.demo("fail", "eu-west")
+    eventually(
+        lambda: whole.route(service="chat", client_ip=GERMAN).status_code == 451, "GDPR traffic is refused"
+    )
+    answer = whole.resolve("chat.demo.test", f"{GERMAN}/24")
+    assert answer.rcode() == 0
+    assert whole.addresses("chat.demo.test", f"{GERMAN}/24") == [refusal]
+    assert httpx.get(f"http://{refusal}:9000/").status_code == 451
+    assert whole.route(service="web", client_ip=GERMAN).json()["region"] not in EUROPE
+    assert whole.region(service="chat", client_ip="8.8.8.8") in {"us-east", "us-west"}
+
+
+def test_tenants_of_the_policy_are_pinned(demo: System) -> None:
+    """Health records of the clinic stay in Germany; saying less does not help; an unknown tenant is an error."""
+    for said in ({"tenant": "clinic", "data_class": "health"}, {"tenant": "clinic"}, {}):
+        assert demo.region(service="records", client_ip="8.8.8.8", **said) == "eu-central", said
+    assert (
+        demo.region(service="records", client_ip="8.8.8.8", tenant="acme", data_class="public")
+        != "eu-central"
+    )
+    assert demo.route(service="records", client_ip="8.8.8.8", tenant="clinci").status_code in (404, 422)
+
+
+def test_a_drain_reaches_the_answers_and_survives(demo: System) -> None:
+    """A drained region takes no new clients on any edge, until it is activated."""
+    assert demo.region(service="web", client_ip="8.8.8.8") == "us-west"
+    demo.api("POST", "/v1/regions/us-west:drain").raise_for_status()
+    try:
+        eventually(lambda: demo.region(service="web", client_ip="8.8.8.8") == "us-east", "us-west is drained")
+        assert demo.api("GET", "/v1/regions/us-west").json()["admin_state"] == "draining"
+    finally:
+        demo.api("POST", "/v1/regions/us-west:activate").raise_for_status()
+    eventually(lambda: demo.region(service="web", client_ip="8.8.8.8") == "us-west", "us-west is back")
+
+
+def test_bad_policy_changes_nothing(demo: System) -> None:
+    """A policy that does not compile is rejected whole with every problem; the answers stay."""
+    before = demo.api("GET", "/v1/revisions?limit=1").json()["items"][0]["number"]
+    document = demo.api("GET", "/v1/policy").json()
+    policy = document.get("policy", document)
+    policy["services"][0]["members"] = [{"region": "nowhere"}, {"region": "neither"}]
+    response = demo.api("POST", "/v1/policy:apply", json={"policy": policy})
+    assert response.status_code == 422
+    assert len(response.json()["errors"]) >= 2
+    assert demo.api("GET", "/v1/revisions?limit=1").json()["items"][0]["number"] == before
+    assert demo.region(service="chat", client_ip=LONDON) in EUROPE
+
+
+def test_metrics_are_of_the_whole_edge(demo: System) -> None:
+    """Decisions made over DNS show up in the HTTP tier's metrics."""
+    demo.addresses("web.demo.test", "8.8.8.0/24")
+    demo.region(service="web", client_ip="8.8.8.8")
+
+    def counted() -> bool:
+        text = httpx.get(f"{demo.edge}/metrics").text
+        return 'via="dns"' in text and 'via="lookup"' in text
+
+    eventually(counted, "both tiers are counted")
+
+
+def test_second_serve_on_the_same_data_directory_says_so(demo: System) -> None:
+    """A second gtm on a data directory ends at once, clearly, and the first goes on."""
+    second = System(demo.data_dir)
+    second.process.log = demo.data_dir.with_suffix(".log")
+    assert second.process.end() == 5
+    assert "already running" in second.process.output
+    assert demo.region(service="chat", client_ip=LONDON) in EUROPE
+    assert (demo.data_dir / "serve.json").exists()
+
+
+def test_port_in_use_is_named(demo: System, tmp_path: Path) -> None:
+    """A taken port ends the start with its number and the option that moves it."""
+    other = System(tmp_path / "data", "--dns-port", str(demo.dns_port))
+    assert other.process.end() == 5
+    assert str(demo.dns_port) in other.process.output
+    assert "--dns-port" in other.process.output
+
+
+def test_two_demos_run_side_by_side(demo: System, tmp_path: Path) -> None:
+    """A second demo stands on the next block of addresses, and both answer with their own."""
+    with system(tmp_path / "data", "--demo") as second:
+        ours = demo.route(service="chat", client_ip=LONDON).json()["endpoint"]["url"]
+        theirs = second.route(service="chat", client_ip=LONDON).json()["endpoint"]["url"]
+        assert ours != theirs
+        assert httpx.get(theirs).json()["region"] == httpx.get(ours).json()["region"]
+
+
+def test_answers_go_on_when_control_and_postgres_are_killed(tmp_path: Path) -> None:
+    """Kill -9 of control and Postgres loses no answer; both come back by themselves, with everything."""
+    with system(tmp_path / "data", "--demo") as running:
+        for pid in [*running.processes("gtm.cli control"), *running.processes("bin/postgres -D")]:
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(50):
+            assert running.region(service="chat", client_ip=LONDON) in EUROPE
+            assert running.addresses("chat.demo.test", f"{LONDON}/32")
+        eventually(lambda: httpx.get(f"{running.control}/readyz").status_code == 200, "control is back")
+        assert running.api("GET", "/v1/regions/eu-west").status_code == 200
+        running.api("POST", "/v1/regions/eu-west:drain").raise_for_status()
+        eventually(
+            lambda: running.region(service="chat", client_ip=LONDON) == "eu-central",
+            "changes reach the edge again",
+        )
+
+
+def test_killed_workers_and_agent_come_back(tmp_path: Path) -> None:
+    """Kill -9 of every edge process: the supervisor brings the edge back, from its last-good file."""
+    with system(tmp_path / "data", "--demo") as running:
+        for part in ("gtm.runtime.worker", "gtm.cli edge"):
+            victims = running.processes(part)
+            assert victims
+            for pid in victims:
+                os.kill(pid, signal.SIGKILL)
+            eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, f"{part} is back")
+            eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_clean_stop_leaves_nothing(tmp_path: Path, number: int) -> None:
+    """SIGTERM and SIGINT end every process, and a new start finds everything as it was."""
+    with system(tmp_path / "data", "--demo") as running:
+        token = running.token
+        running.api("POST", "/v1/regions/us-east:disable").raise_for_status()
+        children = descendants(running.process.popen.pid)
+        assert len(children) >= 6
+        running.process.signal(number)
+        assert running.process.end() in (0, 130)
+        eventually(lambda: not any(alive(pid) for pid in children), "every process has ended")
+        assert not (tmp_path / "data" / "serve.json").exists()
+    with system(tmp_path / "data", "--demo") as again:
+        headers = {"Authorization": f"Bearer {token}"}
+        region = httpx.get(f"{again.control}/v1/regions/us-east", headers=headers)
+        assert region.json()["admin_state"] == "disabled"
+
+
+def test_kill_9_of_everything_is_survived(tmp_path: Path) -> None:
+    """Kill -9 of the supervisor: its children end by themselves, and the next start clears what is left."""
+    with system(tmp_path / "data", "--demo") as running:
+        children = list(descendants(running.process.popen.pid))
+        ours = [pid for pid in children if pid not in running.processes("postgres")]
+        running.process.popen.kill()
+        running.process.end()
+        eventually(lambda: not any(alive(pid) for pid in ours), "gtm's own processes have ended")
+    with system(tmp_path / "data", "--demo") as again:
+        assert again.region(service="chat", client_ip=LONDON) in EUROPE
