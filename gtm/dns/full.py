@@ -79,10 +79,10 @@ def read_query(packet: bytes) -> Query | Rejected:
             return _query(dns.message.from_wire(packet, keyring=False), opt_flags)
         except (dns.exception.DNSException, ValueError):
             rcode = wire.FORMERR
-    # A reply to a query with an OPT has one even if that OPT is what was wrong (RFC 6891 §7).
-    return Rejected(
-        wire.bare_reply(packet, rcode, question_end=outline.question_end, opt_flags=opt_flags), rcode
-    )
+    # Other operations have other sections (RFC 2136 §2), so nothing of them is echoed. A reply to a query with an OPT
+    # has one even if that OPT is what was wrong (RFC 6891 §7).
+    end = wire.HEADER_SIZE if packet[2] & 0x78 else outline.question_end
+    return Rejected(wire.bare_reply(packet, rcode, question_end=end, opt_flags=opt_flags), rcode)
 
 
 def _objection(packet: bytes, outline: wire.Outline) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from struct import Struct
 
 HEADER_SIZE = 12
+MAX_NAME = 255
+"""Octets of a name in wire form (RFC 1035 §2.3.4)."""
 UDP_PAYLOAD = 1232
 """The largest answer over UDP, and the size that our OPT states: it fits an IPv6 minimum MTU unfragmented."""
 PLAIN_PAYLOAD = 512
@@ -119,7 +121,9 @@ def outline(packet: bytes) -> Outline:
         raise MalformedError("too many records")
     at = HEADER_SIZE
     for _ in range(questions):
-        at = _skip_name(packet, at) + 4
+        start, at = at, _skip_name(packet, at, pointers=False) + 4
+        if at - 4 - start > MAX_NAME:
+            raise MalformedError("a name is too long")
     if at > len(packet):
         raise MalformedError("the question is cut short")
     question_end = at if questions == 1 else HEADER_SIZE
@@ -137,15 +141,15 @@ def outline(packet: bytes) -> Outline:
     return Outline(questions, question_end, tuple(opts))
 
 
-def _skip_name(packet: bytes, at: int) -> int:
-    """Where the name at `at` ends. A compression pointer ends it (RFC 1035 §4.1.4)."""
+def _skip_name(packet: bytes, at: int, *, pointers: bool = True) -> int:
+    """Where the name at `at` ends. A compression pointer ends it (RFC 1035 §4.1.4); a question has none to point to."""
     while True:
         if at >= len(packet):
             raise MalformedError("a name is cut short")
         length = packet[at]
         if length == 0:
             return at + 1
-        if length >= 0xC0:
+        if length >= 0xC0 and pointers:
             return at + 2
         if length > 63:
             raise MalformedError("a label has an undefined type")

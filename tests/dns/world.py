@@ -1,0 +1,220 @@
+"""A small world to ask about: four regions, services of each kind, and a GeoIP table of a few networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+import dns.edns
+import dns.message
+import dns.rdatatype
+
+from gtm.core.compile import compile_policy
+from gtm.core.model import (
+    UNKNOWN_LOCATION,
+    AdminState,
+    Affinity,
+    Endpoint,
+    EndpointHealth,
+    HealthStatus,
+    Jurisdiction,
+    Location,
+    Match,
+    Member,
+    OnUnusable,
+    Places,
+    Policy,
+    RefusalAddress,
+    Region,
+    ResidencyRule,
+    Service,
+    State,
+    Steering,
+    Zone,
+)
+from gtm.core.router import Router
+from gtm.core.view import Window, build_view
+from gtm.dns.answer import Answerer
+from gtm.telemetry import Counts
+
+EEA = Jurisdiction("EEA", members=("DE", "FR", "IE"))
+REFUSAL = RefusalAddress(("192.0.2.250",), ("2001:db8::250",))
+
+NETWORKS = {
+    "10.1.0.0/16": ("DE", 50.1, 8.7),
+    "10.2.0.0/15": ("US", 39.0, -77.5),
+    "10.4.7.0/26": ("IE", 53.3, -6.3),
+    "10.8.0.0/16": ("JP", 35.7, 139.7),
+    "2001:db8:1::/48": ("DE", 50.1, 8.7),
+    "2001:db8:2::/47": ("US", 39.0, -77.5),
+}
+_PARSED = [(ip_network(text), text, place) for text, place in NETWORKS.items()]
+RESOLVER = "10.3.0.53"
+"""A resolver in the US."""
+
+
+def locate(address: str | bytes) -> Location:
+    """Where an address is, by the table above; elsewhere it is unknown."""
+    host = ip_address(address)
+    network: IPv4Network | IPv6Network
+    for network, text, (country, lat, lon) in _PARSED:
+        if host in network:
+            return Location(
+                country, lat=lat, lon=lon, network=text, prefix_length=network.prefixlen, source="geoip"
+            )
+    return UNKNOWN_LOCATION
+
+
+def _region(name: str, country: str, lat: float, lon: float, *endpoints: Endpoint) -> Region:
+    return Region(name, lat, lon, country, endpoints)
+
+
+EU = _region(
+    "eu",
+    "DE",
+    50.1,
+    8.7,
+    Endpoint("http://eu-1", ("192.0.2.1",), ("2001:db8::1",)),
+    Endpoint("http://eu-2", ("192.0.2.2", "192.0.2.1")),
+)
+IE = _region("ie", "IE", 53.3, -6.3, Endpoint("http://ie", ("192.0.2.3",), ("2001:db8::3",)))
+US = _region("us", "US", 39.0, -77.5, Endpoint("http://us", ("192.0.2.4",)))
+JP = _region("jp", "JP", 35.7, 139.7, Endpoint("http://jp", cname="LB.Example.net"))
+BIG = _region(
+    "big",
+    "US",
+    39.0,
+    -77.5,
+    Endpoint("http://big", tuple(f"198.51.{block}.{host}" for block in (100, 101) for host in range(1, 101))),
+)
+HALF = _region(
+    "half", "US", 39.0, -77.5, Endpoint("http://half", tuple(f"198.51.100.{host}" for host in range(1, 41)))
+)
+URL_ONLY = _region("url-only", "US", 39.0, -77.5, Endpoint("http://url-only"))
+REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY)
+
+
+def service(name: str, members: str, **fields: object) -> Service:
+    """A service with host name `<name>.demo.test` unless `fields` say otherwise."""
+    values: dict[str, object] = {
+        "hostnames": (f"{name}.demo.test",),
+        "zone": "demo.test",
+        "refusal": REFUSAL,
+        "members": tuple(Member(region) for region in members.split()),
+    }
+    return Service(name, **{**values, **fields})  # type: ignore[arg-type]
+
+
+SERVICES = (
+    service("chat", "eu ie us"),
+    service("web", "eu us jp", ttl=300),
+    service("sticky", "eu ie us", steering=Steering.WEIGHTED, affinity=Affinity.CLIENT_NETWORK),
+    service("drawn", "eu us", steering=Steering.WEIGHTED),
+    service("alias", "jp"),
+    service("v4", "us", refusal=RefusalAddress(("192.0.2.250",))),
+    service("alias-v4", "jp us", refusal=RefusalAddress(("192.0.2.250",)), steering=Steering.FAILOVER),
+    service("big", "big"),
+    service("half", "half"),
+    service("url-only", "url-only"),
+    service("stubborn", "eu us", ttl=300, on_unusable=OnUnusable.IGNORE_HEALTH),
+    service("deep", "us", hostnames=("a.b.deep.demo.test",)),
+    service("apex", "eu us", hostnames=("apex.test",), zone="apex.test"),
+    service("apex-alias", "jp", hostnames=("alias.test",), zone="alias.test"),
+)
+ZONES = (
+    Zone("demo.test", "ns1.demo.test", "host.master@demo.test", ("ns1.demo.test", "ns2.example.net")),
+    Zone("sub.demo.test", "ns.example.net", "hostmaster.example.net", minimum=7200, ttl=600),
+    Zone("apex.test", "ns.example.net", "hostmaster.example.net"),
+    Zone("alias.test", "ns.example.net", "hostmaster.example.net"),
+)
+RULES = (
+    ResidencyRule(
+        "gdpr",
+        Match(services=("chat",), client_jurisdictions=("EEA",)),
+        allow=Places(jurisdictions=("EEA",)),
+        legal_basis="GDPR chapter V",
+    ),
+)
+POLICY = Policy(regions=REGIONS, zones=ZONES, services=SERVICES, residency_rules=RULES, jurisdictions=(EEA,))
+
+
+def router(*down: str, policy: Policy = POLICY, drained: Iterable[str] = ()) -> Router:
+    """A Router of the world in which the endpoints of the regions named `down`, or so called, are down."""
+    drained = frozenset(drained)
+    regions = tuple(
+        Region(
+            item.name,
+            item.lat,
+            item.lon,
+            item.country,
+            item.endpoints,
+            admin_state=AdminState.DRAINING if item.name in drained else AdminState.ACTIVE,
+        )
+        for item in policy.regions
+    )
+    changed = Policy(
+        regions, policy.zones, policy.services, policy.residency_rules, jurisdictions=policy.jurisdictions
+    )
+    health = {
+        region.name: {
+            endpoint.url: EndpointHealth(
+                HealthStatus.DOWN if {region.name, endpoint.url} & set(down) else HealthStatus.UP
+            )
+            for endpoint in region.endpoints
+        }
+        for region in regions
+    }
+    snapshot = compile_policy(changed, (), revision=7)
+    return Router(build_view(snapshot, State(epoch=3, health=health), Window(0.0, 0.0)))
+
+
+def answerer(*down: str, counts: Counts | None = None, **fields: object) -> Answerer:
+    """An Answerer of `router(*down)`."""
+    return Answerer(router(*down, **fields), locate, Counts() if counts is None else counts)  # type: ignore[arg-type]
+
+
+def query(
+    name: str, rdtype: str = "A", *, subnet: str | None = None, edns: bool = False, **fields: object
+) -> bytes:
+    """A query; with `subnet` (`10.1.0.0/24`) it has that client subnet."""
+    options = []
+    if subnet is not None:
+        address, length = subnet.split("/")
+        options.append(dns.edns.ECSOption(address, int(length)))
+    use_edns = 0 if edns or options or fields else None
+    message = dns.message.make_query(name, rdtype, use_edns=use_edns, options=options or None, **fields)  # type: ignore[arg-type]
+    return message.to_wire()
+
+
+def both(
+    server: Answerer, packet: bytes, *, client: str = RESOLVER, tcp: bool = False, draw: float = 0.5
+) -> dns.message.Message:
+    """The reply, which must be the same both ways."""
+    reply = server.answer(packet, client, tcp=tcp, draw=draw)
+    slow = server.answer_fully(packet, client, tcp=tcp, draw=draw)
+    assert reply is not None
+    assert slow is not None
+    message, slow_message = dns.message.from_wire(reply), dns.message.from_wire(slow)
+    # Compression may lend names in the data the question's case (RFC 4343 §4.1).
+    assert message.to_text().lower() == slow_message.to_text().lower()
+    assert reply[:12] == slow[:12]
+    assert message.id == int.from_bytes(packet[:2])
+    return message
+
+
+def addresses(message: dns.message.Message) -> list[str]:
+    """The data of the answer section, as text."""
+    return [rdata.to_text() for rrset in message.answer for rdata in rrset]
+
+
+def subnet_of(message: dns.message.Message) -> tuple[str, int, int] | None:
+    """Address, source and scope of the reply's client subnet."""
+    for option in message.options:
+        if isinstance(option, dns.edns.ECSOption):
+            return option.address, option.srclen, option.scopelen
+    return None
+
+
+def errors_of(message: dns.message.Message) -> list[int]:
+    """The extended errors of a reply."""
+    return [int(option.code) for option in message.options if isinstance(option, dns.edns.EDEOption)]
