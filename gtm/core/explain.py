@@ -140,7 +140,7 @@ def _chosen(decision: Decision, candidate: Candidate) -> str:
         Reason.LOWEST_LATENCY: f"lowest estimated round trip of the {where}{_measure(decision, candidate)}",
         Reason.NEAREST: f"nearest of the {where}{_measure(decision, candidate)}",
         Reason.WEIGHTED: f"by weight, takes {share}",
-        Reason.AFFINITY: f"this client sticks to it, takes {share} by weight",
+        Reason.AFFINITY: f"this client stays on it (by weight {share})",
         Reason.FAILOVER_ORDER: f"first of the {where} in failover order",
         Reason.LOCATION_UNKNOWN: f"first of the {where} in the order written, the client's location is unknown",
         Reason.HEALTH_IGNORED: "although it is not healthy: nothing usable is left, and the service then ignores health",

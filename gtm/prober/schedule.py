@@ -30,6 +30,10 @@ from gtm.prober.checks import Checker, CheckError, Target, target_of
 
 logger = logging.getLogger(__name__)
 
+_scheduler_logger = logging.getLogger(f"{__name__}.jobs")
+# It warns of every run that is left out because the one before is not over, which is as meant here.
+_scheduler_logger.setLevel(logging.ERROR)
+
 CONCURRENCY = 200
 """Checks in flight at once, over all targets."""
 
@@ -38,6 +42,8 @@ _SHORTEST = 0.9
 
 _FIRST_SPACING = 0.005
 """Seconds between first checks of new endpoints, so that a large policy does not start with a burst."""
+
+_SOON = 0.02
 
 _CLOCK_EVERY = 1.0
 _CLOCK_STEP = 0.5
@@ -73,7 +79,7 @@ class Prober:
         """Checks made, by region and outcome (`ok`, `failed`)."""
         self._report = report
         self._checker = Checker(clock)
-        self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self._scheduler = AsyncIOScheduler(timezone=UTC, logger=_scheduler_logger)
         self._watches: dict[_Key, _Watch] = {}
         self._tracks: dict[tuple[str, str], Track] = {}
         self._probes: dict[tuple[str, str], _Key] = {}
@@ -236,20 +242,18 @@ class Prober:
                 _log(region, watch.url, after.health)
             doubted |= after.streak > 0
         watch.probed.set()
+        # A check that ran into its timeout brings the next one forward by as much, so that the verdict still comes within
+        # interval × threshold; one that outlasted its interval is followed at once. (A little later than at once: the
+        # scheduler counts this run as over only a moment from now.)
         if doubted and not result.ok:
-            # A check that ran into its timeout brings the next one forward by as much, so that the verdict still
-            # comes within interval × threshold. (The scheduler counts this run as over only a moment from now.)
-            self._reschedule(watch, max(0.02, self._pause(watch.probe) - 2 * took))
+            self._reschedule(watch, max(_SOON, _pause(watch.probe) - 2 * took))
+        elif took >= watch.probe.interval * _SHORTEST:
+            self._reschedule(watch, _SOON)
         if changed:
             try:
                 self._report()
             except Exception:
                 logger.exception("could not report a changed verdict")
-
-    @staticmethod
-    def _pause(probe: Probe) -> float:
-        """Seconds until the next check, if this one had taken no time."""
-        return probe.interval * random.uniform(_SHORTEST, 1)
 
     async def _watch_clock(self) -> None:
         """Run every job anew when the system's clock was set: the scheduler plans by it (law 4)."""
@@ -262,6 +266,11 @@ class Prober:
                 for watch in list(self._watches.values()):
                     self._reschedule(watch, random.uniform(0, watch.probe.interval))
             offset = now
+
+
+def _pause(probe: Probe) -> float:
+    """Seconds until the next check, if this one had taken no time."""
+    return probe.interval * random.uniform(_SHORTEST, 1)
 
 
 def _after(seconds: float) -> datetime:

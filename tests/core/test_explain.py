@@ -1,0 +1,224 @@
+"""Decisions in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from gtm.core.compile import compile_policy
+from gtm.core.decide import Outcome, decide
+from gtm.core.endpoints import endpoint_for, serving
+from gtm.core.explain import MAX_REASONS, answer, lines, reasons
+from gtm.core.model import (
+    AdminState,
+    Affinity,
+    Endpoint,
+    EndpointHealth,
+    HealthStatus,
+    Location,
+    Match,
+    Member,
+    OnUnusable,
+    Places,
+    Policy,
+    Region,
+    Request,
+    ResidencyRule,
+    RuleMode,
+    Service,
+    State,
+    Steering,
+    Tenant,
+)
+from gtm.core.view import View, Window, build_view
+from tests.core.strategies import World, draws, questions, quick
+
+BERLIN = Location("DE", None, "EU", 52.5, 13.4, None, "81.2.69.0/24", 24, "geoip")
+REQUEST = Request("chat", BERLIN)
+REGIONS = (
+    Region("eu-central", 50.1, 8.7, "DE", (Endpoint("http://a"), Endpoint("http://b"))),
+    Region("eu-west", 53.3, -6.2, "IE", (Endpoint("http://c"),)),
+    Region("us-east", 39.0, -77.5, "US", (Endpoint("http://d"),), models=("llama",)),
+)
+GDPR = ResidencyRule("gdpr", Match(client_countries=("DE",)), Places(jurisdictions=("DE", "IE")))
+CLINIC = ResidencyRule("clinic", Match(tenants=("clinic",)), Places(jurisdictions=("DE",)))
+
+
+def view(
+    *rules: ResidencyRule,
+    up: Iterable[str] = "abcd",
+    regions: tuple[Region, ...] = REGIONS,
+    **service: object,
+) -> View:
+    """A View with one service over all regions, where the endpoints named are up, `x` unknown, the others down."""
+    members = tuple(Member(region.name) for region in regions)
+    chat = replace(Service("chat", members), **service)  # type: ignore[arg-type]
+    policy = Policy(regions=regions, services=(chat,), residency_rules=rules, tenants=(Tenant("clinic"),))
+    table = {
+        region.name: {
+            endpoint.url: EndpointHealth(
+                HealthStatus.UP if endpoint.url[-1] in up else HealthStatus.DOWN, 1.0, "refused"
+            )
+            for endpoint in region.endpoints
+            if endpoint.url[-1] != "x"
+        }
+        for region in regions
+    }
+    return build_view(compile_policy(policy, ()), State(health=table), Window(0, 0))
+
+
+def told(seen: View, request: Request = REQUEST) -> list[str]:
+    """Every sentence about a request."""
+    return lines(seen, request, decide(seen, request, 0.0))
+
+
+def test_the_nearest_inside_the_fence() -> None:
+    """What was chosen and why, what else would do, and what the law excludes."""
+    assert told(view(GDPR)) == [
+        "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (23 ms)",
+        "eu-west: usable, ranked 2 (39 ms)",
+        "us-east: excluded by residency rule gdpr (client country DE)",
+    ]
+    assert told(view())[0] == "eu-central: chosen, lowest estimated round trip of the usable regions (23 ms)"
+
+
+def test_several_rules_and_unstated_facts() -> None:
+    """Each rule that excludes is named, with what made it match."""
+    assert told(view(GDPR, CLINIC))[1:] == [
+        "eu-west: excluded by residency rule clinic (tenant not stated)",
+        "us-east: excluded by residency rules gdpr (client country DE) and clinic (tenant not stated)",
+    ]
+
+
+def test_states() -> None:
+    """Admin state, health and models in words."""
+    regions = (
+        replace(REGIONS[0], admin_state=AdminState.DRAINING),
+        replace(REGIONS[1], admin_state=AdminState.DISABLED),
+        REGIONS[2],
+        Region("sa-east", -23.5, -46.6, "BR", (Endpoint("http://x"),), models=("llama",)),
+        Region("ap", 1.3, 103.8, "SG", (Endpoint("http://e"),), models=("llama",)),
+        Region("far", -37.0, 174.0, "NZ", (Endpoint("http://d"),)),
+    )
+    both = told(view(regions=regions, model="llama"), replace(REQUEST, model="gpt"))
+    assert both[0] == "refused: no region of the service is usable"
+    assert set(both[1:]) == {
+        "eu-central: draining, takes no new clients",
+        "eu-west: disabled by its operator",
+        "us-east: does not serve the model `gpt`",
+        "sa-east: does not serve the model `gpt`",
+        "ap: does not serve the model `gpt`",
+        "far: does not serve the models `gpt` and `llama`",
+    }
+    sentences = told(view(regions=regions, model="llama"))
+    assert "us-east: chosen, lowest estimated round trip of the usable regions (134 ms)" in sentences
+    assert "sa-east: health unknown, no probe has answered yet" in sentences
+    assert "ap: unhealthy" in sentences
+
+
+@pytest.mark.parametrize(
+    ("service", "location", "first"),
+    [
+        ({"steering": Steering.GEO}, BERLIN, "eu-central: chosen, nearest of the usable regions (422 km)"),
+        (
+            {"steering": Steering.FAILOVER},
+            BERLIN,
+            "eu-central: chosen, first of the usable regions in failover order",
+        ),
+        ({"steering": Steering.WEIGHTED}, BERLIN, "eu-central: chosen, by weight, takes 33% of such clients"),
+        (
+            {},
+            Location(),
+            "eu-central: chosen, first of the usable regions in the order written, the client's location is unknown",
+        ),
+    ],
+)
+def test_each_steering_says_what_decided(service: dict[str, object], location: Location, first: str) -> None:
+    """One phrase for each way to choose."""
+    assert told(view(**service), Request("chat", location))[0] == first
+
+
+def test_affinity_and_shares() -> None:
+    """A sticky client is told so; the other regions' shares are named."""
+    seen = view(steering=Steering.WEIGHTED, affinity=Affinity.CLIENT_NETWORK)
+    sentences = told(seen)
+    assert (
+        sum("chosen, this client stays on it (by weight 33% of such clients)" in text for text in sentences)
+        == 1
+    )
+    assert sum(text.endswith(": usable, takes 33% of such clients") for text in sentences) == 2
+
+
+def test_health_ignored_hands_out_what_is_down() -> None:
+    """Said plainly, and with all the region's endpoints."""
+    seen = view(GDPR, up="d", on_unusable=OnUnusable.IGNORE_HEALTH)
+    decision = decide(seen, REQUEST, 0.0)
+    assert lines(seen, REQUEST, decision)[0].startswith("eu-central: chosen, although it is not healthy")
+    assert serving(seen, decision) == REGIONS[0].endpoints
+
+
+@pytest.mark.parametrize(
+    ("rules", "up", "first"),
+    [
+        (
+            (GDPR,),
+            "d",
+            "refused: no region inside the fence is usable, and the residency rules forbid the others",
+        ),
+        ((GDPR,), "", "refused: no region of the service is usable"),
+        (
+            (replace(GDPR, allow=Places(jurisdictions=("FR",)), acknowledge_empty_fence=True),),
+            "abcd",
+            "refused: the residency rules leave none of the service's regions",
+        ),
+    ],
+)
+def test_refusals(rules: tuple[ResidencyRule, ...], up: str, first: str) -> None:
+    """What a refusal rests on comes first, then a sentence for every member."""
+    sentences = told(view(*rules, up=up))
+    assert sentences[0] == first
+    assert len(sentences) == 4
+
+
+def test_monitored_rules_are_added() -> None:
+    """What would have been excluded is said of the chosen region too."""
+    watch = replace(CLINIC, name="watch", mode=RuleMode.MONITOR, allow=Places(jurisdictions=("US",)))
+    assert told(view(watch))[0] == (
+        "eu-central: chosen, lowest estimated round trip of the usable regions (23 ms)"
+        "; would be excluded by residency rule watch (tenant not stated) if enforced"
+    )
+
+
+def test_only_up_endpoints_serve_and_keys_spread_over_them() -> None:
+    """A key keeps its endpoint while it is up; many keys use all; a refusal has none."""
+    seen = view()
+    decision = decide(seen, REQUEST, 0.0)
+    chosen = {str(key): endpoint_for(seen, decision, str(key)) for key in range(50)}
+    assert set(chosen.values()) == set(REGIONS[0].endpoints)
+    assert chosen == {key: endpoint_for(seen, decision, key) for key in chosen}
+    half = view(up="bcd")
+    assert endpoint_for(half, decide(half, REQUEST, 0.0), "1") == REGIONS[0].endpoints[1]
+    none = view(up="")
+    assert endpoint_for(none, decide(none, REQUEST, 0.0), "1") is None
+    assert serving(none, decide(none, REQUEST, 0.0)) == ()
+
+
+@quick(200)
+@given(questions(), draws)
+def test_every_decision_can_be_explained(question: tuple[World, list[Request]], draw: float) -> None:
+    """Whatever the policy and state: a sentence per member, a short list that starts alike, and only own endpoints."""
+    world, asked = question
+    for request in asked:
+        decision = decide(world.view, request, draw)
+        brief, full = reasons(world.view, request, decision), lines(world.view, request, decision)
+        assert len(full) == len(decision.candidates) + (decision.outcome is not Outcome.SERVED)
+        assert 1 <= len(brief) <= MAX_REASONS
+        assert brief[0] in full
+        endpoint = endpoint_for(world.view, decision, "key")
+        document = answer(world.view, request, decision, client=None, endpoint=endpoint, full=True)
+        assert len(document["candidates"]) == len(decision.candidates)
+        assert (document["endpoint"] is None) == (decision.outcome is not Outcome.SERVED)
+        assert endpoint is None or endpoint in world.view.snapshot.regions[decision.number].endpoints

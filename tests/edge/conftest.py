@@ -1,0 +1,56 @@
+"""Edges over a real uvicorn on loopback."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from gtm.edge.app import EdgeOptions
+from tests.edge.world import Edge
+
+
+@pytest.fixture
+def run_edge() -> Iterator[Callable[..., Edge]]:
+    """Start edges over real servers; they stop with the test."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start(*, load: bool = True, **options: Any) -> Edge:
+        edge = Edge(EdgeOptions(**options))
+        if load:
+            edge.load()
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        edge.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            edge.app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            proxy_headers=False,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        running.append((server, thread))
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.005)
+        return edge
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture
+def edge(run_edge: Callable[..., Edge]) -> Edge:
+    """An edge with open look-ups, everything up."""
+    return run_edge(open_lookups=True)

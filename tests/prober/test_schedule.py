@@ -1,0 +1,365 @@
+"""Which checks are made when, against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from gtm.core.compile import compile_policy
+from gtm.core.health import ProbeResult
+from gtm.core.model import AdminState, Endpoint, EndpointHealth, HealthStatus, Policy, Probe, Region
+from gtm.core.snapshot import Snapshot
+from gtm.prober import Prober, schedule
+from tests.prober.servers import Answer, Server, free_port, http, raw, raw_http, serve
+
+pytestmark = pytest.mark.anyio
+
+FAST = Probe(interval=0.05, timeout=1.0, up_threshold=2, down_threshold=3)
+SLOW = replace(FAST, interval=3600.0)
+UP, DOWN, UNKNOWN = HealthStatus.UP, HealthStatus.DOWN, HealthStatus.UNKNOWN
+
+
+def region(name: str, *urls: str, probe: Probe = FAST, state: AdminState = AdminState.ACTIVE) -> Region:
+    """A region with these endpoints."""
+    endpoints = tuple(Endpoint(url, ("127.0.0.1",)) for url in urls)
+    return Region(name, 50.0, 8.0, "DE", endpoints, probe=probe, admin_state=state)
+
+
+def snapshot(*regions: Region) -> Snapshot:
+    """A policy of regions only, with probes quicker than a policy may have them (timeouts above intervals)."""
+    slow = tuple(replace(item, probe=Probe()) for item in regions)
+    return replace(compile_policy(Policy(regions=slow), ()), regions=regions)
+
+
+class Watcher:
+    """Collects the verdicts at each report."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, dict[str, EndpointHealth]]] = []
+        self.prober: Prober | None = None
+
+    def __call__(self) -> None:
+        assert self.prober is not None
+        self.seen.append(self.prober.health())
+
+    def statuses(self, name: str) -> list[HealthStatus]:
+        """The region's first endpoint at each report."""
+        return [next(iter(table[name].values())).status for table in self.seen if name in table]
+
+
+@asynccontextmanager
+async def probing(*regions: Region) -> AsyncIterator[tuple[Prober, Watcher]]:
+    """A prober at work."""
+    watcher = Watcher()
+    prober = watcher.prober = Prober(watcher, time.time)
+    prober.start()
+    try:
+        prober.update(snapshot(*regions))
+        yield prober, watcher
+    finally:
+        await prober.stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that must come; a test that waits in vain ends by the suite's own limit."""
+    while not condition():  # noqa: ASYNC110 - conditions are of servers and probers alike, without events
+        await asyncio.sleep(0.005)
+
+
+def switch(plan: list[bool]) -> Answer:
+    """A server that is well while `plan[0]`."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
+        writer.write(raw_http(200 if plan[0] else 503))
+
+    return answer
+
+
+def script(*statuses: int) -> Answer:
+    """A server that gives these statuses, and then the last for ever."""
+    left = list(statuses)
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
+        writer.write(raw_http(left.pop(0) if len(left) > 1 else left[0]))
+
+    return answer
+
+
+async def test_the_first_round_says_who_is_up() -> None:
+    """Unknown before, decided after the first check of each; every verdict is reported."""
+    dead = f"http://127.0.0.1:{free_port()}"
+    async with (
+        serve(http()) as server,
+        probing(region("good", server.url, probe=SLOW), region("bad", dead, probe=SLOW)) as (prober, watcher),
+    ):
+        assert prober.health()["good"][server.url].status is UNKNOWN
+        assert await prober.first_round(20)
+        table = prober.health()
+        assert table["good"][server.url].status is UP
+        assert table["good"][server.url].latency_ms is not None
+        assert table["bad"][dead].status is DOWN
+        assert table["bad"][dead].detail == "connection refused"
+        assert len(watcher.seen) == 2
+        assert prober.results == {("good", "ok"): 1, ("bad", "failed"): 1}
+
+
+async def test_the_first_round_does_not_wait_for_ever() -> None:
+    """Who has not answered by then is unknown."""
+    async with serve(raw(b"", 60)) as server:
+        slow = replace(SLOW, timeout=30.0)
+        async with probing(region("slow", server.url, probe=slow)) as (prober, _):
+            assert not await prober.first_round(0.1)
+            assert prober.health()["slow"][server.url].status is UNKNOWN
+    async with probing() as (prober, _):
+        assert await prober.first_round(0)
+
+
+async def test_thresholds_hold_against_flapping() -> None:
+    """Two failures and a success change nothing; three failures in a row do, and two successes back."""
+    plan = (200, 503, 503, 200, 503, 503, 503, 200, 503, 200, 200)
+    async with serve(script(*plan)) as server, probing(region("flappy", server.url)) as (prober, watcher):
+        await until(lambda: len(watcher.seen) == 3)
+        assert watcher.statuses("flappy") == [UP, DOWN, UP]
+        assert len(server.heads) >= len(plan)
+        assert prober.results["flappy", "failed"] == 6
+
+
+async def test_a_server_that_dies_and_comes_back() -> None:
+    """Down once nobody listens, up again when somebody does."""
+    port = free_port()
+    async with probing(region("phoenix", f"http://127.0.0.1:{port}")) as (_, watcher):
+        await until(lambda: watcher.statuses("phoenix") == [DOWN])
+        async with serve(http(), port=port):
+            await until(lambda: watcher.statuses("phoenix") == [DOWN, UP])
+        await until(lambda: watcher.statuses("phoenix") == [DOWN, UP, DOWN])
+
+
+async def test_a_slow_answer_is_a_failed_one() -> None:
+    """Past the timeout the endpoint is down, in words."""
+    async with serve(raw(b"", 60)) as server:
+        probe = replace(FAST, timeout=0.1)
+        async with probing(region("slow", server.url, probe=probe)) as (prober, watcher):
+            await until(lambda: watcher.seen)
+            assert prober.health()["slow"][server.url].detail == "no answer within 0.1 s"
+
+
+def holding(pause: float) -> Answer:
+    """A server that takes its time, long enough for a second check to overlap."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
+        await asyncio.sleep(pause)
+        writer.write(raw_http())
+
+    return answer
+
+
+async def test_never_two_checks_in_flight_to_a_target() -> None:
+    """Intervals shorter than the answer, several regions and probes, and new policies all the time: one at a time."""
+    async with serve(holding(0.03)) as server:
+        probe = replace(FAST, interval=0.02)
+        async with probing(region("a", server.url, probe=probe)) as (prober, _):
+            for number in range(60):
+                path = f"/{number % 3}"
+                other = replace(probe, path=path)
+                prober.update(
+                    snapshot(
+                        *([region("a", server.url, probe=other)] if number % 4 else []),
+                        region("b", server.url + "/prefix", probe=probe),
+                        region("c", server.url, server.url + "/x", probe=other),
+                    )
+                )
+                await asyncio.sleep(0.01)
+            await until(lambda: len(server.heads) > 20)
+    assert server.most_open == 1
+
+
+async def test_regions_that_share_a_check_share_its_result() -> None:
+    """One check speaks for all regions with the same URL and probe; each has its own verdict."""
+    async with serve(http()) as server:
+        regions = [region(name, server.url, probe=SLOW) for name in ("a", "b")]
+        async with probing(*regions) as (prober, _):
+            assert await prober.first_round(20)
+            assert len(server.heads) == 1
+            assert {prober.health()[name][server.url].status for name in ("a", "b")} == {UP}
+            prober.update(snapshot(*regions, region("c", server.url, probe=SLOW)))
+            assert prober.health()["c"][server.url].status is UNKNOWN
+            assert await prober.first_round(20)
+            assert prober.health()["c"][server.url].status is UP
+            assert prober.results["a", "ok"] == 2
+
+
+async def test_an_unchanged_endpoint_keeps_its_verdict_and_rhythm() -> None:
+    """Another policy with the same endpoint causes no check."""
+    async with (
+        serve(http()) as server,
+        serve(http()) as other,
+        probing(region("a", server.url, probe=SLOW)) as (prober, _),
+    ):
+        assert await prober.first_round(20)
+        before = prober.health()["a"]
+        draining = region("a", server.url, probe=SLOW, state=AdminState.DRAINING)
+        prober.update(snapshot(draining, region("b", other.url, probe=SLOW)))
+        assert await prober.first_round(20)
+        assert prober.health()["a"] == before
+        assert prober.health()["b"][other.url].status is UP
+        assert len(server.heads) == 1
+
+
+async def test_a_changed_probe_keeps_the_verdict_and_begins_a_new_streak() -> None:
+    """Up stays up until the new probe has failed as often as its threshold says."""
+    async with (
+        serve(script(200, 503)) as server,
+        probing(region("a", server.url, probe=SLOW)) as (prober, watcher),
+    ):
+        assert await prober.first_round(20)
+        for number in range(4):
+            prober.update(snapshot(region("a", server.url, probe=replace(SLOW, path=f"/{number}"))))
+            assert await prober.first_round(20)
+            assert prober.health()["a"][server.url].status is UP
+            assert prober.health()["a"][server.url].detail == "status 503, expected 200"
+        assert watcher.statuses("a") == [UP]
+        prober.update(snapshot(region("a", server.url, probe=FAST)))
+        await until(lambda: watcher.statuses("a") == [UP, DOWN])
+
+
+async def test_true_and_1_are_different_expectations() -> None:
+    """A probe that changes from 1 to true is another probe."""
+    async with serve(http(200, b'{"ok":true}')) as server:
+        probe = replace(SLOW, json_field="ok", json_value=1)
+        async with probing(region("a", server.url, probe=probe)) as (prober, _):
+            assert await prober.first_round(20)
+            prober.update(snapshot(region("a", server.url, probe=replace(probe, json_value=True))))
+            assert await prober.first_round(20)
+            assert len(server.heads) == 2
+
+
+async def test_disabled_and_removed_regions_are_left_alone_and_forgotten() -> None:
+    """They are not probed; when they come back, they are unknown."""
+    async with serve(http()) as server:
+        good = region("a", server.url)
+        async with probing(good) as (prober, _):
+            assert await prober.first_round(20)
+            for gone in (snapshot(replace(good, admin_state=AdminState.DISABLED)), snapshot()):
+                prober.update(gone)
+                assert prober.health() == {}
+                await until(lambda: server.open == 0)
+                checks = len(server.heads)
+                await asyncio.sleep(0.2)
+                assert len(server.heads) == checks
+                prober.update(snapshot(good))
+                assert prober.health()["a"][server.url].status is UNKNOWN
+                assert await prober.first_round(20)
+                assert prober.health()["a"][server.url].status is UP
+
+
+async def test_a_late_result_of_an_old_probe_does_not_count() -> None:
+    """What was in flight when the policy changed says nothing about the new one."""
+    release = asyncio.Event()
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        if b" /old " in head:
+            await release.wait()
+        writer.write(raw_http(503 if b" /old " in head else 200))
+
+    async with serve(answer) as server:
+        old = replace(SLOW, path="/old", timeout=30.0)
+        async with probing(region("a", server.url, probe=old)) as (prober, watcher):
+            await until(lambda: server.heads)
+            prober.update(snapshot(region("a", server.url, probe=replace(SLOW, path="/new"))))
+            release.set()
+            assert await prober.first_round(20)
+            assert watcher.statuses("a") == [UP]
+            assert prober.results == {("a", "ok"): 1}
+
+
+async def test_a_report_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Probing goes on, and the failure is logged."""
+    plan = [True]
+    async with serve(switch(plan)) as server:
+
+        def report() -> None:
+            raise OSError("no")
+
+        prober = Prober(report, time.time)
+        prober.start()
+        prober.update(snapshot(region("a", server.url)))
+        await until(lambda: prober.health()["a"][server.url].status is UP)
+        plan[0] = False
+        await until(lambda: prober.health()["a"][server.url].status is DOWN)
+        await prober.stop()
+    assert "could not report a changed verdict" in caplog.text
+
+
+async def test_stopping_ends_checks_in_flight_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is left open, nothing is logged as an error, the verdicts stay readable, and twice does no harm."""
+    async with serve(raw(b"", 60)) as server:
+        probe = replace(SLOW, timeout=60.0)
+        async with probing(region("a", server.url, probe=probe)) as (prober, _):
+            await until(lambda: server.open == 1)
+            await prober.stop()
+            assert prober.health()["a"][server.url].status is UNKNOWN
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    await Prober(lambda: None, time.time).stop()
+
+
+async def test_many_endpoints_share_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more checks in flight at once than there are slots, over all targets."""
+    monkeypatch.setattr(schedule, "CONCURRENCY", 3)
+    servers: list[Server] = []
+    most = 0
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
+        nonlocal most
+        most = max(most, sum(server.open for server in servers))
+        await asyncio.sleep(0.05)
+        writer.write(raw_http())
+
+    async with AsyncExitStack() as stack:
+        servers += [await stack.enter_async_context(serve(answer)) for _ in range(12)]
+        regions = [region(f"r{n}", server.url, probe=SLOW) for n, server in enumerate(servers)]
+        async with probing(*regions) as (prober, _):
+            assert await prober.first_round(20)
+    assert most == 3
+
+
+async def test_a_clock_that_is_set_back_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a step of the system's clock every check is planned anew."""
+    monkeypatch.setattr(schedule, "_CLOCK_EVERY", 0.02)
+    step = [0.0]
+    monkeypatch.setattr(schedule, "time", lambda: time.time() + step[0])
+    async with (
+        serve(http()) as server,
+        probing(region("a", server.url, probe=replace(FAST, interval=0.2))) as (prober, _),
+    ):
+        assert await prober.first_round(20)
+        for watch in prober._watches.values():
+            prober._reschedule(watch, 3600)  # as a clock that is set back by an hour leaves it
+        checks = len(server.heads)
+        step[0] = -3600.0
+        await until(lambda: len(server.heads) > checks + 1)
+
+
+async def test_a_timeout_brings_the_next_check_forward() -> None:
+    """A check that ran 3 s into its timeout is followed 3 s sooner, so that the verdict keeps its time."""
+    probe = replace(SLOW, interval=10.0, timeout=3.0)
+    async with serve(http()) as server, probing(region("a", server.url, probe=probe)) as (prober, _):
+        assert await prober.first_round(20)
+        (watch,) = prober._watches.values()
+        prober._take(watch, ProbeResult(ok=False, at=time.time(), detail="no answer within 3 s"), 3.0)
+        assert watch.job is not None
+        assert watch.job.next_run_time.timestamp() <= time.time() + 10 - 2 * 3.0
+
+
+async def test_a_check_that_outlasts_its_interval_is_followed_at_once() -> None:
+    """Slow but good answers do not stretch the rhythm to every other interval."""
+    probe = replace(SLOW, interval=10.0, timeout=10.0)
+    async with serve(http()) as server, probing(region("a", server.url, probe=probe)) as (prober, _):
+        assert await prober.first_round(20)
+        (watch,) = prober._watches.values()
+        prober._take(watch, ProbeResult(ok=True, at=time.time()), 9.9)
+        await until(lambda: len(server.heads) == 2)
