@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dns.flags
 import dns.rcode
 import pytest
 
-from gtm.core.model import Policy, Zone
+from gtm.core.model import Policy, RefusalAddress, Zone
+from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.zones import mailbox
 from gtm.telemetry import Counts
@@ -238,15 +241,34 @@ def test_unavailable_refusal() -> None:
     assert reply.answer[0].ttl == 30
 
 
-def test_a_refusal_is_never_an_empty_answer_that_others_would_see() -> None:
-    """Without a refusal address in a family that others are answered in: SERVFAIL; in no such family: NODATA."""
-    refused = both(answerer("jp", "us"), query("alias-v4.demo.test", "AAAA", subnet=DE))
-    assert refused.rcode() == dns.rcode.SERVFAIL
-    assert errors_of(refused) == [0]
+def test_a_family_that_nobody_is_answered_in_is_nodata() -> None:
+    """A refusal does not change what holds for everyone: a service over IPv4 alone has no AAAA."""
     nodata = both(answerer("us"), query("v4.demo.test", "AAAA", subnet=DE))
     assert nodata.rcode() == dns.rcode.NOERROR
     assert nodata.authority
     assert addresses(both(answerer("us"), query("v4.demo.test", subnet=DE))) == ["192.0.2.250"]
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal", "rdtype"),
+    [
+        ("alias-first", RefusalAddress(("192.0.2.250",)), "AAAA"),
+        ("chat", RefusalAddress(ipv6=("2001:db8::250",)), "A"),
+        ("url-only", RefusalAddress(), "A"),
+    ],
+)
+def test_a_refusal_is_never_an_empty_answer_that_others_would_see(
+    name: str, refusal: RefusalAddress, rdtype: str
+) -> None:
+    """Without a refusal address in a family that others are answered in, the answer is SERVFAIL, whatever compiled."""
+    down = router(*(region.name for region in POLICY.regions))
+    snapshot = down.view.snapshot
+    compiled = snapshot.services[name]
+    changed = replace(compiled, service=replace(compiled.service, refusal=refusal))
+    view = replace(down.view, snapshot=replace(snapshot, services={**snapshot.services, name: changed}))
+    reply = both(Answerer(Router(view), locate, Counts()), query(f"{name}.demo.test", rdtype, subnet=DE))
+    assert reply.rcode() == dns.rcode.SERVFAIL
+    assert len(errors_of(reply)) == 1
 
 
 def test_affinity_keeps_a_network_on_its_region() -> None:

@@ -112,7 +112,7 @@ SERVICES = (
     service("drawn", "eu us", steering=Steering.WEIGHTED),
     service("alias", "jp"),
     service("v4", "us", refusal=RefusalAddress(("192.0.2.250",))),
-    service("alias-v4", "jp us", refusal=RefusalAddress(("192.0.2.250",)), steering=Steering.FAILOVER),
+    service("alias-first", "jp us", steering=Steering.FAILOVER),
     service("big", "big"),
     service("half", "half"),
     service("url-only", "url-only"),
