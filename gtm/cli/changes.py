@@ -72,7 +72,12 @@ def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> 
         while sync["state"] != "IN_SYNC" and _edges(sync) and time.monotonic() < deadline:
             bar.update(bar.task_ids[0], completed=len(sync["in_sync"]), total=_edges(sync))
             time.sleep(_POLL)
-            latest = client.get("/v1/status")["sync"]
+            try:
+                latest = client.get("/v1/status")["sync"]
+            except CommandError as error:
+                if error.code is not Exit.UNREACHABLE:
+                    raise
+                continue  # the change stands; control may be back within the time
             # A later revision in force everywhere holds, or has replaced, this one.
             sync = latest if latest["revision"] >= revision else sync
     return sync

@@ -7,6 +7,7 @@ UNREACHABLE; 401 and 403 NOT_ALLOWED; every other refusal BAD_INPUT.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +79,7 @@ class Client:
             self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not own, headers=headers)
         except (ValueError, ImportError) as error:
             raise CommandError(f"the proxy set in the environment cannot be used: {error}") from error
+        weakref.finalize(self, self._http.close)
 
     def get(self, path: str, **parameters: Any) -> Document:
         """The JSON object at a path; parameters that are None are left out."""

@@ -1,8 +1,9 @@
 """Exit codes, and errors that end a command.
 
-0 done; 1 the answer is no (a check failed, a plan has changes with --exit-code, a request is refused); 2 wrong usage or
-bad input; 3 a server cannot be reached; 4 not allowed (token missing, wrong or too weak); 5 cannot run here (port in
-use, data directory in use, no permission); 130 interrupted.
+0 done; 1 the answer is no (a check failed, a plan has changes with --exit-code, a request is refused, a question was
+answered with no, edges lack a revision when the time is up); 2 wrong usage or bad input; 3 a server cannot be reached,
+or cannot answer; 4 not allowed (token missing, wrong or too weak); 5 cannot run here (port in use, data directory in use,
+no permission); 130 interrupted. docs/cli.md says the same.
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ def export(
 ) -> None:
     """Write the policy in force as YAML: a file per kind, or one document. Applied again, it changes nothing."""
     from gtm.cli import client, output
-    from gtm.control import yamls
 
     api = client.control(control_url, token)
     found = api.get("/v1/policy", admin_states="true" if admin_states else None)
@@ -45,7 +44,7 @@ def export(
         if as_json:
             output.print_json(found["policy"])
         else:
-            typer.echo(yamls.dump(policy), nl=False)
+            typer.echo(output.yaml_text(policy), nl=False)
         return
     written = _write(Path(folder), policy, tuple(found["policy"]), overwrite=overwrite)
     if as_json:
@@ -61,7 +60,7 @@ def _write(folder: Path, policy: dict[str, Any], kinds: tuple[str, ...], *, over
         CommandError: the folder holds other policy files, or cannot be written; then nothing was written, or each
             file is either the old or the new one.
     """
-    from gtm.control import yamls
+    from gtm.cli import output
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +74,7 @@ def _write(folder: Path, policy: dict[str, Any], kinds: tuple[str, ...], *, over
         for kind in kinds:
             path = folder / f"{kind}.yaml"
             if kind in policy or path.name in present:
-                _replace(path, yamls.dump({kind: policy.get(kind, [])}))
+                _replace(path, output.yaml_text({kind: policy.get(kind, [])}))
                 written.append(path)
     except OSError as error:
         raise CommandError(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}") from error

@@ -97,6 +97,14 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def yaml_text(policy: dict[str, Any]) -> str:
+    """A policy from an answer as YAML."""
+    from gtm.control import yamls
+
+    # Answers' objects are of a class of their own, which YAML has no notion of.
+    return yamls.dump(json.loads(json.dumps(policy)))
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
     """A table; cells are text or already `Text`, numbers stand to the right.
 

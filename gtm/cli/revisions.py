@@ -55,7 +55,6 @@ def show(
 ) -> None:
     """Show a revision with its whole policy."""
     from gtm.cli import client, output
-    from gtm.control import yamls
 
     found = client.control(control_url, token).get(f"/v1/revisions/{number}")
     if as_json:
@@ -64,7 +63,7 @@ def show(
     for name in ("number", "author", "comment", "sha256"):
         output.say(f"# {name}: {found[name]}".replace("\n", "\n#   "))
     output.say(f"# created: {output.when(found['created_at'])} UTC")
-    typer.echo(yamls.dump({kind: items for kind, items in found["policy"].items() if items}), nl=False)
+    typer.echo(output.yaml_text({kind: items for kind, items in found["policy"].items() if items}), nl=False)
 
 
 @app.command()

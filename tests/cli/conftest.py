@@ -1,0 +1,93 @@
+"""`gtm` as typed at a terminal, but in this process; and a real control tier for it to talk to."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gtm
+from gtm.cli import main
+from gtm.core.access import Role
+from tests.api.conftest import Server, prepare
+
+DEMO = Path(gtm.__file__).parent.parent / "policies" / "demo"
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Gtm:
+    """Runs commands. `environment` holds the GTM_* variables they see, besides which there are none."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capture: pytest.CaptureFixture[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *arguments: object, **environment: str) -> Done:
+        """Run `gtm ARGUMENTS`; keyword arguments are further variables."""
+        self.capture.readouterr()
+        with self.monkeypatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("GTM_")]:
+                patch.delenv(name)
+            for name, value in {**self.environment, **environment}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["gtm", *map(str, arguments)])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        said = self.capture.readouterr()
+        assert "Traceback" not in said.err
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    def ok(self, *arguments: object, **environment: str) -> Done:
+        """Run a command that has to succeed."""
+        done = self(*arguments, **environment)
+        assert done.code == 0, (done.out, done.err)
+        return done
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gtm:
+    """`gtm` without any server or setting."""
+    return Gtm(monkeypatch, capsys)
+
+
+@dataclass
+class Control:
+    """A running control tier and its tokens."""
+
+    url: str
+    database_url: str
+    tokens: dict[Role, str]
+
+
+@pytest.fixture
+def control(database_url: str) -> Iterator[Control]:
+    """A control tier on a database of the test's own, with the empty policy."""
+    tokens = prepare(database_url)
+    with Server(database_url) as server:
+        yield Control(server.url, database_url, tokens)
+
+
+@pytest.fixture
+def run(bare: Gtm, control: Control) -> Gtm:
+    """`gtm` with an admin's token for that control tier."""
+    bare.environment = {"GTM_CONTROL_URL": control.url, "GTM_TOKEN": control.tokens[Role.ADMIN]}
+    return bare

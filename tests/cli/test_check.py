@@ -1,0 +1,94 @@
+"""`gtm check`: a policy and its expected decisions, offline."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import DEMO, Gtm
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the demo policy to spoil."""
+    return Path(shutil.copytree(DEMO, tmp_path / "policy"))
+
+
+def test_demo(bare: Gtm) -> None:
+    """The demo policy is sound, and every expectation beside it holds."""
+    done = bare.ok("check", DEMO)
+    assert "the policy is sound: 7 regions" in done.out
+    assert bare.ok("check", DEMO, "--json").json["ok"] is True
+
+
+def test_failed_expectation(bare: Gtm, folder: Path) -> None:
+    """An expectation that fails is explained region by region, and the exit code is 1."""
+    (folder / "expect.yaml").write_text(
+        "expectations:\n- {name: wrong on purpose, country: FR, lat: 48.9, lon: 2.4, service: chat, region: us-east}\n"
+    )
+    done = bare("check", folder)
+    assert done.code == 1
+    assert "FAILED wrong on purpose" in done.out
+    assert "expected: us-east" in done.out
+    assert "got:      eu-" in done.out
+    assert "us-east: excluded by residency rule" in done.out
+    assert "0 of 1 expectations hold" in done.out
+    told = bare("check", folder, "--json")
+    assert told.code == 1
+    (result,) = told.json["expectations"]
+    assert (told.json["ok"], result["passed"], result["label"]) == (False, False, "wrong on purpose")
+
+
+def test_every_problem_is_listed(bare: Gtm, folder: Path) -> None:
+    """Problems of several files are told together, each with its file and path."""
+    (folder / "a.yaml").write_text(
+        "services:\n- {name: x, ttl: 0, members: [{region: eu-west}]}\n- {name: y, members: [{region: atlantis}]}\n"
+    )
+    (folder / "b.yaml").write_text("regions: [{name: here, lat: .nan, lon: 0, country: DE, endpoints: []}]\n")
+    (folder / "c.yaml").write_text("regions: [\n")
+    done = bare("check", folder)
+    assert done.code == 1
+    for part in ("a.yaml: services.x.ttl", "b.yaml: regions.here.lat", "c.yaml", "atlantis"):
+        assert part in done.out
+    problems = bare("check", folder, "--json").json["problems"]
+    assert {"path", "code", "message"} == set(problems[0])
+    assert len(problems) >= 4
+
+
+def test_warnings_and_no_expectations(bare: Gtm, folder: Path) -> None:
+    """A policy without expectations passes, and says how to add some."""
+    (folder / "expect.yaml").unlink()
+    assert "no expectations" in bare.ok("check", folder).out
+
+
+def test_unreadable(bare: Gtm, folder: Path, tmp_path: Path) -> None:
+    """A folder or a GeoIP database that cannot be read ends with 2."""
+    missing = bare("check", tmp_path / "nowhere")
+    assert (missing.code, missing.out) == (2, "")
+    assert "no such file or directory" in missing.err
+    (tmp_path / "broken.mmdb").write_bytes(b"no database")
+    broken = bare("check", folder, "--geoip-db", tmp_path / "broken.mmdb")
+    assert broken.code == 2
+    assert "broken.mmdb" in broken.err
+
+
+def test_operators_own_locations(bare: Gtm, folder: Path, tmp_path: Path) -> None:
+    """Expectations about addresses use the overrides given."""
+    (folder / "expect.yaml").write_text(
+        "expectations: [{client: 10.1.2.3, service: web, region: ap-northeast}]\n"
+    )
+    assert bare("check", folder).code == 1
+    overrides = tmp_path / "overrides.yaml"
+    overrides.write_text("overrides:\n- {network: 10.0.0.0/8, country: JP, lat: 35.7, lon: 139.7}\n")
+    assert bare.ok("check", folder, "--geoip-overrides", overrides)
+
+
+def test_escape_codes_are_shown_not_obeyed(bare: Gtm, folder: Path) -> None:
+    """What a file holds can neither colour nor move the terminal."""
+    (folder / "bad.yaml").write_text('"\\e[31m[red]x": []\n')
+    done = bare("check", folder)
+    assert done.code == 1
+    assert "\x1b" not in done.out
+    assert "[red]x" in done.out

@@ -1,0 +1,152 @@
+"""Commands beside a running `gtm serve --demo`: routes, explanations, waiting for a real edge, lost tokens."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gtm.cli.exits import Exit
+from tests.cli.conftest import DEMO, Gtm
+from tests.system.harness import System, eventually, system
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("cli-system")]
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """One demo system for all tests here."""
+    with system(tmp_path_factory.mktemp("cli") / "data", "--demo") as running:
+        yield running
+
+
+@pytest.fixture
+def beside(bare: Gtm, serving: System) -> Gtm:
+    """`gtm` in a second terminal, with the first admin token."""
+    bare.environment = {
+        "GTM_CONTROL_URL": serving.control,
+        "GTM_EDGE_URL": serving.edge,
+        "GTM_TOKEN": serving.token,
+        "GTM_DATA_DIR": str(serving.data_dir),
+    }
+    return bare
+
+
+def test_route(beside: Gtm) -> None:
+    """A client in Britain is served in Dublin, and the table says why."""
+    done = beside.ok("route", "chat", "--client", "81.2.69.142")
+    assert "eu-west (lowest_latency)" in done.out
+    assert "eu-west: chosen" in done.out
+    assert beside.ok("route", "chat", "--client", "81.2.69.142", "--json").json["region"] == "eu-west"
+    assert beside.ok("route", "web").out, "without an address it is about this machine"
+
+
+def test_explain(beside: Gtm) -> None:
+    """Every candidate is there in rank order, with exclusions, their rules, and the law behind them."""
+    asked = ("records", "--client", "8.8.8.8", "--tenant", "clinic", "--data-class", "health")
+    told = beside.ok("explain", *asked, "--json").json
+    assert [item["rank"] for item in told["candidates"]] == list(range(1, 8))
+    out = beside.ok("explain", *asked).out
+    lines = out.splitlines()
+    positions = [
+        next(number for number, line in enumerate(lines) if f" {item['region']} " in line and " km " in line)
+        for item in told["candidates"]
+    ]
+    assert positions == sorted(positions)
+    assert "residency (clinic-records, health-records)" in out
+    assert "tenant clinic" in out
+    assert "GDPR" in out
+    assert "no residency rule matches" in beside.ok("explain", "web", "--client", "8.8.8.8").out
+
+
+def test_refusal(beside: Gtm) -> None:
+    """When no region inside the fence takes clients, the answer is a refusal with its reason, and the exit code 1."""
+    for region in ("eu-central", "eu-west"):
+        beside.ok("regions", "drain", region)
+    try:
+        done = beside("route", "chat", "--client", "91.198.174.192")
+        assert done.code == Exit.NO
+        assert "refused" in done.out
+        told = beside("explain", "chat", "--client", "91.198.174.192", "--json")
+        assert told.code == Exit.NO
+        assert told.json["outcome"] == "refused_residency"
+        shown = beside("explain", "chat", "--client", "91.198.174.192").out
+        assert "draining" in shown
+        assert "residency (" in shown
+        assert beside.ok("route", "web", "--client", "91.198.174.192"), "others carry on"
+    finally:
+        for region in ("eu-central", "eu-west"):
+            beside.ok("regions", "activate", region)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("nosuch",),
+        ("chat", "--client", "1.2.3"),
+        ("chat", "--client", "8.8.8.8", "--tenant", "stranger"),
+        ("chat", "--client", "8.8.8.8", "--data-class", "secret"),
+        ("chat", "--model", ""),
+    ],
+)
+def test_bad_questions(beside: Gtm, asked: tuple[str, ...]) -> None:
+    """They end with 2 and say what is wrong."""
+    for command in ("route", "explain"):
+        done = beside(command, *asked)
+        assert done.code == Exit.BAD_INPUT
+        assert done.err.startswith("error: ")
+
+
+def test_apply_until_in_sync(beside: Gtm, tmp_path: Path) -> None:
+    """When apply ends, the edge answers by the new policy."""
+    beside.ok("export", tmp_path / "before")
+    folder = Path(shutil.copytree(tmp_path / "before", tmp_path / "after"))
+    services = folder / "services.yaml"
+    services.write_text(services.read_text().replace("ttl: 30\n", "ttl: 77\n"))
+    done = beside.ok("apply", folder, "--yes")
+    assert "IN_SYNC on 1 edge" in done.out
+    assert beside.ok("route", "chat", "--json").json["ttl"] == 77
+    beside.ok("apply", tmp_path / "before", "--yes")
+    assert beside.ok("route", "chat", "--json").json["ttl"] == 30
+
+
+def test_health_of_regions(beside: Gtm, serving: System) -> None:
+    """A failed region shows as down, with what its probe met and who saw it."""
+
+    def status() -> str:
+        regions = {item["name"]: item for item in beside.ok("regions", "list", "--json").json}
+        return str(regions["sa-east"]["health"]["status"])
+
+    eventually(lambda: status() == "up", "sa-east is up")
+    beside.ok("demo", "fail", "sa-east")
+    eventually(lambda: status() == "down", "sa-east is down")
+    assert "refused" in beside.ok("regions", "list").out
+    shown = beside.ok("regions", "show", "sa-east").out
+    assert "down" in shown
+    assert "local" in shown
+    beside.ok("demo", "restore", "sa-east")
+    eventually(lambda: status() == "up", "sa-east is up again")
+
+
+def test_lost_token(beside: Gtm) -> None:
+    """Beside a running system, a new admin token comes from the database itself."""
+    made = beside.ok("token", "create", "rescue", "--role", "admin", "--direct", GTM_TOKEN="")
+    assert beside.ok("token", "list", GTM_TOKEN=made.out.strip())
+    assert beside.ok("db", "check")
+    assert "already" in beside.ok("db", "upgrade").out
+
+
+def test_demo_policy_is_current(beside: Gtm) -> None:
+    """What runs is the demo's policy, up to the loopback addresses that were free."""
+    planned = beside.ok("plan", DEMO, "--json").json
+    paths = {field["path"] for change in planned["changes"] for field in change["fields"]}
+    assert paths <= {"endpoints", "refusal.ipv4"}
+
+
+def test_edge_is_not_control(beside: Gtm, serving: System) -> None:
+    """One server's address given for the other's is recognised."""
+    done = beside("status", "--control", serving.edge)
+    assert done.code == Exit.UNREACHABLE
+    assert "not the control API" in done.err
