@@ -26,6 +26,7 @@ _KINDS = {
     "unsupported_media_type": (415, "The content type is not supported"),
     "unknown_tenant": (422, "There is no such tenant"),
     "unknown_data_class": (422, "There is no such data class"),
+    "unknown_model": (422, "There is no such model"),
     "refused_residency": (451, "Residency rules forbid serving this request"),
     "internal_error": (500, "gtm failed"),
     "not_ready": (503, "Not ready yet"),
@@ -58,7 +59,7 @@ class ProblemError(Exception):
 
     @classmethod
     def unknown_name(cls, error: UnknownNameError) -> ProblemError:
-        """The problem of a name that the policy does not know: 404 for a service, 422 for a tenant or data class."""
+        """The problem of a name that the policy does not know: 404 for a service, 422 for a tenant, data class or model."""
         return cls(f"unknown_{error.kind.replace(' ', '_')}", str(error))
 
     def document(self, instance: str) -> dict[str, Any]:

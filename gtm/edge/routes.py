@@ -195,7 +195,7 @@ class Routes:
             instance: names the request in problem documents.
 
         Raises:
-            ProblemError: there is no policy yet, or it does not know the service, tenant or data class.
+            ProblemError: there is no policy yet, or it does not know the service, tenant, data class or model.
         """
         if self.router is None:
             raise ProblemError(

@@ -184,6 +184,7 @@ def test_unknown_names_are_errors(edge: Edge) -> None:
     )
     problem(edge.route(service="chat", tenant="clinik"), 422, "unknown_tenant")
     problem(edge.route(service="chat", data_class="helth"), 422, "unknown_data_class")
+    problem(edge.route(service="chat", model="lama"), 422, "unknown_model")
 
 
 def test_a_tenant_that_a_rule_does_not_name_is_free_and_an_unstated_one_is_not(edge: Edge) -> None:

@@ -146,7 +146,9 @@ def test_a_slash_after_an_endpoint_url_is_not_doubled(app: Edge) -> None:
     url = "http://slash.test/\r\nx: y/"
 
     def change(before: Policy) -> Policy:
-        regions = tuple(replace(region, endpoints=(Endpoint(url),)) for region in before.regions)
+        regions = tuple(
+            replace(region, endpoints=(Endpoint(url, ("192.0.2.1",)),)) for region in before.regions
+        )
         return replace(before, regions=regions)
 
     app.load((), change)
@@ -170,9 +172,7 @@ def test_what_a_request_says_of_itself_counts(edge: Edge) -> None:
     assert (
         edge.get("/r/records/x", headers={"X-GTM-Tenant": "clinic"}).headers["x-gtm-region"] == "eu-central"
     )
-    refused = edge.get("/r/chat/x", headers={"x-gtm-model": "gpt"})
-    assert (refused.status_code, refused.json()["code"]) == (503, "refused_unavailable")
-    for name in ("X-GTM-Tenant", "X-GTM-Data-Class"):
+    for name in ("X-GTM-Tenant", "X-GTM-Data-Class", "X-GTM-Model"):
         assert edge.get("/r/web/", headers={name: "nope"}).status_code == 422
         assert edge.get("/r/web/", headers={name: ""}).status_code == 400
         twice = f"GET /r/web/ HTTP/1.0\r\n{name}: shop\r\n{name}: clinic\r\n\r\n".encode()
@@ -182,6 +182,10 @@ def test_what_a_request_says_of_itself_counts(edge: Edge) -> None:
         edge.get("/r/sticky/", headers={"x-gtm-affinity": "one"}).headers["x-gtm-region"] for _ in range(5)
     }
     assert len(seen) == 1
+    edge.load(up=("eu-central", "eu-west"))
+    assert edge.get("/r/web/x").headers["x-gtm-region"] == "eu-west"
+    refused = edge.get("/r/web/x", headers={"x-gtm-model": "llama"})
+    assert (refused.status_code, refused.json()["code"]) == (503, "refused_unavailable")
 
 
 def test_refusals_over_redirect(edge: Edge) -> None:
