@@ -18,7 +18,10 @@ _DOCUMENTS: dict[str, dict[str, Any]] = {
     "zones": {
         "primary_ns": "ns1.example.com",
         "hostmaster": "hostmaster.example.com",
-        "name_servers": ["ns1.example.com", "ns2.example.com"],
+        "name_servers": [
+            {"name": "ns1.example.com", "ipv4": ["192.0.2.53"], "ipv6": ["2001:db8::53"]},
+            {"name": "ns2.example.net"},
+        ],
     },
     "services": {
         "members": [{"region": "eu-central"}, {"region": "eu-west", "weight": 0.5}],

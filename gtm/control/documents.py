@@ -145,6 +145,14 @@ class RegionDocument(ResourceDocument[Region]):
     probe: ProbeDocument = ProbeDocument()
 
 
+class NameServerDocument(Document):
+    """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
+
+    name: f.HostName
+    ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=16)] = ()
+    ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=16)] = ()
+
+
 class ZoneDocument(ResourceDocument[Zone]):
     """A DNS zone that the edges answer for (times in seconds; RFC 1035 §3.3.13, RFC 2308 §4)."""
 
@@ -153,8 +161,8 @@ class ZoneDocument(ResourceDocument[Zone]):
     """The SOA record's MNAME."""
     hostmaster: f.HostName
     """The SOA record's RNAME: the contact's mailbox written as a domain name, `hostmaster.example.com`."""
-    name_servers: Annotated[tuple[f.HostName, ...], Field(max_length=32)] = ()
-    """The zone's NS records."""
+    name_servers: Annotated[tuple[NameServerDocument, ...], Field(max_length=32)] = ()
+    """The zone's NS records; the primary alone, if there are none."""
     ttl: f.Ttl = 3600
     refresh: f.Seconds31 = 7200
     retry: f.Seconds31 = 900

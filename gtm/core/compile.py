@@ -15,9 +15,11 @@ from gtm.core.countries import COUNTRIES
 from gtm.core.jurisdictions import Membership, resolve
 from gtm.core.model import (
     AdminState,
+    Endpoint,
     Jurisdiction,
     Places,
     Policy,
+    Region,
     ResidencyRule,
     RuleMode,
     Service,
@@ -70,7 +72,7 @@ class _Compiler:
         self.problems += problems
         self._check_names()
         self._check_regions()
-        self._check_zones_and_hostnames()
+        self._check_zones()
         for service in self.policy.services:
             self._check_service(service)
         rules = [self._compile_rule(rule) for rule in self.policy.residency_rules]
@@ -92,6 +94,7 @@ class _Compiler:
             zones=MappingProxyType({zone.name: zone for zone in self.policy.zones}),
             tenants=frozenset(tenant.name for tenant in self.policy.tenants),
             data_classes=frozenset(item.name for item in self.policy.data_classes),
+            models=frozenset(model for region in self.policy.regions for model in region.models),
             active=sum(
                 1 << number
                 for number, region in enumerate(self.policy.regions)
@@ -136,29 +139,56 @@ class _Compiler:
                 message = f"must not exceed the interval ({region.probe.interval:g} s): probes never overlap"
                 self._problem(f"{path}.probe.timeout", "out_of_range", message)
 
-    def _check_zones_and_hostnames(self) -> None:
-        zones = {zone.name for zone in self.policy.zones}
+    def _check_hostnames(self, zones: Container[str]) -> dict[str, str]:
+        """Every host name lies in its service's zone, and belongs to one service only: host name → service."""
         owners: dict[str, str] = {}
         for service in self.policy.services:
             path = f"services.{service.name}"
             if service.zone is not None and service.zone not in zones:
                 self._problem(f"{path}.zone", "unknown_reference", f"there is no zone `{service.zone}`")
             if service.hostnames and service.zone is None:
-                self._problem(
-                    f"{path}.zone", "missing", "a service with host names needs the zone they lie in"
-                )
+                message = "a service with host names needs the zone they lie in"
+                self._problem(f"{path}.zone", "missing", message)
             for index, host in enumerate(service.hostnames):
                 where = f"{path}.hostnames[{index}]"
                 if host in owners:
-                    message = f"`{host}` already belongs to service `{owners[host]}`"
-                    self._problem(where, "duplicate", message)
+                    self._problem(where, "duplicate", f"`{host}` already belongs to service `{owners[host]}`")
                 owners.setdefault(host, service.name)
-                if (
-                    service.zone is not None
-                    and host != service.zone
-                    and not host.endswith(f".{service.zone}")
-                ):
-                    self._problem(where, "outside_zone", f"`{host}` is not inside the zone `{service.zone}`")
+                nearest = self._zone_of(host)
+                if service.zone is None or service.zone not in zones or nearest == service.zone:
+                    continue
+                message = f"`{host}` is not inside the zone `{service.zone}`"
+                if _inside(host, service.zone):
+                    message = f"`{host}` lies in the zone `{nearest}`, which is cut out of `{service.zone}`"
+                self._problem(where, "outside_zone", message)
+        return owners
+
+    def _check_zones(self) -> None:
+        zones = {zone.name for zone in self.policy.zones}
+        owners = self._check_hostnames(zones)
+        for zone in self.policy.zones:
+            if not zone.name_servers and self._zone_of(zone.primary_ns) and zone.primary_ns not in owners:
+                self.warnings.append(
+                    f"zones.{zone.name}: `{zone.primary_ns}` stands for the NS records, but has no address in any "
+                    "zone here; list it in `name_servers` with its addresses"
+                )
+            for index, server in enumerate(zone.name_servers):
+                path = f"zones.{zone.name}.name_servers[{index}]"
+                addressed = bool(server.ipv4 or server.ipv6)
+                if addressed and server.name in owners:
+                    message = f"`{server.name}` is a host name of service `{owners[server.name]}`: it answers with that"
+                    self._problem(path, "overlap", message)
+                elif addressed and self._zone_of(server.name) is None:
+                    message = f"`{server.name}` is in no zone here, so its addresses would never be given"
+                    self._problem(path, "outside_zone", message)
+                elif not addressed and server.name not in owners and self._zone_of(server.name) in zones:
+                    message = f"`{server.name}` lies in a zone of this policy, so it needs its addresses here"
+                    self._problem(path, "missing", message)
+
+    def _zone_of(self, name: str) -> str | None:
+        """The closest zone that a name lies in."""
+        inside = [zone.name for zone in self.policy.zones if _inside(name, zone.name)]
+        return max(inside, key=len, default=None)
 
     def _check_service(self, service: Service) -> None:
         path = f"services.{service.name}"
@@ -174,28 +204,46 @@ class _Compiler:
             message = f"no member region serves the model `{wanted}`"
             self._problem(f"{path}.model", "unknown_reference", message)
         if service.hostnames:
+            self._check_dns(service, regions)
             self._check_refusal(service, [endpoint for region in regions for endpoint in region.endpoints])
 
-    def _check_refusal(self, service: Service, endpoints: Sequence[object]) -> None:
+    def _check_dns(self, service: Service, regions: Sequence[Region]) -> None:
+        """Every member has something to answer DNS with; at a zone's apex no CNAME can stand (RFC 1034 §3.6.2)."""
+        apex = service.zone in service.hostnames
+        for index, region in enumerate(regions):
+            path = f"services.{service.name}.members[{index}].region"
+            if any(endpoint.ipv4 or endpoint.ipv6 for endpoint in region.endpoints):
+                continue
+            if not any(endpoint.cname for endpoint in region.endpoints):
+                message = f"`{region.name}` has neither an address nor a CNAME to answer DNS with"
+                self._problem(path, "missing", message)
+            elif apex:
+                message = (
+                    f"`{region.name}` has only a CNAME, which cannot stand at the apex of `{service.zone}`"
+                )
+                self._problem(path, "missing", message)
+
+    def _check_refusal(self, service: Service, endpoints: Sequence[Endpoint]) -> None:
         """A DNS refusal must have an address to give in every family that the service answers in."""
-        path = f"services.{service.name}.refusal"
-        for family in ("ipv4", "ipv6"):
-            served = [bool(getattr(endpoint, family) or getattr(endpoint, "cname")) for endpoint in endpoints]  # noqa: B009
-            if any(getattr(endpoint, family) for endpoint in endpoints) and not getattr(
-                service.refusal, family
-            ):
+        path = f"services.{service.name}"
+        aliases = [endpoint.cname is not None for endpoint in endpoints]
+        for family, addresses, refusal in (
+            ("ipv4", [bool(endpoint.ipv4) for endpoint in endpoints], service.refusal.ipv4),
+            ("ipv6", [bool(endpoint.ipv6) for endpoint in endpoints], service.refusal.ipv6),
+        ):
+            # A CNAME may lead to either family.
+            answered = [one or alias for one, alias in zip(addresses, aliases, strict=True)]
+            if any(answered) and not refusal:
                 message = (
                     f"the members answer over {family}, so a refusal needs an {family} address of yours that tells "
                     "clients why (DNS never refuses by NXDOMAIN or an empty answer)"
                 )
-                self._problem(f"{path}.{family}", "missing", message)
-            if any(served) and not all(served):
+                self._problem(f"{path}.refusal.{family}", "missing", message)
+            if any(answered) and not all(answered):
                 self.warnings.append(
-                    f"services.{service.name}: only some member regions have {family} addresses; resolvers may cache "
-                    "the others' empty answers for everyone behind them (RFC 7871 §7.4)"
+                    f"{path}: only some member regions have {family} addresses; resolvers may cache the others' "
+                    "empty answers for everyone behind them (RFC 7871 §7.4)"
                 )
-        if not (service.refusal.ipv4 or service.refusal.ipv6):
-            self._problem(path, "missing", "a service with host names needs a refusal address")
 
     def _places(self, path: str, places: Places) -> tuple[int, bool]:
         """The mask of regions in some places, and whether any place is named at all."""
@@ -269,6 +317,7 @@ class _Compiler:
         ]
         for rule in concerning:
             self._check_fence(service, mask, rule)
+        self._check_common_fence(service, mask, concerning)
         return CompiledService(service, tuple(weights), MappingProxyType(weights), mask, tuple(concerning))
 
     def _check_fence(self, service: Service, members: int, rule: CompiledRule) -> None:
@@ -286,6 +335,24 @@ class _Compiler:
             f"{text}: every matching request would be refused; set `acknowledge_empty_fence: true` if this is meant",
         )
 
+    def _check_common_fence(self, service: Service, members: int, rules: Sequence[CompiledRule]) -> None:
+        """The rules that concern every request must leave a region together, not only each on its own."""
+        binding = [
+            rule
+            for rule in rules
+            if rule.enforced
+            and rule.allowed & members
+            and rule.countries is rule.tenants is rule.data_classes is None
+            and not rule.rule.acknowledge_empty_fence
+        ]
+        common = members
+        for rule in binding:
+            common &= rule.allowed
+        if members and not common:
+            names = ", ".join(f"`{rule.rule.name}`" for rule in binding)
+            message = f"the rules {names} concern every request and leave no region together"
+            self._problem(f"services.{service.name}", "empty_fence", message)
+
     def _check_spillover(self, rule: SpilloverRule) -> None:
         path = f"spillover_rules.{rule.name}"
         if rule.from_region not in self.numbers:
@@ -298,3 +365,7 @@ class _Compiler:
             self._problem(
                 f"{path}.to_regions", "missing", "a spillover rule needs at least one region to spill to"
             )
+
+
+def _inside(name: str, zone: str) -> bool:
+    return name == zone or name.endswith(f".{zone}")

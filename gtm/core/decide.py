@@ -33,7 +33,7 @@ class FenceError(RuntimeError):
 
 
 class UnknownNameError(LookupError):
-    """A request names a service, tenant or data class that the policy does not know.
+    """A request names a service, tenant, data class or model that the policy does not know.
 
     Guessing would be a way out of the fence: a misspelt tenant would match no rule.
     """
@@ -154,7 +154,7 @@ def decide(view: View, request: Request, draw: float) -> Decision:
         draw: uniform in [0, 1); used where weights split clients and no affinity ties them.
 
     Raises:
-        UnknownNameError: the service, tenant or data class is not in the policy.
+        UnknownNameError: the service, tenant, data class or model is not in the policy.
     """
     return pick(choice(view, request), request, draw)
 
@@ -177,7 +177,7 @@ def choice(view: View, request: Request) -> Choice:
     """Everything about a request that does not depend on its affinity or the draw.
 
     Raises:
-        UnknownNameError: the service, tenant or data class is not in the policy.
+        UnknownNameError: the service, tenant, data class or model is not in the policy.
     """
     snapshot = view.snapshot
     service = snapshot.services.get(request.service)
@@ -187,6 +187,8 @@ def choice(view: View, request: Request) -> Choice:
         raise UnknownNameError("tenant", request.tenant)
     if request.data_class is not None and request.data_class not in snapshot.data_classes:
         raise UnknownNameError("data class", request.data_class)
+    if request.model is not None and request.model not in snapshot.models:
+        raise UnknownNameError("model", request.model)
     within = fence(view.rules[request.service], service.mask, request)
     order = _order(view, service, request)
     willing = service.mask & snapshot.active & _with_models(view, service, request)

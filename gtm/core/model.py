@@ -256,13 +256,22 @@ class DataClass:
 
 
 @dataclass(frozen=True, slots=True)
+class NameServer:
+    """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
+
+    name: str
+    ipv4: tuple[str, ...] = ()
+    ipv6: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Zone:
     """A DNS zone that the edges answer for. Times in seconds (RFC 1035 §3.3.13, RFC 2308 §4 for `minimum`)."""
 
     name: str
     primary_ns: str
     hostmaster: str
-    name_servers: tuple[str, ...] = ()
+    name_servers: tuple[NameServer, ...] = ()
     ttl: int = 3600
     refresh: int = 7200
     retry: int = 900

@@ -39,7 +39,7 @@ class Router:
         """The choice for one kind of request: what ranking and rules look at, and nothing else.
 
         Raises:
-            UnknownNameError: the service, tenant or data class is not in the policy.
+            UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
         key = (service, location.country, location.lat, location.lon, tenant, data_class, model)
         found = self._choices.get(key)
@@ -54,7 +54,7 @@ class Router:
         """As `gtm.core.decide.decide`, from memory where it can.
 
         Raises:
-            UnknownNameError: the service, tenant or data class is not in the policy.
+            UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
         found = self.choice(
             request.service, request.location, request.tenant, request.data_class, request.model

@@ -57,6 +57,8 @@ class Snapshot:
     zones: Mapping[str, Zone]
     tenants: frozenset[str]
     data_classes: frozenset[str]
+    models: frozenset[str]
+    """Every model that some region serves."""
     active: int
     """Mask of the regions whose admin state lets them take new clients."""
     warnings: tuple[str, ...] = ()

@@ -99,10 +99,11 @@ def static_content(names: Names, name: bytes, rdtype: int) -> Content | Host:
         return NO_TRANSFER
     records = _apex_records(zone, rdtype) if name == zone.name else ()
     host = names.hosts.get(name)
+    if not records and host is not None and host.zone is zone:
+        return host
+    records = records or _server_records(names, name, rdtype, zone)
     if records:
         return Content(records=records)
-    if host is not None and host.zone is zone:
-        return host
     return Content(wire.NOERROR if name_exists(names, name, zone) else wire.NXDOMAIN, denied_by=zone)
 
 
@@ -115,6 +116,17 @@ def _apex_records(zone: ZoneData, rdtype: int) -> tuple[Record, ...]:
     if rdtype == wire.NS:
         return tuple(Record(wire.NS, zone.ttl, server) for server in zone.name_servers)
     return ()
+
+
+def _server_records(names: Names, name: bytes, rdtype: int, zone: ZoneData) -> tuple[Record, ...]:
+    """The addresses of a name server that lies in one of our zones."""
+    server = names.servers.get(name)
+    if server is None or server.zone is not zone:
+        return ()
+    if rdtype == wire.ANY:
+        return (_minimal_any(server.ttl),)
+    content = _addresses(rdtype, server.ipv4, server.ipv6, server.ttl)
+    return () if content is None else content.records
 
 
 def host_content(

@@ -40,6 +40,16 @@ class Host:
     apex: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Server:
+    """A name server inside a zone of ours, and its addresses as text. TTL in seconds."""
+
+    zone: ZoneData
+    ttl: int
+    ipv4: tuple[str, ...]
+    ipv6: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Names:
     """Names in lower-case wire form. `existing` holds every name below an apex, empty non-terminals included."""
@@ -47,6 +57,7 @@ class Names:
     zones: dict[bytes, ZoneData] = field(default_factory=dict)
     hosts: dict[bytes, Host] = field(default_factory=dict)
     existing: set[bytes] = field(default_factory=set)
+    servers: dict[bytes, Server] = field(default_factory=dict)
 
     def zone_of(self, name: bytes, *, above: bool = False) -> ZoneData | None:
         """The closest zone that holds a name; with `above`, that holds what lies above it."""
@@ -89,6 +100,12 @@ def build_names(snapshot: Snapshot) -> Names:
             around = names.zone_of(name, above=name == zone.name)
             if around is not None:
                 _add_existing(names, name, around)
+    for written in snapshot.policy.zones:
+        for server in written.name_servers:
+            name = wire_name(server.name)
+            within = names.zone_of(name)
+            if within is not None and (server.ipv4 or server.ipv6):
+                names.servers[name] = Server(within, written.ttl, server.ipv4, server.ipv6)
     return names
 
 
@@ -108,7 +125,7 @@ def _zone_data(zone: Zone, revision: int) -> ZoneData:
         f"{serial} {zone.refresh} {zone.retry} {zone.expire} {zone.minimum}"
     )
     soa = dns.rdata.from_text(dns.rdataclass.IN, dns.rdatatype.SOA, text)
-    servers = zone.name_servers or (zone.primary_ns,)
+    servers = [server.name for server in zone.name_servers] or [zone.primary_ns]
     return ZoneData(
         name=wire_name(zone.name),
         soa=rdata_wire(soa),

@@ -23,6 +23,10 @@ from gtm.core.snapshot import Snapshot
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
 
+FORMAT = 1
+"""The feed format of this gtm. It grows whenever a field is added that restricts (another dimension of a residency
+rule, say): a receiver that would ignore such a field must refuse the snapshot, or its fence would stand open."""
+
 CONTENT_TYPE = "application/x-ndjson"
 
 
@@ -32,13 +36,17 @@ class FeedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMessage:
-    """A policy revision. `created` is POSIX seconds; `sha256` covers `policy` and `jurisdictions` (hex)."""
+    """A policy revision. `created` is POSIX seconds; `sha256` covers `policy` and `jurisdictions` (hex).
+
+    `needs` is the `FORMAT` that a receiver must understand to read the policy as it was meant.
+    """
 
     revision: int
     created: float
     sha256: str
     policy: Policy
     jurisdictions: tuple[Jurisdiction, ...]
+    needs: int = FORMAT
 
     @classmethod
     def of(
@@ -52,9 +60,13 @@ class SnapshotMessage:
         """Verify and compile.
 
         Raises:
-            FeedError: the checksum does not match.
+            FeedError: the checksum does not match, or the policy needs a newer gtm.
             PolicyError: the policy does not compile.
         """
+        if self.needs > FORMAT:
+            raise FeedError(
+                f"revision {self.revision} needs a newer gtm (feed format {self.needs}, here {FORMAT})"
+            )
         if checksum(self.policy, self.jurisdictions) != self.sha256:
             raise FeedError(f"snapshot of revision {self.revision} is damaged: its checksum does not match")
         return compile_policy(self.policy, self.jurisdictions, revision=self.revision)

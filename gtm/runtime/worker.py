@@ -129,7 +129,7 @@ def run_dns(worker: Worker) -> None:
         return None if answerer is None else answerer.answer(packet, client, tcp=tcp, draw=random.random())
 
     addresses = [(host, worker.settings.port) for host in worker.settings.hosts]
-    server = DnsServer(addresses, respond, reuse_port=True)
+    server = DnsServer(addresses, respond, reuse_port=True, counts=worker.counts)
     server.bind()
 
     def follow() -> None:

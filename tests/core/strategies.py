@@ -220,7 +220,11 @@ def requests(draw: st.DrawFn, policy: Policy) -> Request:
         location=draw(locations()),
         tenant=draw(st.sampled_from([None, *TENANTS])),
         data_class=draw(st.sampled_from([None, *DATA_CLASSES])),
-        model=draw(st.sampled_from([None, None, None, *MODELS, "absent"])),
+        model=draw(
+            st.sampled_from(
+                [None, None, None, *sorted({model for region in policy.regions for model in region.models})]
+            )
+        ),
         affinity=draw(st.sampled_from([None, "alice", "bob"])),
     )
 

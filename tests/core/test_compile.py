@@ -20,6 +20,7 @@ from gtm.core.model import (
     Jurisdiction,
     Match,
     Member,
+    NameServer,
     Places,
     Policy,
     Probe,
@@ -50,7 +51,7 @@ RULE = ResidencyRule(
 )
 GOOD = Policy(
     regions=(DE, US),
-    zones=(Zone("demo.test", "ns1.demo.test", "hostmaster.demo.test"),),
+    zones=(Zone("demo.test", "ns.example.net", "hostmaster.demo.test"),),
     services=(CHAT,),
     residency_rules=(RULE,),
     spillover_rules=(SpilloverRule("spill", "de", ("us",), max_share=0.5),),
@@ -161,13 +162,62 @@ WRONG: dict[str, tuple[Policy, str, str]] = {
         "services.chat.refusal.ipv6",
         "missing",
     ),
-    "no refusal address": (
+    "no refusal address in a family that an alias may lead to": (
         replace(
-            _with("services", members=(Member("de"),), refusal=RefusalAddress()),
+            _with("services", members=(Member("de"),), refusal=RefusalAddress(ipv4=("192.0.2.9",))),
             regions=(replace(DE, endpoints=(Endpoint("https://de.test", cname="de.test"),)), US),
         ),
-        "services.chat.refusal",
+        "services.chat.refusal.ipv6",
         "missing",
+    ),
+    "alias at an apex": (
+        replace(
+            _with(
+                "services",
+                members=(Member("de"),),
+                hostnames=("demo.test",),
+                refusal=RefusalAddress(("192.0.2.9",), ("2001:db8::9",)),
+            ),
+            regions=(replace(DE, endpoints=(Endpoint("https://de.test", cname="de.test"),)), US),
+        ),
+        "services.chat.members[0].region",
+        "missing",
+    ),
+    "nothing to answer DNS with": (
+        replace(GOOD, regions=(replace(DE, endpoints=(Endpoint("https://de.test"),)), US)),
+        "services.chat.members[0].region",
+        "missing",
+    ),
+    "host name in a closer zone": (
+        replace(GOOD, zones=(*GOOD.zones, Zone("chat.demo.test", "ns.example.net", "hostmaster.demo.test"))),
+        "services.chat.hostnames[0]",
+        "outside_zone",
+    ),
+    "name server without its addresses": (
+        _with("zones", name_servers=(NameServer("ns1.demo.test"),)),
+        "zones.demo.test.name_servers[0]",
+        "missing",
+    ),
+    "name server's addresses outside every zone": (
+        _with("zones", name_servers=(NameServer("ns1.example.net", ("192.0.2.53",)),)),
+        "zones.demo.test.name_servers[0]",
+        "outside_zone",
+    ),
+    "name server with a service's name": (
+        _with("zones", name_servers=(NameServer("chat.demo.test", ("192.0.2.53",)),)),
+        "zones.demo.test.name_servers[0]",
+        "overlap",
+    ),
+    "rules that leave nothing together": (
+        replace(
+            GOOD,
+            residency_rules=(
+                ResidencyRule("east", allow=Places(regions=("de",))),
+                ResidencyRule("west", allow=Places(regions=("us",))),
+            ),
+        ),
+        "services.chat",
+        "empty_fence",
     ),
     "rule for no service": (
         _match(services=("mail",)),
@@ -421,3 +471,10 @@ def test_nothing_but_a_policy_error_comes_of_a_broken_policy(policy: Policy, see
         problems = _found(policy)
         event("rejected" if problems else "compiled")
         assert all(problem.path and problem.code and problem.message for problem in problems)
+
+
+def test_a_primary_that_nobody_can_find_is_warned_of() -> None:
+    """Without NS records of its own a zone's primary stands for them; inside the zone it would have no address."""
+    policy = replace(GOOD, zones=(Zone("demo.test", "ns1.demo.test", "hostmaster.demo.test"),))
+    (warning,) = compile_policy(policy, SHIPPED).warnings
+    assert "ns1.demo.test" in warning

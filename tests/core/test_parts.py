@@ -249,3 +249,18 @@ def test_only_endpoints_that_are_up_are_handed_out() -> None:
     assert endpoints.serving(view, decision) == DE.endpoints
     view = _view(replace(service, on_unusable=OnUnusable.REFUSE), state=State())
     assert endpoints.endpoint_for(view, decide(view, Request("chat"), 0.0), "key") is None
+
+
+def test_an_unknown_model_is_an_error() -> None:
+    """A model that no region serves is a mistake of the caller's, not a want of capacity."""
+    from gtm.core.decide import UnknownNameError, decide
+    from gtm.core.model import Endpoint, Member, Policy, Region, Request, Service, State
+    from gtm.core.view import Window, build_view
+
+    region = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),), models=("small",))
+    snapshot = compile_policy(
+        Policy(regions=(region,), services=(Service("chat", (Member("de"),)),)), SHIPPED
+    )
+    view = build_view(snapshot, State(), Window(0, 0))
+    with pytest.raises(UnknownNameError, match="there is no model `large`"):
+        decide(view, Request("chat", model="large"), 0.5)

@@ -87,6 +87,15 @@ def test_an_alias_is_the_whole_answer(rdtype: str) -> None:
     assert subnet_of(reply) == ("10.1.2.0", 24, 16)
 
 
+def test_name_servers_inside_a_zone_have_their_addresses() -> None:
+    """What an NS record names inside the zone, the zone can say where it is (RFC 1034 §4.2.1), to everyone alike."""
+    for rdtype, address in (("A", "192.0.2.53"), ("AAAA", "2001:db8::53")):
+        reply = both(answerer(), query("NS1.demo.test", rdtype, subnet=DE))
+        assert addresses(reply) == [address]
+        assert subnet_of(reply) == ("10.1.2.0", 24, 0)
+    assert both(answerer(), query("ns1.demo.test", "ANY")).answer[0].rdtype.name == "HINFO"
+
+
 def test_no_alias_at_an_apex() -> None:
     """An alias cannot stand beside SOA and NS (RFC 1034 §3.6.2): addresses are SERVFAIL, never an empty answer."""
     for rdtype in ("A", "AAAA"):
@@ -136,7 +145,7 @@ def test_txt_explains() -> None:
         ("deep.demo.test", "A"),
         ("b.deep.demo.test", "TXT"),
         ("b.deep.demo.test", "ANY"),
-        ("ns1.demo.test", "A"),
+        ("ns1.demo.test", "MX"),
     ],
 )
 def test_nodata(name: str, rdtype: str) -> None:

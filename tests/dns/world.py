@@ -21,6 +21,7 @@ from gtm.core.model import (
     Location,
     Match,
     Member,
+    NameServer,
     OnUnusable,
     Places,
     Policy,
@@ -90,8 +91,25 @@ BIG = _region(
 HALF = _region(
     "half", "US", 39.0, -77.5, Endpoint("http://half", tuple(f"198.51.100.{host}" for host in range(1, 41)))
 )
-URL_ONLY = _region("url-only", "US", 39.0, -77.5, Endpoint("http://url-only"))
-REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY)
+# Regions whose only addresses belong to endpoints that are down: what is up, DNS cannot name.
+URL_ONLY = _region(
+    "url-only",
+    "US",
+    39.0,
+    -77.5,
+    Endpoint("http://url-only"),
+    Endpoint("http://url-only-down", ("192.0.2.5",)),
+)
+ALIAS_ONLY = _region(
+    "alias-only",
+    "JP",
+    35.7,
+    139.7,
+    Endpoint("http://a", cname="LB.Example.net"),
+    Endpoint("http://a-down", ("192.0.2.6",)),
+)
+ALWAYS_DOWN = {"http://url-only-down", "http://a-down"}
+REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY, ALIAS_ONLY)
 
 
 def service(name: str, members: str, **fields: object) -> Service:
@@ -119,10 +137,15 @@ SERVICES = (
     service("stubborn", "eu us", ttl=300, on_unusable=OnUnusable.IGNORE_HEALTH),
     service("deep", "us", hostnames=("a.b.deep.demo.test",)),
     service("apex", "eu us", hostnames=("apex.test",), zone="apex.test"),
-    service("apex-alias", "jp", hostnames=("alias.test",), zone="alias.test"),
+    service("apex-alias", "alias-only", hostnames=("alias.test",), zone="alias.test"),
 )
 ZONES = (
-    Zone("demo.test", "ns1.demo.test", "host.master@demo.test", ("ns1.demo.test", "ns2.example.net")),
+    Zone(
+        "demo.test",
+        "ns1.demo.test",
+        "host.master@demo.test",
+        (NameServer("ns1.demo.test", ("192.0.2.53",), ("2001:db8::53",)), NameServer("ns2.example.net")),
+    ),
     Zone("sub.demo.test", "ns.example.net", "hostmaster.example.net", minimum=7200, ttl=600),
     Zone("apex.test", "ns.example.net", "hostmaster.example.net"),
     Zone("alias.test", "ns.example.net", "hostmaster.example.net"),
@@ -158,7 +181,7 @@ def router(*down: str, policy: Policy = POLICY, drained: Iterable[str] = ()) -> 
     health = {
         region.name: {
             endpoint.url: EndpointHealth(
-                HealthStatus.DOWN if {region.name, endpoint.url} & set(down) else HealthStatus.UP
+                HealthStatus.DOWN if {region.name, endpoint.url} & {*down, *ALWAYS_DOWN} else HealthStatus.UP
             )
             for endpoint in region.endpoints
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -15,6 +16,7 @@ from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Policy, Region, State
 from gtm.feed import wire
 from gtm.feed.wire import (
+    FORMAT,
     AccessMessage,
     CountsMessage,
     FeedError,
@@ -162,3 +164,10 @@ def test_a_line_has_a_greatest_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "MAX_LINE", 20)
     with pytest.raises(FeedError, match="the most accepted is 20"):
         decode(encode(HeartbeatMessage(1.0)))
+
+
+def test_a_snapshot_that_needs_a_newer_gtm_is_refused() -> None:
+    """An edge that would not understand a restriction must not answer without it."""
+    message = replace(SnapshotMessage.of(3, 0.0, Policy(), ()), needs=FORMAT + 1)
+    with pytest.raises(FeedError, match="newer gtm"):
+        message.compiled()
