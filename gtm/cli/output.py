@@ -167,7 +167,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Progress]:
     """
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         *((MofNCompleteColumn(),) if total is not None else ()),
         TimeElapsedColumn(),

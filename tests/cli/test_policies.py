@@ -196,13 +196,13 @@ def test_regions(run: Gtm) -> None:
     assert {item["name"] for item in run.ok("services", "list", "--json").json} == {"chat", "records", "web"}
 
 
-@pytest.mark.parametrize("name", ["atlantis", "..", ".", "../tokens", "a b", "a/b", "%2e%2e", "x?y", "Ä"])
-def test_unknown_region(run: Gtm, name: str) -> None:
+def test_unknown_region(run: Gtm) -> None:
     """A name that is none ends with 2, whatever it holds."""
-    for verb in ("show", "drain"):
-        done = run("regions", verb, name)
-        assert done.code == 2, done
-        assert done.err.startswith("error: ")
+    for name in ("atlantis", "..", ".", "../tokens", "a b", "a/b", "%2e%2e", "x?y", "Ä"):
+        for verb in ("show", "drain"):
+            done = run("regions", verb, name)
+            assert done.code == 2, done
+            assert done.err.startswith("error: ")
 
 
 def test_revisions(run: Gtm, folder: Path) -> None:
