@@ -111,7 +111,7 @@ _REPORT = {
     summary="Report what an edge sees",
     status_code=204,
     openapi_extra={"requestBody": _REPORT},
-    responses=errors(413, 415),
+    responses=errors(404, 413, 415),
 )
 async def report(ctx: Ctx, _: Edge, name: EdgeName, request: Request) -> Response:
     """Take it in; msgspec reads it, since every edge sends one every other second."""

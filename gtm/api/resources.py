@@ -2,6 +2,7 @@
 
 # No postponed annotations here: the factory's endpoints are annotated with its local types.
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
@@ -25,6 +26,7 @@ from gtm.control.errors import Invalid
 from gtm.control.fields import HostName, JurisdictionName, Name
 from gtm.control.policy import Outcome
 from gtm.core.problems import Problem
+from gtm.storage.errors import StorageUnavailable
 from gtm.storage.resources import PutOutcome
 
 SLUGS = {kind: kind.replace("_", "-") for kind in KINDS}
@@ -35,7 +37,11 @@ _ETAG = {"ETag": {"description": "The version, for If-Match.", "schema": {"type"
 
 async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
     """What every change answers: revision, PENDING or IN_SYNC, warnings."""
-    ctx.hub.wake()
+    if ctx.hub.snapshot is None or ctx.hub.snapshot.revision < outcome.revision:
+        with suppress(
+            StorageUnavailable
+        ):  # it is in force all the same, and is published once the database is back
+            await ctx.hub.refresh()
     return {
         "revision": outcome.revision,
         "sync": await edges.sync(ctx.database, ctx.hub, outcome.revision),

@@ -104,10 +104,6 @@ class FeedHub:
         self._closed = True
         self._announce()
 
-    def wake(self) -> None:
-        """Look at the database now rather than later: something was just changed in it."""
-        self._wake.set()
-
     async def refresh(self) -> None:
         """Take in what the database holds now, and tell the followers.
 

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import pytest
@@ -48,7 +48,7 @@ class Server:
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self._thread.start()
         with httpx.Client(trust_env=False) as client:
             while client.get(f"{self.url}/healthz").status_code != 200:

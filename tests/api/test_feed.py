@@ -1,0 +1,183 @@
+"""The feed over real HTTP, edges' reports, and life without the database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+import msgspec
+import psycopg
+from psycopg import sql
+
+from gtm.core.access import Role
+from gtm.core.model import EndpointHealth, HealthStatus
+from gtm.feed.wire import (
+    AccessMessage,
+    EdgeReport,
+    HeartbeatMessage,
+    Message,
+    SnapshotMessage,
+    StateMessage,
+    decode,
+)
+from tests.api.conftest import Api, region
+
+URL = "http://127.0.1.1:9000"
+
+
+@contextmanager
+def follow(api: Api, edge: str = "edge-one", revision: int = 0) -> Iterator[Iterator[Message]]:
+    """The messages of a feed."""
+
+    def messages(response: httpx.Response) -> Iterator[Message]:
+        for line in response.iter_lines():
+            message = decode(line.encode())
+            assert message is not None
+            yield message
+
+    with api.edge.stream(
+        "GET", "/v1/feed", params={"edge": edge, "revision": revision}, timeout=30
+    ) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "application/x-ndjson"
+        yield messages(response)
+
+
+def until(messages: Iterator[Message], wanted: Callable[[Message], bool]) -> Message:
+    """The first message that is wanted."""
+    return next(message for message in messages if wanted(message))
+
+
+def report(api: Api, edge: str, status: HealthStatus, revision: int = 2) -> httpx.Response:
+    """Report what an edge sees of Frankfurt."""
+    health = {"eu-central": {URL: EndpointHealth(status, 1.0, "", 3.5)}}
+    body = msgspec.json.encode(EdgeReport("1.0", revision, 1, health))
+    return api.edge.post(
+        f"/v1/edges/{edge}/report", content=body, headers={"Content-Type": "application/json"}
+    )
+
+
+def test_feed_begins_with_everything(world: Api) -> None:
+    """An edge that holds nothing gets snapshot, access and state at once; the snapshot compiles."""
+    with follow(world) as messages:
+        snapshot, access, state, beat = (next(messages) for _ in range(4))
+    assert isinstance(snapshot, SnapshotMessage)
+    assert snapshot.revision == 2
+    assert set(snapshot.compiled().services) == {"chat"}
+    assert isinstance(access, AccessMessage)
+    assert {grant.role for grant in access.access.grants} == set(Role)
+    assert isinstance(state, StateMessage)
+    assert isinstance(beat, HeartbeatMessage)
+
+
+def test_feed_does_not_repeat_what_an_edge_holds(world: Api) -> None:
+    """An edge that holds the current revision is not sent it again."""
+    with follow(world, revision=2) as messages:
+        first = [next(messages) for _ in range(3)]
+    assert not any(isinstance(message, SnapshotMessage) for message in first)
+
+
+def test_feed_brings_changes(world: Api) -> None:
+    """A change of policy reaches a connected edge, as does a new token."""
+    with follow(world) as messages:
+        until(messages, lambda m: isinstance(m, StateMessage))
+        done = world.must_put("/v1/regions/eu-west", region("eu-west", display_name="Dublin")).json()
+        update = until(messages, lambda m: isinstance(m, SnapshotMessage))
+        assert isinstance(update, SnapshotMessage)
+        assert update.revision == done["revision"] == 3
+        assert done["sync"]["state"] == "PENDING"
+        assert world.admin.post("/v1/tokens", json={"name": "new", "role": "viewer"}).status_code == 201
+        access = until(messages, lambda m: isinstance(m, AccessMessage))
+    assert isinstance(access, AccessMessage)
+    assert len(access.access.grants) == 5
+
+
+def test_feed_ends_with_its_token(world: Api) -> None:
+    """Revoking an edge's token ends its feed."""
+    with follow(world) as messages:
+        next(messages)
+        assert world.admin.delete("/v1/tokens/edge-one").status_code == 200
+        assert all(message is not None for message in messages)  # ends
+    assert world.edge.get("/v1/feed?edge=a").status_code == 401
+
+
+def test_reports_become_state(world: Api) -> None:
+    """What edges report is combined by majority and pushed to every follower, with a growing epoch."""
+    with follow(world) as messages:
+        first = until(messages, lambda m: isinstance(m, StateMessage))
+        assert report(world, "edge-one", HealthStatus.UP).status_code == 204
+        up = until(messages, lambda m: isinstance(m, StateMessage))
+        for edge in ("edge-two", "edge-three"):
+            assert report(world, edge, HealthStatus.DOWN).status_code == 204
+        down = until(
+            messages,
+            lambda m: isinstance(m, StateMessage) and m.state.health["eu-central"][URL].status == "down",
+        )
+    assert isinstance(first, StateMessage)
+    assert isinstance(up, StateMessage)
+    assert isinstance(down, StateMessage)
+    assert up.state.health["eu-central"][URL].status is HealthStatus.UP
+    assert first.state.epoch < up.state.epoch < down.state.epoch
+    frankfurt = world.viewer.get("/v1/health").json()["regions"][0]
+    assert (frankfurt["region"], frankfurt["status"]) == ("eu-central", "down")
+    assert set(frankfurt["endpoints"][0]["vantages"]) == {"edge-one", "edge-two", "edge-three"}
+
+
+def test_sync_tells_which_edges_have_a_revision(world: Api) -> None:
+    """A revision is PENDING until every live edge reports it."""
+    assert world.viewer.get("/v1/status").json()["sync"]["state"] == "PENDING"
+    report(world, "edge-one", HealthStatus.UP, revision=2)
+    report(world, "edge-two", HealthStatus.UP, revision=1)
+    sync = world.viewer.get("/v1/status").json()["sync"]
+    assert (sync["state"], sync["in_sync"], sync["pending"]) == ("PENDING", ["edge-one"], ["edge-two"])
+    report(world, "edge-two", HealthStatus.UP, revision=2)
+    assert world.viewer.get("/v1/status").json()["sync"]["state"] == "IN_SYNC"
+    edges = world.viewer.get("/v1/edges").json()["items"]
+    assert [(edge["name"], edge["revision"], edge["live"]) for edge in edges] == [
+        ("edge-one", 2, True),
+        ("edge-two", 2, True),
+    ]
+
+
+def test_an_empty_policy_does_not_replace_a_newer_one(api: Api) -> None:
+    """A control whose database was emptied does not take the policy away from an edge that has a later one."""
+    with follow(api, revision=57) as messages:
+        first = [next(messages) for _ in range(3)]
+    assert not any(isinstance(message, SnapshotMessage) for message in first)
+
+
+def _eventually(check: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < end, "did not happen within 30 seconds"
+        time.sleep(0.05)
+
+
+def test_the_feed_survives_the_database(world: Api) -> None:
+    """While the database is away, changes get 503, the feed and reports go on; afterwards all is as before."""
+    name = psycopg.conninfo.conninfo_to_dict(world.database_url)["dbname"]
+    elsewhere = world.database_url.replace(f"/{name}?", "/postgres?")
+    allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+    with psycopg.connect(elsewhere, autocommit=True) as session, follow(world) as messages:
+        until(messages, lambda m: isinstance(m, StateMessage))
+        session.execute(allow.format(sql.Identifier(str(name)), sql.SQL("false")))
+        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        refused = world.put("/v1/regions/eu-west", region("eu-west", cost_weight=2))
+        assert refused.status_code == 503
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert world.viewer.get("/readyz").status_code == 503
+        assert world.viewer.get("/v1/status").json()["database"] == "down"
+        assert report(world, "edge-one", HealthStatus.UP).status_code == 204
+        state = until(messages, lambda m: isinstance(m, StateMessage))
+        assert isinstance(state, StateMessage)
+        assert state.state.health["eu-central"][URL].status is HealthStatus.UP
+        with follow(world, edge="edge-two") as other:
+            assert isinstance(next(other), SnapshotMessage)
+        session.execute(allow.format(sql.Identifier(str(name)), sql.SQL("true")))
+        _eventually(lambda: world.viewer.get("/readyz").status_code == 200)
+        done = world.must_put("/v1/regions/eu-west", region("eu-west", cost_weight=2)).json()
+        update = until(messages, lambda m: isinstance(m, SnapshotMessage))
+    assert isinstance(update, SnapshotMessage)
+    assert update.revision == done["revision"] == 3

@@ -1,0 +1,271 @@
+"""CRUD, entity tags, pages, revisions, tokens and every error, over real HTTP."""
+
+from __future__ import annotations
+
+import re
+import socket
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gtm.core.access import Role
+from tests.api.conftest import CHAT, GDPR, Api, region
+
+
+def problem(response: Any, status: int) -> str:
+    """The text of a problem document, which every error has to be."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["status"] == status
+    return str(response.text)
+
+
+def test_put_is_idempotent(api: Api) -> None:
+    """The first PUT creates, an equal one changes nothing, another replaces; each answer has the entity tag."""
+    first = api.put("/v1/regions/eu-west", region("eu-west"))
+    same = api.put("/v1/regions/eu-west", {"name": "eu-west", **region("eu-west")})
+    other = api.put("/v1/regions/eu-west", region("eu-west", cost_weight=3))
+    assert [first.status_code, same.status_code, other.status_code] == [201, 200, 200]
+    assert [r.json()["outcome"] for r in (first, same, other)] == ["created", "unchanged", "updated"]
+    assert [r.json()["revision"] for r in (first, same, other)] == [2, 2, 3]
+    assert first.headers["etag"] == same.headers["etag"] != other.headers["etag"]
+    got = api.viewer.get("/v1/regions/eu-west")
+    assert got.headers["etag"] == other.headers["etag"]
+    assert api.put("/v1/regions/eu-west", got.json()).json()["outcome"] == "unchanged"
+
+
+def test_a_lost_update_is_refused(world: Api) -> None:
+    """Who writes on the strength of an old entity tag gets 412, and nothing changes."""
+    tag = world.viewer.get("/v1/regions/eu-west").headers["etag"]
+    mine = {**region("eu-west"), "cost_weight": 2}
+    assert world.put("/v1/regions/eu-west", mine, **{"If-Match": tag}).status_code == 200
+    theirs = world.put("/v1/regions/eu-west", region("eu-west", cost_weight=9), **{"If-Match": tag})
+    assert "it has been changed since you read it" in problem(theirs, 412)
+    assert world.viewer.get("/v1/regions/eu-west").json()["cost_weight"] == 2
+    problem(world.operator.delete("/v1/tenants/clinic", headers={"If-Match": '"0"'}), 412)
+    problem(world.put("/v1/tenants/clinic", {}, **{"If-None-Match": "*"}), 412)
+    problem(world.put("/v1/tenants/none", {}, **{"If-Match": "*"}), 412)
+    problem(world.put("/v1/tenants/none", {}, **{"If-Match": "nonsense"}), 400)
+    tag = world.viewer.get("/v1/regions/eu-west").headers["etag"]
+    assert world.viewer.get("/v1/regions/eu-west", headers={"If-None-Match": tag}).status_code == 304
+
+
+def test_deleting_what_is_needed_is_refused(world: Api) -> None:
+    """A region that a service refers to stays, and the answer says who needs it."""
+    text = problem(world.operator.delete("/v1/regions/eu-west"), 409)
+    assert "services.chat.members[1].region" in text
+    assert world.operator.delete("/v1/tenants/clinic").status_code == 200
+    problem(world.operator.delete("/v1/tenants/clinic"), 404)
+
+
+def test_pages_hold_everything_once(api: Api) -> None:
+    """Following the cursors yields every resource once, in order; a cursor of another's is refused."""
+    names = [f"tenant-{number:02}" for number in range(7)]
+    policy = {"tenants": [{"name": name} for name in reversed(names)]}
+    assert api.operator.post("/v1/policy:apply", json={"policy": policy}).status_code == 200
+    found: list[str] = []
+    cursor = None
+    while True:
+        params = {"limit": "3"} | ({"cursor": cursor} if cursor else {})
+        page = api.viewer.get("/v1/tenants", params=params).json()
+        found += [item["name"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == names
+    problem(api.viewer.get("/v1/tenants?cursor=nonsense"), 400)
+    assert "unknown field" in problem(api.viewer.get("/v1/tenants?cursr=x"), 422)
+
+
+def test_regions_keep_their_admin_state(world: Api) -> None:
+    """A drained region stays drained through PUT, apply and rollback, until it is activated."""
+    drained = world.operator.post("/v1/regions/eu-west:drain")
+    assert drained.json()["resource"]["admin_state"] == "draining"
+    world.must_put("/v1/regions/eu-west", region("eu-west", cost_weight=2))
+    exported = world.viewer.get("/v1/policy").json()["policy"]
+    assert "admin_state" not in exported["regions"][0]
+    applied = world.operator.post("/v1/policy:apply", json={"policy": exported}).json()
+    assert applied["changes"] == []
+    rolled = world.operator.post("/v1/revisions/2:rollback", json={"comment": "back"})
+    assert rolled.status_code == 200
+    now = world.viewer.get("/v1/regions/eu-west").json()
+    assert (now["admin_state"], now["cost_weight"]) == ("draining", 1.0)
+    assert world.operator.post("/v1/regions/eu-west:activate").json()["resource"]["admin_state"] == "active"
+    problem(world.operator.post("/v1/regions/nowhere:drain"), 404)
+
+
+def test_revisions_tell_what_changed(world: Api) -> None:
+    """Each change is a revision with its author, comment and difference; a dry run is none."""
+    policy = world.viewer.get("/v1/policy").json()["policy"]
+    policy["services"][0]["ttl"] = 60
+    body = {"policy": policy, "dry_run": True, "comment": "slower"}
+    planned = world.operator.post("/v1/policy:apply", json=body).json()
+    assert planned["revision"] == 2
+    assert planned["changes"] == [
+        {
+            "kind": "services",
+            "name": "chat",
+            "action": "updated",
+            "fields": [{"path": "ttl", "before": 30, "after": 60}],
+        }
+    ]
+    tag = world.viewer.get("/v1/policy").headers["etag"]
+    done = world.operator.post(
+        "/v1/policy:apply", json={**body, "dry_run": False}, headers={"If-Match": tag}
+    ).json()
+    assert (done["revision"], done["changes"]) == (3, planned["changes"])
+    stale = world.operator.post("/v1/policy:apply", json={"policy": {}}, headers={"If-Match": tag})
+    problem(stale, 412)
+    newest = world.viewer.get("/v1/revisions?limit=1").json()["items"][0]
+    assert (newest["number"], newest["author"], newest["comment"]) == (3, "operator-one", "slower")
+    assert newest["summary"] == {"services": {"updated": 1}}
+    assert world.viewer.get("/v1/revisions/3/diff").json()["changes"] == planned["changes"]
+    assert world.viewer.get("/v1/revisions/2/diff?against=2").json()["changes"] == []
+    assert world.viewer.get("/v1/revisions/2").json()["policy"]["services"][0]["ttl"] == 30
+    problem(world.viewer.get("/v1/revisions/99"), 404)
+    text = world.viewer.get("/v1/policy", headers={"Accept": "application/yaml"})
+    assert text.headers["content-type"].startswith("application/yaml")
+    assert "ttl: 60" in text.text
+
+
+def test_jurisdictions_show_the_shipped_ones(api: Api) -> None:
+    """Shipped jurisdictions are listed with the operators' own, and cannot be changed; countries are there too."""
+    api.must_put("/v1/jurisdictions/DACH", {"members": ["DE", "AT", "CH"]})
+    items = {item["name"]: item for item in api.viewer.get("/v1/jurisdictions").json()["items"]}
+    assert (items["EU"]["origin"], items["DACH"]["origin"]) == ("shipped", "operator")
+    assert items["DACH"]["countries"] == ["AT", "CH", "DE"]
+    assert any(decision["country"] == "JP" for decision in items["GDPR-ADEQUATE"]["decisions"])
+    assert api.viewer.get("/v1/jurisdictions/CN").json()["laws"]
+    assert "comes with gtm" in problem(api.put("/v1/jurisdictions/EU", {"members": ["DE"]}), 409)
+    problem(api.operator.delete("/v1/jurisdictions/DE"), 409)
+    problem(api.viewer.get("/v1/jurisdictions/NOWHERE"), 404)
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/services/chat", {**CHAT, "members": [{"region": "nowhere"}]}, "there is no region `nowhere`"),
+    ("/v1/services/chat", {**CHAT, "members": [{"region": "eu-west"}] * 2}, "`eu-west` is listed twice"),
+    ("/v1/services/chat", {**CHAT, "hostnames": ["chat.other.test"]}, "is not inside the zone `demo.test`"),
+    ("/v1/services/more", CHAT, "`chat.demo.test` already belongs to service `chat`"),
+    ("/v1/services/chat", {**CHAT, "refusal": {}}, "a refusal needs an ipv4 address"),
+    ("/v1/services/chat", {**CHAT, "ttl": 0}, "services.chat.ttl"),
+    ("/v1/services/chat", {**CHAT, "name": "other"}, "is not the name in the URL"),
+    ("/v1/regions/eu-west", {"lat": 91, "lon": 0, "country": "IE", "endpoints": []}, "regions.eu-west.lat"),
+    ("/v1/regions/eu-west", region("eu-west", capacity={"outstanding": -1}), "capacity.outstanding"),
+    ("/v1/regions/eu-west", region("eu-west", probe={"body_regex": "(a)\\1"}), "is not an RE2 pattern"),
+    ("/v1/regions/eu-west", region("eu-west", probe={"timeout": 30}), "must not exceed the interval"),
+    ("/v1/residency-rules/gdpr", {**GDPR, "allow": {"jurisdictions": ["CN"]}}, "acknowledge_empty_fence"),
+    ("/v1/residency-rules/gdpr", {**GDPR, "deny": {"jurisdictions": ["EEA"]}}, "is both allowed and denied"),
+    ("/v1/residency-rules/gdpr", {"match": {"tenants": ["nobody"]}}, "there is no tenant `nobody`"),
+    (
+        "/v1/spillover-rules/a",
+        {"from_region": "eu-west", "to_regions": ["eu-west"]},
+        "cannot spill to itself",
+    ),
+    ("/v1/jurisdictions/XA", {"members": ["XB"]}, "`XB` is neither a country code"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "message"), BAD, ids=[str(number) for number in range(len(BAD))])
+def test_bad_policy_changes_nothing(world: Api, path: str, body: dict[str, Any], message: str) -> None:
+    """Every kind of mistake in policy is named with its path, and no revision is made."""
+    assert message in problem(world.put(path, body), 422)
+    assert world.viewer.get("/v1/policy").json()["revision"] == 2
+
+
+def test_an_acknowledged_empty_fence_is_a_warning(world: Api) -> None:
+    """An author who means it may leave a service nowhere to go."""
+    body = {**GDPR, "allow": {"jurisdictions": ["CN"]}, "acknowledge_empty_fence": True}
+    assert "; acknowledged" in world.must_put("/v1/residency-rules/gdpr", body).text
+
+
+def test_bodies_are_bounded(api: Api) -> None:
+    """Bodies too large (announced or not), of another type, or not JSON are refused before anything reads them."""
+    put = api.operator.put
+    json_type = {"Content-Type": "application/json"}
+    problem(put("/v1/tenants/a", content=b" " * (10 * 2**20 + 1), headers=json_type), 413)
+    chunks = (b" " * 2**20 for _ in range(11))
+    problem(put("/v1/tenants/a", content=chunks, headers=json_type), 413)
+    problem(put("/v1/tenants/a", content=b"a: 1", headers={"Content-Type": "text/yaml"}), 415)
+    problem(put("/v1/tenants/a", content=b"{"), 415)
+    assert "not JSON" in problem(put("/v1/tenants/a", content=b"{", headers=json_type), 400)
+    problem(put("/v1/tenants/a", content=b"[" * 100_000, headers=json_type), 400)
+    problem(put("/v1/tenants/a", content=b"\xff", headers=json_type), 400)
+    problem(put("/v1/tenants/a", content=b'{"display_name": NaN}', headers=json_type), 422)
+    problem(put("/v1/tenants/a", content=b"1" * 10_000, headers=json_type), 400)
+
+
+def test_unknown_routes_and_methods(api: Api) -> None:
+    """They are problems like any other, and say what is allowed."""
+    problem(api.viewer.get("/v1/nothing"), 404)
+    refused = api.viewer.patch("/v1/regions/x")
+    problem(refused, 405)
+    assert refused.headers["allow"] == "DELETE, GET, PUT"
+
+
+def test_roles_are_held(world: Api) -> None:
+    """Viewers read, operators change policy, admins manage tokens, edges do neither; nobody without a token."""
+    refused = world.anonymous.get("/v1/regions")
+    assert "bearer token is needed" in problem(refused, 401)
+    assert refused.headers["www-authenticate"].startswith("Bearer")
+    problem(world.viewer.put("/v1/tenants/a", json={}), 403)
+    problem(world.operator.get("/v1/tokens"), 403)
+    problem(world.edge.get("/v1/regions"), 403)
+    problem(world.admin.get("/v1/feed?edge=a"), 403)
+    assert world.admin.put("/v1/tenants/a", json={}).status_code == 201
+
+
+def test_tokens_end(api: Api) -> None:
+    """Forged, revoked and expired tokens are refused; a token's text is shown once."""
+
+    def use(text: str) -> Any:
+        return api.anonymous.get("/v1/regions", headers={"Authorization": f"Bearer {text}"})
+
+    made = api.admin.post("/v1/tokens", json={"name": "ci", "role": "viewer"})
+    assert made.status_code == 201
+    text = made.json()["token"]
+    assert re.fullmatch(r"gtm_[0-9a-f]{10}_[\w-]{43}", text)
+    assert use(text).status_code == 200
+    assert text not in api.admin.get("/v1/tokens").text
+    problem(api.admin.post("/v1/tokens", json={"name": "ci", "role": "viewer"}), 409)
+    assert "not known" in problem(use(text[:-1]), 401)
+    assert "not known" in problem(use("gtm_x"), 401)
+    assert api.admin.delete(f"/v1/tokens/{made.json()['id']}").status_code == 200
+    assert "revoked" in problem(use(text), 401)
+    past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    problem(api.admin.post("/v1/tokens", json={"name": "old", "role": "viewer", "expires_at": past}), 422)
+    soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    brief = api.admin.post("/v1/tokens", json={"name": "brief", "role": "viewer", "expires_at": soon})
+    answer = use(brief.json()["token"])
+    while answer.status_code == 200:
+        answer = use(brief.json()["token"])
+    assert "expired" in problem(answer, 401)
+
+
+def test_operations_need_no_token(world: Api) -> None:
+    """Liveness, readiness and metrics answer machines; the docs load nothing from elsewhere."""
+    assert world.anonymous.get("/healthz").json() == {"status": "ok"}
+    assert world.anonymous.get("/readyz").json() == {"status": "ready", "revision": 2}
+    world.viewer.get("/v1/regions/eu-west")
+    metrics = world.anonymous.get("/metrics").text
+    assert 'gtm_control_requests_total{method="GET",route="/v1/regions/{name}",status="200"}' in metrics
+    assert "gtm_control_revision 2.0" in metrics
+    page = world.anonymous.get("/docs")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        assert path.startswith("/docs/")
+        assert world.anonymous.get(path).status_code == 200
+    assert "http" not in page.text.replace("https://", "http", 0).split("<body>")[1]
+
+
+def test_the_server_says_nothing_of_itself_on_garbage(api: Api) -> None:
+    """Bytes that are not HTTP end the connection without a stack trace."""
+    host, port = api.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"\x00\x01garbage\r\n\r\n")
+        assert b"Traceback" not in connection.recv(4096)
+
+
+def test_every_role_is_covered() -> None:
+    """The tests above speak of every role there is."""
+    assert {role.value for role in Role} == {"viewer", "operator", "admin", "edge"}

@@ -1,0 +1,227 @@
+"""Documents, YAML and the shipped jurisdictions."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from gtm.control import documents, yamls
+from gtm.control.diff import diff_policies
+from gtm.control.documents import KINDS, PolicyDocument, concise_policy, export_policy
+from gtm.control.folders import load_folder
+from gtm.control.jurisdictions import adequacy_decisions, law_notes, shipped_jurisdictions
+from gtm.control.structure import problems_of
+from gtm.core import model
+from gtm.core.countries import COUNTRIES
+from gtm.core.jurisdictions import resolve
+from gtm.core.model import Policy
+from gtm.core.problems import PolicyError
+
+DEMO = Path(__file__).parents[2] / "policies" / "demo"
+
+
+def _parity(value: Any, document: type[BaseModel]) -> None:
+    """Field names are the same, and defaults too, all the way down."""
+    own = {field.name: field for field in dataclasses.fields(value)}
+    assert set(own) == set(document.model_fields), document.__name__
+    for name, field in own.items():
+        given = document.model_fields[name]
+        if isinstance(given.default, BaseModel):
+            _parity(field.default, type(given.default))
+        elif field.default is not dataclasses.MISSING and not given.is_required() and name != "admin_state":
+            assert given.default == field.default, f"{document.__name__}.{name}"
+
+
+PARTS = [
+    (model.Endpoint, documents.EndpointDocument),
+    (model.Member, documents.MemberDocument),
+    (model.NameServer, documents.NameServerDocument),
+]
+
+
+@pytest.mark.parametrize(("value", "document"), PARTS)
+def test_parts_in_lists_have_the_fields_of_their_values(value: Any, document: type[BaseModel]) -> None:
+    """The same holds for what documents hold lists of."""
+    _parity(value, document)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_have_the_fields_of_their_values(kind: str) -> None:
+    """Each kind's document has exactly the fields and defaults of its core value."""
+    _parity(*KINDS[kind])
+
+
+def test_a_policy_survives_documents_and_yaml() -> None:
+    """Policy → document → YAML → document → policy changes nothing, whether or not defaults are written."""
+    policy = load_folder(DEMO)
+    for document in (export_policy(policy), concise_policy(policy)):
+        (read,) = yamls.load(yamls.dump(document))
+        assert PolicyDocument.model_validate(read).to_core() == policy
+    assert diff_policies(policy, policy) == ()
+    assert PolicyDocument.of(policy).to_core() == policy
+
+
+REGION = {"name": "a", "lat": 1, "lon": 2, "country": "DE", "endpoints": [{"url": "http://a.test"}]}
+SERVICE = {"name": "a", "members": [{"region": "b"}]}
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("regions", {**REGION, "lat": float("nan")}, "regions.a.lat: must be a finite number, not `nan`"),
+    ("regions", {**REGION, "lon": float("inf")}, "regions.a.lon: must be a finite number"),
+    ("regions", {**REGION, "lat": 90.5}, "regions.a.lat: must be less than or equal to 90, not `90.5`"),
+    ("regions", {**REGION, "lon": -181}, "regions.a.lon: must be greater than or equal to -180"),
+    ("regions", {**REGION, "lat": "1"}, "regions.a.lat: must be a valid number, not `1`"),
+    (
+        "regions",
+        {**REGION, "capacity": {"outstanding": -1}},
+        "regions.a.capacity.outstanding: must be greater",
+    ),
+    ("regions", {**REGION, "country": "UK"}, "the United Kingdom's code is `GB`"),
+    ("regions", {**REGION, "country": "de"}, "did you mean `DE`?"),
+    ("regions", {**REGION, "nam": "x"}, "regions.a.nam: unknown field"),
+    ("regions", {**REGION, "name": "A_"}, "must be lower-case letters, digits and inner hyphens"),
+    ("regions", {**REGION, "display_name": "a\0b"}, "must not contain control characters"),
+    ("regions", {**REGION, "display_name": "\ud800"}, "must be valid Unicode text"),
+    ("regions", {**REGION, "endpoints": []}, "regions.a.endpoints: needs at least 1 item"),
+    ("regions", {**REGION, "endpoints": [{"url": "ftp://a"}]}, "must be an http or https URL"),
+    ("regions", {**REGION, "endpoints": [{"url": "http://u:p@a"}]}, "without user, query or fragment"),
+    ("regions", {**REGION, "endpoints": [{"url": "http://a:99999"}]}, "is not a URL"),
+    (
+        "regions",
+        {**REGION, "endpoints": [{"url": "http://a", "ipv4": ["::1"]}]},
+        "`::1` is not an IPv4 address",
+    ),
+    ("regions", {**REGION, "endpoints": [{"url": "http://a", "ipv6": ["fe80::1%eth0"]}]}, "zone index"),
+    (
+        "regions",
+        {**REGION, "probe": {"body_regex": "(a+)\\1"}},
+        "is not an RE2 pattern: invalid escape sequence",
+    ),
+    ("regions", {**REGION, "probe": {"body_regex": "(?=a)"}}, "is not an RE2 pattern"),
+    ("regions", {**REGION, "probe": {"interval": 0.5}}, "probe.interval: must be greater than or equal to 1"),
+    ("regions", {**REGION, "probe": {"json_field": "a.b"}}, "`json_field` and `json_value` need each other"),
+    ("services", {**SERVICE, "ttl": 0}, "services.a.ttl: must be greater than or equal to 1, not `0`"),
+    ("services", {**SERVICE, "ttl": 86401}, "services.a.ttl: must be less than or equal to 86400"),
+    ("services", {**SERVICE, "ttl": True}, "services.a.ttl: must be a valid integer, not `true`"),
+    ("services", {**SERVICE, "hostnames": ["-a.test"]}, "`-a.test` is not a host name"),
+    ("services", {**SERVICE, "hostnames": [".".join(["a" * 60] * 5)]}, "services.a.hostnames[0]:"),
+    ("services", {**SERVICE, "steering": "random"}, "services.a.steering: must be 'latency'"),
+    ("residency_rules", {"name": "a", "effective_from": "2026-01-01T00:00:00"}, "needs a time zone"),
+    ("residency_rules", {"name": "a", "effective_from": 5}, "must be a date and time such as"),
+    (
+        "residency_rules",
+        {"name": "a", "match": {"client_countries": ["EU"]}},
+        "list it under the jurisdictions",
+    ),
+    (
+        "spillover_rules",
+        {"name": "a", "from_region": "b", "to_regions": ["c"], "max_share": 1.1},
+        "max_share: must",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "message"), BAD, ids=[f"{i}-{m[2][:40]}" for i, m in enumerate(BAD)]
+)
+def test_bad_fields_are_named(kind: str, document: dict[str, Any], message: str) -> None:
+    """Every limit on single fields is held, with an error that says where and what."""
+    whole = {kind: [document]}
+    with pytest.raises(ValidationError) as caught:
+        PolicyDocument.model_validate(whole)
+    assert message in "\n".join(str(problem) for problem in problems_of(caught.value, whole))
+
+
+def test_names_are_normalised() -> None:
+    """Host names lose case and final dot, URLs their final slash, addresses get their canonical text."""
+    endpoint = {"url": "HTTP://Ex.Test:80/a/", "ipv6": ["2001:DB8:0::1"], "cname": "Ex.TEST."}
+    document = PolicyDocument.model_validate({"regions": [{**REGION, "endpoints": [endpoint]}]})
+    found = document.to_core().regions[0].endpoints[0]
+    assert (found.url, found.ipv6, found.cname) == ("http://ex.test:80/a", ("2001:db8::1",), "ex.test")
+
+
+def test_yaml_reads_norway() -> None:
+    """Country codes, times and dates stay text; only true and false are booleans."""
+    assert yamls.load("[NO, on, 12:30, 2026-01-01, 010, true, 1e3, ~]") == [
+        ["NO", "on", "12:30", "2026-01-01", 10, True, 1000.0, None]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\na: 2", "line 2, column 1: `a` is given twice"),
+        ("a: &a [*a]", "an anchor contains itself"),
+        ("[" * 3000, "line"),
+        ("- " * 200 + "1", "nested deeper than 50"),
+        ("a: !!python/object:os.x {}", "could not determine a constructor"),
+        ("a: \0", "not YAML in UTF-8"),
+        (
+            "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+            + "".join(
+                f"{n}: &{n} [{','.join([f'*{b}'] * 10)}]\n" for b, n in zip("abcdefg", "bcdefgh", strict=True)
+            ),
+            "more than 1000000 values",
+        ),
+    ],
+)
+def test_bad_yaml_is_refused(text: str, message: str) -> None:
+    """YAML that is ambiguous, dangerous or endless is refused with the place."""
+    with pytest.raises(yamls.YamlError, match=re.escape(message)):
+        yamls.load(text)
+
+
+def test_folders_list_every_problem_with_its_file(tmp_path: Path) -> None:
+    """Problems of structure and of meaning, in several files, are all listed; what follows from others is not."""
+    (tmp_path / "a.yaml").write_text(
+        "regions: [{name: a, lat: 99, lon: 0, country: DE, endpoints: [{url: 'http://a'}]}]"
+    )
+    (tmp_path / "b.yaml").write_text(
+        "services: [{name: s, members: [{region: a}, {region: zz}]}]\nregion: []\ntenants: 5"
+    )
+    (tmp_path / "c.yaml").write_text("a: 1\na: 2")
+    with pytest.raises(PolicyError) as caught:
+        load_folder(tmp_path)
+    found = "\n".join(str(problem) for problem in caught.value.problems)
+    assert f"{tmp_path}/a.yaml: regions.a.lat: must be less than or equal to 90" in found
+    assert f"{tmp_path}/b.yaml: region: unknown kind" in found
+    assert f"{tmp_path}/b.yaml: tenants: must be a list" in found
+    assert f"{tmp_path}/b.yaml: services.s.members[1].region: there is no region `zz`" in found
+    assert f"{tmp_path}/c.yaml: line 2, column 1: `a` is given twice" in found
+    assert "`a`" not in found.replace("`a` is given twice", "")
+
+
+def test_shipped_jurisdictions_resolve() -> None:
+    """They compile, name real countries only, and each adequate country has its decision."""
+    members, problems = resolve(shipped_jurisdictions(), ())
+    assert problems == []
+    assert len(members["EU"] - {"AX", "GF", "GP", "MF", "MQ", "RE", "YT"}) == 27
+    assert members["EEA"] - members["EU"] == {"IS", "LI", "NO"}
+    for name in ("GDPR-ADEQUATE", "GDPR-ADEQUATE-PARTIAL"):
+        assert {decision.country for decision in adequacy_decisions()[name]} == members[name]
+    assert not members["GDPR-ADEQUATE"] & members["EEA"]
+    assert set(law_notes()) <= COUNTRIES
+    assert all(item.source for item in shipped_jurisdictions())
+
+
+def test_policies_compare_by_field() -> None:
+    """A diff names what was created, updated (with the fields) and deleted."""
+    before = PolicyDocument.model_validate({"regions": [REGION], "tenants": [{"name": "x"}]}).to_core()
+    after = PolicyDocument.model_validate(
+        {
+            "regions": [{**REGION, "lat": 5}],
+            "zones": [{"name": "z.test", "primary_ns": "n", "hostmaster": "h"}],
+        }
+    ).to_core()
+    changes = [
+        (c.kind, c.name, c.action.value, [f.path for f in c.fields]) for c in diff_policies(before, after)
+    ]
+    assert changes == [
+        ("regions", "a", "updated", ["lat"]),
+        ("zones", "z.test", "created", []),
+        ("tenants", "x", "deleted", []),
+    ]
+    assert diff_policies(Policy(), Policy()) == ()
