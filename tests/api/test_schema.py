@@ -10,6 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from gtm.api.app import create_app
 from gtm.core.access import Role
@@ -46,6 +47,10 @@ _CONFIG = SchemathesisConfig.from_dict(
 )
 
 _document = create_app(Database("postgresql://nobody@127.0.0.1:1/none")).openapi()
+for _path in _document["paths"].values():
+    for _operation in _path.values():
+        # The tests send a good token always, whatever is generated; tests/api/test_resources.py sends others.
+        _operation.pop("security", None)
 schema = schemathesis.openapi.from_dict(_document, config=_CONFIG)
 
 
@@ -67,6 +72,11 @@ OPERATIONS = {
 del OPERATIONS["feed"]  # it never ends; tests/api/test_feed.py reads it
 
 
+def _lost_on_the_wire(case: schemathesis.Case) -> bool:
+    """Whether an invalid value of a parameter (an empty list, an empty object) is no longer there when it is sent."""
+    return any(value is None or value in ([], {}, [None]) for value in (case.query or {}).values())
+
+
 @pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
 def test_operation(operation_id: str, server: Server) -> None:
     """No answer to valid or invalid input is one that the description does not name."""
@@ -83,7 +93,9 @@ def test_operation(operation_id: str, server: Server) -> None:
     )
     def holds(case: schemathesis.Case) -> None:
         case.call_and_validate(
-            base_url=server.url, headers={"Authorization": f"Bearer gtm_test_{role.value}"}
+            base_url=server.url,
+            headers={"Authorization": f"Bearer gtm_test_{role.value}"},
+            excluded_checks=[negative_data_rejection] if _lost_on_the_wire(case) else [],
         )
 
     holds()
