@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
+
 from rich.console import Console
 from rich.markup import escape
 
 from gtm.runtime.serve import Running
+
+
+def program() -> str:
+    """How this very program is called from the same directory: `gtm` if that finds it, else its path."""
+    found = shutil.which("gtm")
+    ours = Path(sys.argv[0])
+    return "gtm" if found is not None and Path(found).resolve() == ours.resolve() else str(ours)
 
 
 def welcome(running: Running) -> None:
@@ -23,10 +34,12 @@ def welcome(running: Running) -> None:
     else:
         console.print("The admin token was printed at the first start. Lost it? Make another:")
         console.print(
-            f"  gtm token create rescue --role admin --direct --data-dir {escape(str(running.data_dir))}"
+            f"  {program()} token create rescue --role admin --direct --data-dir {escape(str(running.data_dir))}"
         )
     if running.control != "http://127.0.0.1:8080":
         console.print(f"  export GTM_CONTROL_URL={running.control}")
+    if running.edge != "http://127.0.0.1:8081":
+        console.print(f"  export GTM_EDGE_URL={running.edge}")
     if running.regions:
         console.print()
         _demo(console, running)
@@ -35,7 +48,8 @@ def welcome(running: Running) -> None:
 
 def _demo(console: Console, running: Running) -> None:
     host, _, port = running.dns.rpartition(":")
-    data = "" if running.data_dir.name == "gtm-data" else f" --data-dir {escape(str(running.data_dir))}"
+    data = "" if running.data_dir == Path("gtm-data").absolute() else f" --data-dir {running.data_dir}"
+    gtm = program()
     dig = f"dig @{host} -p {port} +short"
     route = f"{running.edge}/v1/route"
     console.print("[bold]The demo world[/]: " + ", ".join(running.regions))
@@ -44,11 +58,11 @@ def _demo(console: Console, running: Running) -> None:
             "Which region serves a client in London? In Tokyo? Why?",
             (
                 f"curl '{route}?service=chat&client_ip=81.2.69.142'",
-                f"curl '{route}?service=chat&client_ip=133.11.0.1&explain=1'",
+                f"{gtm} explain chat --client 133.11.0.1",
             ),
         ),
         (
-            "The same over DNS, for a client's network (without dig: gtm has no resolver of its own, use any)",
+            "The same over DNS, by the client's network (EDNS client subnet)",
             (f"{dig} chat.demo.test +subnet=81.2.69.0/24", f"{dig} web.demo.test +subnet=133.11.0.0/24"),
         ),
         (
@@ -61,17 +75,17 @@ def _demo(console: Console, running: Running) -> None:
         (
             "Kill Frankfurt: its clients move to Dublin. Kill Dublin too: GDPR clients are refused (451), others go on",
             (
-                f"gtm demo fail eu-central{data}",
+                f"{gtm} demo fail eu-central{data}",
                 f"curl '{route}?service=chat&client_ip=91.198.174.192'",
-                f"gtm demo fail eu-west{data}",
+                f"{gtm} demo fail eu-west{data}",
                 f"curl -i '{route}?service=chat&client_ip=91.198.174.192'",
                 f"curl '{route}?service=web&client_ip=91.198.174.192'",
-                f"gtm demo restore eu-central{data}; gtm demo restore eu-west{data}",
+                f"{gtm} demo restore eu-central{data}; {gtm} demo restore eu-west{data}",
             ),
         ),
         (
             "Drain a region, look, and bring it back (these need the token)",
-            ("gtm regions drain us-east", "gtm regions list", "gtm regions activate us-east"),
+            (f"{gtm} regions drain us-east", f"{gtm} regions list", f"{gtm} regions activate us-east"),
         ),
         (
             "Health records of one tenant stay in Germany",

@@ -6,9 +6,9 @@ import random
 import sys
 
 from bench_view import router
-from gtm.dns.server import DnsServer
 
 from gtm.dns.answer import Answerer
+from gtm.dns.server import DnsServer
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
 
