@@ -53,6 +53,7 @@ class Child:
         name: what it is called in the log.
         arguments: module and arguments for `python -m`.
         environment: asked at every start (the database's address may have changed since).
+        pass_fds: descriptors that it inherits.
         patience: seconds it may take to stop.
     """
 
@@ -62,6 +63,8 @@ class Child:
         arguments: list[str],
         environment: Callable[[], Mapping[str, str]],
         lifeline: Lifeline,
+        *,
+        pass_fds: tuple[int, ...] = (),
         patience: float = 10.0,
     ) -> None:
         self.name = name
@@ -69,6 +72,7 @@ class Child:
         self._arguments = arguments
         self._environment = environment
         self._lifeline = lifeline
+        self._pass_fds = pass_fds
         self._patience = patience
         self._keeper: asyncio.Task[None] | None = None
 
@@ -93,7 +97,7 @@ class Child:
         deaths = Deaths()
         while True:
             deaths.started()
-            self.process = await self._lifeline.spawn(self._arguments, self._environment())
+            self.process = await self._lifeline.spawn(self._arguments, self._environment(), self._pass_fds)
             code = await self.process.wait()
             pause = deaths.pause()
             logger.error("%s ended (%s); starting it again in %.1f s", self.name, ending(code), pause)

@@ -25,7 +25,7 @@ import msgspec
 from gtm.runtime import assets
 from gtm.runtime.child import Child
 from gtm.runtime.demo.block import PORT as DEMO_PORT
-from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, free_block
+from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
 from gtm.runtime.sockets import reserve
@@ -67,6 +67,7 @@ class Supervisor:
         self._postgres: EmbeddedPostgres | None = None
         self._lock = DataDirectoryLock(settings.data_dir)
         self._owner = False
+        self._switch: socket.socket | None = None
         self._database_url = settings.database_url or ""
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
 
@@ -111,9 +112,12 @@ class Supervisor:
         regions: tuple[str, ...] = ()
         policy, block = None, 1
         if settings.demo:
-            policy, block = assets.demo_policy(), free_block()
+            policy = assets.demo_policy()
+            block, self._switch = claim_block()
             regions = tuple(region.name for region in policy.regions)
-            self._child("demo world", ["gtm.runtime.demo.world", str(block), *regions])
+            descriptor = self._switch.fileno()
+            arguments = ["gtm.runtime.demo.world", str(block), str(descriptor), *regions]
+            self._child("demo world", arguments, pass_fds=(descriptor,))
             switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
             DemoFile(block, switch, regions).write(settings.data_dir)
         prepared = await prepare(self._database_url, edge_token=self._edge_token, demo=policy, block=block)
@@ -145,8 +149,8 @@ class Supervisor:
     def _facts(self) -> Path:
         return self._settings.data_dir / "serve.json"
 
-    def _child(self, name: str, arguments: list[str]) -> Child:
-        self._children.append(Child(name, arguments, self._environment, self._lifeline))
+    def _child(self, name: str, arguments: list[str], pass_fds: tuple[int, ...] = ()) -> Child:
+        self._children.append(Child(name, arguments, self._environment, self._lifeline, pass_fds=pass_fds))
         return self._children[-1]
 
     def _environment(self) -> dict[str, str]:
@@ -223,6 +227,8 @@ class Supervisor:
         for child in reversed(self._children):
             await child.stop()
         self._lifeline.close()
+        if self._switch is not None:
+            self._switch.close()
         if self._owner:
             self._facts.unlink(missing_ok=True)
         if self._postgres is not None:

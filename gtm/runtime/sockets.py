@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+
+_TRIES = 20
+"""Ports tried before giving up where any would do."""
 
 
 class PortInUseError(OSError):
@@ -27,15 +31,18 @@ def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind],
         PortInUseError: an address is taken.
         OSError: an address is not this machine's, or may not be bound.
     """
-    held: list[socket.socket] = []
-    try:
+    for _ in range(_TRIES if port == 0 else 0):
+        with suppress(PortInUseError):  # free for one address or protocol, taken for another
+            return _reserve(hosts, port, kinds, option)
+    return _reserve(hosts, port, kinds, option)
+
+
+def _reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind], option: str) -> int:
+    with ExitStack() as held:
         for host in hosts:
             for kind in kinds:
-                held.append(_bind(host, port, kind, option))
-                port = held[-1].getsockname()[1]
-    finally:
-        for one in held:
-            one.close()
+                bound = held.enter_context(_bind(host, port, kind, option))
+                port = bound.getsockname()[1]
     return port
 
 

@@ -61,15 +61,28 @@ def address(block: int, host: int) -> str:
     return f"127.0.{block}.{host}"
 
 
-def free_block() -> int:
-    """The first block where every address of the demo world is free.
+def claim_block() -> tuple[int, socket.socket]:
+    """The first block where every address of the demo world is free, claimed.
+
+    Returns:
+        The block, and a socket bound to its switch address: whoever holds that holds the block, so that two demos
+        started at the same moment do not take the same one.
 
     Raises:
         DemoError: there is none.
     """
     for block in _BLOCKS:
-        if all(_free(address(block, host)) for host in range(1, SWITCH_HOST + 1)):
-            return block
+        switch = socket.socket()
+        switch.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            switch.bind((address(block, SWITCH_HOST), PORT))
+            switch.listen()
+        except OSError:
+            switch.close()
+            continue
+        if all(_free(address(block, host)) for host in range(1, SWITCH_HOST)):
+            return block, switch
+        switch.close()
     raise DemoError(
         f"port {PORT} is taken in every block of loopback addresses from 127.0.1.0 to 127.0.250.0"
     )

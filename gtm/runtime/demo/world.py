@@ -1,4 +1,6 @@
-"""The demo world's servers: `python -m gtm.runtime.demo.world BLOCK REGION…`, one real HTTP server a region.
+"""The demo world's servers: `python -m gtm.runtime.demo.world BLOCK FD REGION…`, one real HTTP server a region.
+
+FD is the listening socket of the block's switch address, which the parent holds too.
 
 A failed region does not listen at all: its clients see refused connections, as when a region dies. `POST /NAME/fail`
 and `POST /NAME/restore` on the switch address turn regions off and on.
@@ -10,6 +12,7 @@ import asyncio
 import json
 import logging
 import signal
+import socket
 import sys
 import threading
 from functools import partial
@@ -17,7 +20,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from gtm.runtime import lifeline
-from gtm.runtime.demo.block import PORT, REFUSAL_HOST, SWITCH_HOST, address
+from gtm.runtime.demo.block import PORT, REFUSAL_HOST, address
 from gtm.runtime.logs import configure
 
 logger = logging.getLogger(__name__)
@@ -89,11 +92,13 @@ class World:
 
     Args:
         block: which 127.0.N.0/24 to stand on.
+        switch: the listening socket of the switch address.
         regions: names, in the order of their addresses.
     """
 
-    def __init__(self, block: int, regions: list[str]) -> None:
+    def __init__(self, block: int, switch: socket.socket, regions: list[str]) -> None:
         self._block = block
+        self._switch = switch
         self._hosts = {name: address(block, number) for number, name in enumerate(regions, 1)}
         self._running: dict[str, _Server] = {}
         self._lock = threading.Lock()
@@ -107,7 +112,10 @@ class World:
         for name in self._hosts:
             self.restore(name)
         self._serve(address(self._block, REFUSAL_HOST), _RefusalHandler)
-        self._serve(address(self._block, SWITCH_HOST), partial(_SwitchHandler, self))
+        switch = _Server(self._switch.getsockname(), partial(_SwitchHandler, self), bind_and_activate=False)
+        switch.socket.close()
+        switch.socket = self._switch
+        _run(switch)
 
     def state(self) -> dict[str, str]:
         """Region → `up` or `failed`."""
@@ -128,9 +136,12 @@ class World:
                 self._running[name] = self._serve(self._hosts[name], partial(_RegionHandler, name))
 
     def _serve(self, host: str, handler: object) -> _Server:
-        server = _Server((host, PORT), handler)  # type: ignore[arg-type]
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        return server
+        return _run(_Server((host, PORT), handler))  # type: ignore[arg-type]
+
+
+def _run(server: _Server) -> _Server:
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return server
 
 
 class _SwitchHandler(_Handler):
@@ -166,7 +177,8 @@ async def _until_stopped() -> None:
 def main() -> None:
     """Run the world until the parent is gone or says so."""
     configure("info", "demo")
-    World(int(sys.argv[1]), sys.argv[2:]).start()
+    block, descriptor, *regions = sys.argv[1:]
+    World(int(block), socket.socket(fileno=int(descriptor)), regions).start()
     asyncio.run(_until_stopped())
 
 
