@@ -121,9 +121,10 @@ def http(seconds: float) -> dict[str, Load]:
         lookup = f"{base}/v1/route?service=chat&client_ip=81.2.69.142"
         assert httpx.get(lookup).json()["region"].startswith("eu-")
         found["lookup"] = http_load(lookup, pid, seconds)
+        found["lookup_65536_clients"] = http_load(base, pid, seconds, "-s", str(BENCH / "clients.lua"))
         assert httpx.get(f"{base}/r/web/hello?x=1").status_code == 307
         found["redirect"] = http_load(f"{base}/r/web/hello?x=1", pid, seconds)
-        found["redirect_by_host"] = http_load(f"{base}/hello?x=1", pid, seconds, "Host: web.demo.test")
+        found["redirect_by_host"] = http_load(f"{base}/hello?x=1", pid, seconds, "-H", "Host: web.demo.test")
     return found
 
 
