@@ -8,7 +8,8 @@ are made coarse, which shrinks 15 million prefixes to what a package can carry:
      source that is wider stays as it is.
   3. A country's part of a cell lies at the mean position of the addresses inside it.
 
-Addresses that the source does not have stay absent. The same source gives the same bytes.
+Addresses that the source does not have stay absent. The mean position of each country's addresses goes to
+`countries.csv` beside the database. The same source gives the same bytes.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
+from gtm.geoip.centres import COUNTRIES_FILE
 from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.mmdb import PrefixTree, UInt, Value, encode
+from gtm.geoip.records import country_code
 from gtm.geoip.source import PACKAGE, Family, Source, read_source
 
 CELL_DEGREES = 2.5
@@ -32,6 +36,9 @@ BLOCK_LENGTHS = {32: 24, 128: 40}
 DATABASE_TYPE = "GTM-Location"
 
 Cell = tuple[str, int, int]
+Point = tuple[float, float]
+"""Latitude and longitude in degrees."""
+Group = TypeVar("Group", bound=Hashable)
 
 
 class CellTable:
@@ -79,30 +86,42 @@ def _blocks(family: Family) -> Iterator[tuple[int, int]]:
         yield first, len(family)
 
 
-def centres(source: Source, table: CellTable) -> list[tuple[float, float]]:
-    """The mean position on the sphere of the addresses inside each cell, in degrees to two decimals (1 km).
+def cell_centres(source: Source, table: CellTable) -> list[Point]:
+    """The mean position of the addresses inside each cell."""
+    means = mean_positions(source, table.number)
+    return [means[number] for number in table.numbers.values()]
 
-    IPv4 addresses count. In a cell without any, each IPv6 prefix counts once: their sizes say little.
+
+def country_centres(source: Source) -> dict[str, Point]:
+    """The mean position of each country's addresses, in the order of the codes."""
+    means = mean_positions(source, lambda country, _lat, _lon: country)
+    return {country: means[country] for country in sorted(means) if country_code(country)}
+
+
+def mean_positions(source: Source, group: Callable[[str, float, float], Group]) -> dict[Group, Point]:
+    """The mean position on the sphere of each group's addresses, in degrees to two decimals (1 km).
+
+    IPv4 addresses count. In a group without any, each IPv6 prefix counts once: their sizes say little.
+    `group` gives the group of a place, which is (country, latitude, longitude).
     """
-    sums = [[0.0, 0.0, 0.0] for _ in table.numbers]
-    done: set[int] = set()
+    sums: dict[Group, list[float]] = {}
     for family in source.families:
         weights = [0] * len(family.places)
         for index, place in enumerate(family.place_of):
             weights[place] += family.size(index) if family.bits == 32 else 1
-        met: set[int] = set()
+        met: dict[Group, list[float]] = {}
         for (country, lat, lon), weight in zip(family.places, weights, strict=True):
-            cell = table.number(country, lat, lon)
-            if cell in done:
-                continue
-            met.add(cell)
+            of_group = met.setdefault(group(country, lat, lon), [0.0, 0.0, 0.0])
             for axis, part in enumerate(_vector(lat, lon)):
-                sums[cell - 1][axis] += weight * part
-        done |= met
-    return [
-        (round(math.degrees(math.atan2(z, math.hypot(x, y))), 2), round(math.degrees(math.atan2(y, x)), 2))
-        for x, y, z in sums
-    ]
+                of_group[axis] += weight * part
+        sums = met | sums
+    return {
+        key: (
+            round(math.degrees(math.atan2(z, math.hypot(x, y))), 2),
+            round(math.degrees(math.atan2(y, x)), 2),
+        )
+        for key, (x, y, z) in sums.items()
+    }
 
 
 def _vector(lat: float, lon: float) -> tuple[float, float, float]:
@@ -114,7 +133,7 @@ def build(source: Source) -> bytes:
     """The shipped database as a file's bytes: one record per country and cell, in the shape of GeoIP2 City."""
     table = CellTable()
     cells = (assign(source.families[0], table), assign(source.families[1], table))
-    points = centres(source, table)
+    points = cell_centres(source, table)
     used = sorted(set(cells[0]) | set(cells[1]))
     leaves = dict(zip(used, count(1), strict=False))
     names = list(table.numbers)
@@ -157,17 +176,32 @@ def _metadata(source: Source) -> dict[str, Value]:
     }
 
 
+def countries_csv(source: Source) -> bytes:
+    """The countries' centres as a CSV file's bytes: `country,lat,lon`."""
+    lines = [f"{country},{lat},{lon}\n" for country, (lat, lon) in country_centres(source).items()]
+    return "".join(["country,lat,lon\n", *lines]).encode()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file in one step."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Build, and write the file in one step. Exit codes: 0 done, 1 the source or the target is unusable."""
+    """Build, and write both files. Exit codes: 0 done, 1 the source or the target is unusable."""
     parser = argparse.ArgumentParser(prog="python -m gtm.geoip.build", description=__doc__.splitlines()[0])
     parser.add_argument("--source", type=Path, required=True, help=f"{PACKAGE}: the archive, or unpacked")
-    parser.add_argument("--out", type=Path, required=True, help="the MMDB file to write")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the MMDB file to write; countries.csv goes beside it"
+    )
     options = parser.parse_args(arguments)
     try:
-        content = build(read_source(options.source))
-        beside = options.out.with_name(options.out.name + ".new")
-        beside.write_bytes(content)
-        beside.replace(options.out)
+        source = read_source(options.source)
+        content = build(source)
+        _replace(options.out.with_name(COUNTRIES_FILE.name), countries_csv(source))
+        _replace(options.out, content)
     except (GeoIPError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a command
         return 1

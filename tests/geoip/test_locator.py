@@ -1,14 +1,25 @@
 from __future__ import annotations
 
 import os
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from databases import CITY_DE, CITY_US, COUNTRY_SE, FLAT_JP, write_mmdb
 
+from gtm.core.latency import great_circle_km
 from gtm.core.model import Location
 from gtm.geoip.reader import GeoIPError, Locator
+
+
+def assert_near(location: Location, lat: float, lon: float, km: float) -> None:
+    """The location has coordinates, and they are within so many km of a point."""
+    assert location.lat is not None
+    assert location.lon is not None
+    assert great_circle_km(lat, lon, location.lat, location.lon) < km
 
 
 @pytest.fixture
@@ -36,10 +47,25 @@ def test_city_record(city: Path) -> None:
 
 
 def test_country_record(tmp_path: Path) -> None:
-    """A GeoIP2 Country record has no coordinates, and none are made up."""
+    """A GeoIP2 Country record has no coordinates: the client is in the middle of the country's addresses."""
     path = write_mmdb(tmp_path / "country.mmdb", {"11.0.0.0/8": COUNTRY_SE}, kind="GeoLite2-Country")
     location = Locator(path).locate("11.0.0.1")
-    assert (location.country, location.continent, location.lat, location.lon) == ("SE", "EU", None, None)
+    assert (location.country, location.continent, location.source) == ("SE", "EU", "geoip")
+    assert location.network == "11.0.0.0/8"
+    assert_near(location, 59.33, 18.07, 300)
+
+
+def test_continent_alone_has_no_coordinates(tmp_path: Path) -> None:
+    """A record that knows the continent only, or whose country is a placeholder, has no coordinates."""
+    records = {
+        "11.0.0.0/8": {"continent": {"code": "EU"}},
+        "12.0.0.0/8": {"continent": {"code": "EU"}, "country": {"iso_code": "EU"}},
+        "13.0.0.0/8": COUNTRY_SE,
+    }
+    locator = Locator(write_mmdb(tmp_path / "country.mmdb", records, kind="GeoLite2-Country"))
+    for address in ("11.0.0.1", "12.0.0.1"):
+        location = locator.locate(address)
+        assert (location.continent, location.country, location.lat, location.lon) == ("EU", None, None, None)
 
 
 def test_flat_record(tmp_path: Path) -> None:
@@ -85,11 +111,12 @@ def test_placeholder_country_is_unknown(tmp_path: Path, code: object) -> None:
 @pytest.mark.parametrize(
     ("lat", "lon"), [(91.0, 0.0), (0.0, 180.5), (float("nan"), 0.0), (0.0, float("inf")), ("1", "2")]
 )
-def test_impossible_coordinates_are_unknown(tmp_path: Path, lat: object, lon: object) -> None:
-    """Coordinates that are not on Earth are none at all; the country stays."""
+def test_impossible_coordinates(tmp_path: Path, lat: object, lon: object) -> None:
+    """Coordinates that are not on Earth count as missing: the country stays, with its own."""
     record = {"country_code": "JP", "latitude": lat, "longitude": lon}
     location = Locator(write_mmdb(tmp_path / "a.mmdb", {"11.0.0.0/8": record})).locate("11.0.0.1")
-    assert (location.country, location.lat, location.lon) == ("JP", None, None)
+    assert location.country == "JP"
+    assert_near(location, 35.69, 139.69, 400)
 
 
 def test_all_forms_of_an_address_are_the_same(city: Path) -> None:
@@ -158,3 +185,44 @@ def test_bad_overrides_keep_all_in_use(tmp_path: Path, city: Path) -> None:
     with pytest.raises(GeoIPError, match="line 1: `Frankreich` is not a country code"):
         locator.reload_if_changed()
     assert locator.locate("11.1.2.3").country == "FR"
+
+
+def test_locate_while_reloading(tmp_path: Path) -> None:
+    """Threads that look up while files are swapped get whole answers of one of the files, and no error."""
+    path = tmp_path / "a.mmdb"
+    files = []
+    for number, record in enumerate((CITY_US, CITY_DE)):
+        networks = {"11.0.0.0/8": record, f"2a00:{number + 1}::/32": record}
+        files.append(write_mmdb(tmp_path / f"{number}", networks).read_bytes())
+
+    def put(content: bytes) -> None:
+        new = tmp_path / "new"
+        new.write_bytes(content)
+        new.replace(path)
+
+    put(files[0])
+    right = set()
+    for content in files:
+        put(content)
+        right.add(Locator(path).locate("11.0.0.1"))
+    assert len(right) == 2
+    locator = Locator(path, cache_size=8)
+    done = threading.Event()
+
+    def ask(seed: int) -> set[Location]:
+        rng = random.Random(seed)
+        answers: set[Location] = set()
+        while not done.is_set():
+            answers.add(locator.locate((11 << 24 | rng.randrange(64)).to_bytes(4, "big")))
+        return answers
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask, seed) for seed in range(4)]
+        try:
+            for number in range(60):
+                put(files[number % 2])
+                assert locator.reload_if_changed()
+        finally:
+            done.set()
+        for future in asking:
+            assert future.result() <= right

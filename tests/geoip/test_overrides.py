@@ -8,7 +8,10 @@ from databases import CITY_DE, CITY_US, write_mmdb
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.countries import COUNTRIES
+from gtm.core.latency import great_circle_km
 from gtm.core.model import Location
+from gtm.geoip.centres import country_centres
 from gtm.geoip.overrides import Override, OverrideIndex
 from gtm.geoip.overrides_file import load_overrides
 from gtm.geoip.reader import GeoIPError, Locator
@@ -29,7 +32,7 @@ def city(tmp_path: Path) -> Path:
 
 
 def test_override_wins_whole(tmp_path: Path, city: Path) -> None:
-    """An override replaces everything that the database says; what it doesn't give is unknown."""
+    """An override replaces everything that the database says; without coordinates it has its country's."""
     path = write(
         tmp_path,
         """
@@ -44,12 +47,25 @@ overrides:
 """,
     )
     locator = Locator(city, path)
+    lat, lon = country_centres()["NO"]
+    assert great_circle_km(lat, lon, 59.91, 10.75) < 200
     assert locator.locate("11.4.5.6") == Location(
-        country="NO", continent="EU", network="11.4.0.0/16", prefix_length=16, source="override"
+        "NO", None, "EU", lat, lon, None, "11.4.0.0/16", 16, "override"
     )
     assert locator.locate("2a00:4::1") == Location(
         "SE", "SE-AB", "EU", 59.33, 18.07, 64500, "2a00:4::/32", 32, "override"
     )
+
+
+def test_every_country_alone(tmp_path: Path, city: Path) -> None:
+    """An override with nothing but a country has coordinates, whichever country it is."""
+    networks = {country: f"11.{number}.0.0/16" for number, country in enumerate(sorted(COUNTRIES))}
+    items = ", ".join(f"{{network: {network}, country: {country}}}" for country, network in networks.items())
+    locator = Locator(city, write(tmp_path, f"overrides: [{items}]"))
+    for country, network in networks.items():
+        location = locator.locate(network.removesuffix("/16"))
+        assert (location.country, location.source) == (country, "override")
+        assert (location.lat, location.lon) == country_centres()[country]
 
 
 def test_networks_are_narrowed(tmp_path: Path, city: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gtm.core.countries import COUNTRIES
 from gtm.core.latency import great_circle_km
+from gtm.geoip.centres import country_centres
 from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.evaluate import LARGE_COUNTRIES
 from gtm.geoip.reader import SHIPPED_DATABASE, Locator
@@ -67,6 +69,43 @@ def test_private_addresses_are_unknown(locator: Locator, text: str) -> None:
     location = locator.locate(text)
     assert (location.country, location.lat, location.source) == (None, None, "none")
     assert location.prefix_length > 0
+
+
+def test_every_country_has_a_centre() -> None:
+    """Every country that a database or an override can say has coordinates, and nothing else has."""
+    assert set(country_centres()) == COUNTRIES
+    for lat, lon in country_centres().values():
+        assert -90 <= lat <= 90
+        assert -180 <= lon <= 180
+
+
+@pytest.mark.parametrize(
+    ("country", "lat", "lon", "km"),
+    [
+        ("XK", 42.67, 21.17, 30),  # Pristina
+        ("GI", 36.14, -5.35, 10),
+        ("VA", 41.90, 12.45, 10),
+        ("MC", 43.73, 7.42, 10),
+        ("PN", -25.07, -130.10, 50),
+        ("SJ", 78.22, 15.65, 50),  # Longyearbyen
+        ("GF", 4.94, -52.33, 150),  # Cayenne, not Paris
+        ("FJ", -18.14, 178.44, 150),  # Suva
+        ("TK", -9.20, -171.85, 150),
+        ("SG", 1.35, 103.82, 20),
+        ("US", 39.83, -98.58, 900),
+        ("RU", 55.76, 37.62, 900),  # Moscow: most of the addresses are in the west
+    ],
+)
+def test_centres(country: str, lat: float, lon: float, km: float) -> None:
+    """Centres are where the country is, and where its people are if it is large."""
+    assert great_circle_km(*country_centres()[country], lat, lon) < km
+
+
+def test_centres_are_near_the_countrys_addresses(rows: list[Row]) -> None:
+    """Outside large countries, addresses lie within 1,100 km of their country's centre."""
+    for address, country, lat, lon in rows:
+        if country not in LARGE_COUNTRIES:
+            assert great_circle_km(lat, lon, *country_centres()[country]) < 1100, address
 
 
 def test_attribution_and_size(locator: Locator) -> None:
