@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gtm.core.model import Location
 from gtm.dns import wire
-from gtm.dns.subnet import Locate, Subnet, SubnetError, read_subnet
+from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
 
 LIMIT = 1 << 17
 """How many of each are remembered. Past it the memory starts anew, so that hostile traffic cannot grow it."""
@@ -112,5 +112,5 @@ class Clients:
                     return None
             elif code not in _IGNORED and not (code == wire.OPTION_COOKIE and length in _COOKIE_SIZES):
                 return None
-        client = Client(self._locate(subnet.packed)) if subnet is not None and subnet.source else None
+        client = Client(locate_subnet(subnet, self._locate)) if subnet is not None and subnet.source else None
         return Edns(int.from_bytes(record[7:9]), int.from_bytes(record[3:5]), subnet, client)

@@ -23,7 +23,7 @@ import dns.rrset
 from gtm.core.model import UNKNOWN_LOCATION, Location
 from gtm.dns import wire
 from gtm.dns.content import Content, Record
-from gtm.dns.subnet import Locate, Subnet, SubnetError, read_subnet
+from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
 from gtm.dns.zones import ZoneData
 
 _IN = dns.rdataclass.IN
@@ -119,10 +119,9 @@ def _query(message: dns.message.Message, opt_flags: int | None) -> Query:
 
 
 def locate_client(query: Query, client: str, locate: Locate) -> Location:
-    """Where the client is: its subnet's first address, or else the address that asks."""
-    option = query.subnet_option
-    if query.subnet is not None and query.subnet.source > 0 and isinstance(option, dns.edns.ECSOption):
-        return locate(option.address)
+    """Where the client is: its subnet, or else the address that asks."""
+    if query.subnet is not None and query.subnet.source > 0:
+        return locate_subnet(query.subnet, locate)
     return locate(client)
 
 

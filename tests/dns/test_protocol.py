@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from ipaddress import ip_address, ip_network
 
 import dns.edns
 import dns.flags
@@ -14,10 +15,11 @@ import pytest
 
 from gtm.core.model import Location
 from gtm.dns import wire
+from gtm.dns.answer import Answerer
 from gtm.dns.subnet import Subnet
 from gtm.telemetry import Counts
 
-from .world import RESOLVER, addresses, answerer, both, query, subnet_of
+from .world import NETWORKS, RESOLVER, addresses, answerer, both, query, router, subnet_of
 
 DE, US = "10.1.2.0/24", "10.2.3.0/24"
 
@@ -377,6 +379,47 @@ def test_clients_of_one_scope_get_one_answer() -> None:
 def test_scope_of_odd_locations(location: Location, scope: int) -> None:
     """A location without a network of the client's family speaks for the network asked about and no other."""
     assert Subnet(1, 24, b"\x0a\1\2").scope(location) == scope
+
+
+@pytest.mark.parametrize(
+    ("subnet", "expected"),
+    [
+        ("10.2.0.0/15", "192.0.2.4"),  # all of it in the US
+        ("10.8.0.0/16", "192.0.2.4"),  # all of it in Japan
+        ("10.8.0.0/13", "192.0.2.1"),  # Japan and the unknown
+        ("10.32.0.0/16", "192.0.2.4"),  # 64 networks of the US
+        ("10.32.0.0/15", "192.0.2.1"),  # more than are looked at
+        ("10.40.0.0/24", "192.0.2.4"),  # two networks of the US
+        ("10.40.0.0/23", "192.0.2.1"),  # the US and Ireland
+        ("2001:db8:2::/47", "192.0.2.4"),
+        ("2001:db8:4::/46", "192.0.2.4"),  # the US in two networks
+        ("2001:db8:8::/45", "192.0.2.1"),  # the US and the unknown
+        ("::ffff:10.2.0.0/111", "192.0.2.4"),
+        ("::ffff:10.8.0.0/109", "192.0.2.1"),
+    ],
+)
+def test_an_answer_is_lawful_for_all_of_the_network_asked_about(subnet: str, expected: str) -> None:
+    """Resolvers keep an answer for the whole source prefix (RFC 7871 §7.3.1): several countries count as none known."""
+    table = {
+        **{network: country for network, (country, _, _) in NETWORKS.items()},
+        **{f"10.{second}.{third}.0/22": "US" for second in (32, 33) for third in range(0, 256, 4)},
+        "10.40.0.0/25": "US",
+        "10.40.0.128/25": "US",
+        "10.40.1.0/24": "IE",
+        **{f"2001:db8:{block}::/47": "US" for block in (4, 6, 8)},
+    }
+
+    def where(address: str | bytes) -> Location:
+        host = ip_address(address)
+        host = getattr(host, "ipv4_mapped", None) or host
+        for text, country in table.items():
+            if host in ip_network(text):
+                length = ip_network(text).prefixlen
+                return Location(country, lat=39.0, lon=-77.5, network=text, prefix_length=length)
+        return Location(network=str(ip_network((host, 24), strict=False)), prefix_length=24)
+
+    reply = both(Answerer(router("ie"), where, Counts()), query("chat.demo.test", subnet=subnet))
+    assert addresses(reply)[0] == expected
 
 
 @pytest.mark.parametrize("family", [1, 2])
