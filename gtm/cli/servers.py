@@ -170,7 +170,9 @@ def _run(server: Coroutine[Any, Any, None], *expected: type[Exception]) -> None:
     try:
         asyncio.run(server)
     except errors as error:
-        raise CommandError(str(error), Exit.CANNOT_RUN) from error
+        # An OSError's text begins with its number, which says nothing that its words do not.
+        message = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise CommandError(message, Exit.CANNOT_RUN) from error
 
 
 def _check_database(url: str | None) -> None:
