@@ -1,11 +1,15 @@
 """Where a process keeps its current View.
 
-Law: the answer path reads `holder.router` once per request and uses what it got. Everything else here runs beside the
-answer path and replaces the reference whole.
+Laws:
+  1. The answer path reads `holder.router` once per request and uses what it got. Everything else here runs beside the
+     answer path and replaces the reference whole.
+  2. Changes come one at a time, from whatever thread (messages on one, the passing of time on another): a View made
+     from an older snapshot never takes the place of a newer one's.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from gtm.core.access import Access
@@ -31,6 +35,7 @@ class ViewHolder:
         self.state = State()
         self._clock = clock
         self._on_swap = on_swap
+        self._changing = threading.RLock()  # never taken on the answer path
         now = clock()
         self._window = Window(now, now)
 
@@ -44,23 +49,28 @@ class ViewHolder:
             PolicyError: the snapshot does not compile here.
         """
         if isinstance(message, SnapshotMessage):
-            self._swap(message.compiled(), self.state)
+            snapshot = message.compiled()
+            with self._changing:
+                self._swap(snapshot, self.state)
         elif isinstance(message, StateMessage):
-            self._swap(self.snapshot, message.state)
+            with self._changing:
+                self._swap(self.snapshot, message.state)
         elif isinstance(message, AccessMessage):
             self.access = message.access
 
     def tick(self) -> None:
         """Rebuild if a rule came into or out of force, or the clock stepped back. To be called about once a second."""
-        now = self._clock()
-        if self.router is None:
-            return
-        if now >= self.router.view.changes_at or now < self._window.now:
-            self.rebuild()
+        with self._changing:
+            now = self._clock()
+            if self.router is None:
+                return
+            if now >= self.router.view.changes_at or now < self._window.now:
+                self.rebuild()
 
     def rebuild(self) -> None:
         """Make a View of what is known and swap it in; nothing happens before the first snapshot."""
-        self._swap(self.snapshot, self.state)
+        with self._changing:
+            self._swap(self.snapshot, self.state)
 
     def _swap(self, snapshot: Snapshot | None, state: State) -> None:
         router = self.router

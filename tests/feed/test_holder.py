@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -65,6 +66,29 @@ def test_nothing_is_answered_before_a_snapshot() -> None:
     assert _router(holder).view.up == 1
     holder.apply(StateMessage(State(4)))
     assert (_router(holder).view.state.epoch, _router(holder).view.up) == (4, 0)
+
+
+def test_changes_from_two_threads_do_not_undo_each_other() -> None:
+    """A snapshot that arrives while another thread rebuilds for the time of day is in force afterwards."""
+    building, arrived = threading.Event(), threading.Event()
+
+    def swapped(router: Router) -> None:
+        if router.view.snapshot.revision == 7 and threading.current_thread() is ticking:
+            building.set()
+            arrived.wait(0.5)
+
+    clock = Clock()
+    holder = ViewHolder(clock, swapped)
+    ticking = threading.Thread(target=holder.tick)
+    holder.apply(SNAPSHOT)
+    clock.now = 150.0
+    ticking.start()
+    assert building.wait(10)
+    holder.apply(SnapshotMessage.of(8, 2.0, POLICY, SHIPPED))
+    arrived.set()
+    ticking.join()
+    assert _router(holder).view.snapshot.revision == 8
+    assert holder.snapshot is _router(holder).view.snapshot
 
 
 def test_access_and_heartbeats_leave_the_view() -> None:
