@@ -38,6 +38,7 @@ from gtm.core.model import (
 )
 from gtm.core.problems import Problem
 from gtm.core.view import View, Window, build_view
+from gtm.geoip.centres import country_centres
 
 Locate = Callable[[str], Location]
 
@@ -228,7 +229,11 @@ def _location(item: Expectation, locate: Locate) -> Location:
         return locate(item.client)
     if item.country is None and item.lat is None:
         return UNKNOWN_LOCATION
-    return Location(country=item.country, lat=item.lat, lon=item.lon, source="stated")
+    lat, lon = item.lat, item.lon
+    if lat is None and item.country is not None:
+        # As an edge does for a database that knows countries only.
+        lat, lon = country_centres().get(item.country, (None, None))
+    return Location(country=item.country, lat=lat, lon=lon, source="stated")
 
 
 _REFUSED = {
