@@ -66,6 +66,13 @@ class _Compiler:
         self.warnings: list[str] = []
         self.jurisdictions: Membership = {}
         self.numbers = {region.name: number for number, region in enumerate(policy.regions)}
+        self.services = frozenset(service.name for service in policy.services)
+        self.tenants = frozenset(tenant.name for tenant in policy.tenants)
+        self.data_classes = frozenset(item.name for item in policy.data_classes)
+        self.zones = frozenset(zone.name for zone in policy.zones)
+        self.in_country: dict[str, int] = {}
+        for number, region in enumerate(policy.regions):
+            self.in_country[region.country] = self.in_country.get(region.country, 0) | 1 << number
 
     def run(self) -> Snapshot:
         self.jurisdictions, problems = resolve(self.shipped, self.policy.jurisdictions)
@@ -76,7 +83,10 @@ class _Compiler:
         for service in self.policy.services:
             self._check_service(service)
         rules = [self._compile_rule(rule) for rule in self.policy.residency_rules]
-        services = {item.name: self._compile_service(item, rules) for item in self.policy.services}
+        concerning = self._rules_by_service(rules)
+        services = {
+            item.name: self._compile_service(item, concerning[item.name]) for item in self.policy.services
+        }
         for spillover in self.policy.spillover_rules:
             self._check_spillover(spillover)
         if self.problems:
@@ -92,13 +102,16 @@ class _Compiler:
                 {host: service.name for service in self.policy.services for host in service.hostnames}
             ),
             zones=MappingProxyType({zone.name: zone for zone in self.policy.zones}),
-            tenants=frozenset(tenant.name for tenant in self.policy.tenants),
-            data_classes=frozenset(item.name for item in self.policy.data_classes),
+            tenants=self.tenants,
+            data_classes=self.data_classes,
             models=frozenset(model for region in self.policy.regions for model in region.models),
             active=sum(
                 1 << number
                 for number, region in enumerate(self.policy.regions)
                 if region.admin_state is AdminState.ACTIVE
+            ),
+            boundaries=tuple(
+                sorted({moment for rule in rules for moment in (rule.starts, rule.ends)} - {-inf, inf})
             ),
             warnings=tuple(self.warnings),
         )
@@ -122,8 +135,16 @@ class _Compiler:
         for index, name in enumerate(names):
             if name not in known:
                 self._problem(f"{path}[{index}]{field}", "unknown_reference", f"there is no {what} `{name}`")
-            if name in names[:index]:
+        self._listed_once(path, names, field)
+
+    def _listed_once(self, path: str, names: Sequence[str], field: str) -> None:
+        if len(set(names)) == len(names):
+            return
+        seen: set[str] = set()
+        for index, name in enumerate(names):
+            if name in seen:
                 self._problem(f"{path}[{index}]{field}", "duplicate", f"`{name}` is listed twice")
+            seen.add(name)
 
     def _check_regions(self) -> None:
         for region in self.policy.regions:
@@ -131,20 +152,17 @@ class _Compiler:
             if region.country not in COUNTRIES:
                 message = f"`{region.country}` is not a country code (ISO 3166-1 alpha-2)"
                 self._problem(f"{path}.country", "unknown_reference", message)
-            urls = [endpoint.url for endpoint in region.endpoints]
-            for index, url in enumerate(urls):
-                if url in urls[:index]:
-                    self._problem(f"{path}.endpoints[{index}].url", "duplicate", f"`{url}` is listed twice")
+            self._listed_once(f"{path}.endpoints", [endpoint.url for endpoint in region.endpoints], ".url")
             if region.probe.timeout > region.probe.interval:
                 message = f"must not exceed the interval ({region.probe.interval:g} s): probes never overlap"
                 self._problem(f"{path}.probe.timeout", "out_of_range", message)
 
-    def _check_hostnames(self, zones: Container[str]) -> dict[str, str]:
+    def _check_hostnames(self) -> dict[str, str]:
         """Every host name lies in its service's zone, and belongs to one service only: host name → service."""
         owners: dict[str, str] = {}
         for service in self.policy.services:
             path = f"services.{service.name}"
-            if service.zone is not None and service.zone not in zones:
+            if service.zone is not None and service.zone not in self.zones:
                 self._problem(f"{path}.zone", "unknown_reference", f"there is no zone `{service.zone}`")
             if service.hostnames and service.zone is None:
                 message = "a service with host names needs the zone they lie in"
@@ -155,7 +173,7 @@ class _Compiler:
                     self._problem(where, "duplicate", f"`{host}` already belongs to service `{owners[host]}`")
                 owners.setdefault(host, service.name)
                 nearest = self._zone_of(host)
-                if service.zone is None or service.zone not in zones or nearest == service.zone:
+                if service.zone is None or service.zone not in self.zones or nearest == service.zone:
                     continue
                 message = f"`{host}` is not inside the zone `{service.zone}`"
                 if _inside(host, service.zone):
@@ -164,8 +182,7 @@ class _Compiler:
         return owners
 
     def _check_zones(self) -> None:
-        zones = {zone.name for zone in self.policy.zones}
-        owners = self._check_hostnames(zones)
+        owners = self._check_hostnames()
         for zone in self.policy.zones:
             if not zone.name_servers and self._zone_of(zone.primary_ns) and zone.primary_ns not in owners:
                 self.warnings.append(
@@ -181,14 +198,16 @@ class _Compiler:
                 elif addressed and self._zone_of(server.name) is None:
                     message = f"`{server.name}` is in no zone here, so its addresses would never be given"
                     self._problem(path, "outside_zone", message)
-                elif not addressed and server.name not in owners and self._zone_of(server.name) in zones:
+                elif not addressed and server.name not in owners and self._zone_of(server.name) is not None:
                     message = f"`{server.name}` lies in a zone of this policy, so it needs its addresses here"
                     self._problem(path, "missing", message)
 
     def _zone_of(self, name: str) -> str | None:
         """The closest zone that a name lies in."""
-        inside = [zone.name for zone in self.policy.zones if _inside(name, zone.name)]
-        return max(inside, key=len, default=None)
+        above = name
+        while above and above not in self.zones:
+            above = above.partition(".")[2]
+        return above or None
 
     def _check_service(self, service: Service) -> None:
         path = f"services.{service.name}"
@@ -251,11 +270,12 @@ class _Compiler:
         self._references(
             f"{path}.jurisdictions", places.jurisdictions, self.jurisdictions, "country or jurisdiction"
         )
-        mask = sum(1 << self.numbers[name] for name in set(places.regions) if name in self.numbers)
-        countries = self._countries(places.jurisdictions)
-        for number, region in enumerate(self.policy.regions):
-            if region.country in countries:
-                mask |= 1 << number
+        mask = 0
+        for name in places.regions:
+            if name in self.numbers:
+                mask |= 1 << self.numbers[name]
+        for country in self._countries(places.jurisdictions):
+            mask |= self.in_country.get(country, 0)
         return mask, bool(places.regions or places.jurisdictions)
 
     def _countries(self, names: Iterable[str]) -> frozenset[str]:
@@ -265,9 +285,9 @@ class _Compiler:
         path = f"residency_rules.{rule.name}"
         match = rule.match
         for field, known, what in (
-            ("services", {item.name for item in self.policy.services}, "service"),
-            ("tenants", {item.name for item in self.policy.tenants}, "tenant"),
-            ("data_classes", {item.name for item in self.policy.data_classes}, "data class"),
+            ("services", self.services, "service"),
+            ("tenants", self.tenants, "tenant"),
+            ("data_classes", self.data_classes, "data class"),
             ("client_jurisdictions", self.jurisdictions, "country or jurisdiction"),
             ("client_countries", COUNTRIES, "country"),
         ):
@@ -309,16 +329,22 @@ class _Compiler:
             return default
         return moment.timestamp()
 
+    def _rules_by_service(self, rules: Iterable[CompiledRule]) -> dict[str, list[CompiledRule]]:
+        """Service → the rules that may concern it, in the order written."""
+        concerning: dict[str, list[CompiledRule]] = {name: [] for name in self.services}
+        for rule in rules:
+            for name in frozenset(rule.rule.match.services or self.services):
+                if name in concerning:
+                    concerning[name].append(rule)
+        return concerning
+
     def _compile_service(self, service: Service, rules: Sequence[CompiledRule]) -> CompiledService:
         weights = {self.numbers[m.region]: m.weight for m in service.members if m.region in self.numbers}
         mask = sum(1 << number for number in weights)
-        concerning = [
-            rule for rule in rules if not rule.rule.match.services or service.name in rule.rule.match.services
-        ]
-        for rule in concerning:
+        for rule in rules:
             self._check_fence(service, mask, rule)
-        self._check_common_fence(service, mask, concerning)
-        return CompiledService(service, tuple(weights), MappingProxyType(weights), mask, tuple(concerning))
+        self._check_common_fence(service, mask, rules)
+        return CompiledService(service, tuple(weights), MappingProxyType(weights), mask, tuple(rules))
 
     def _check_fence(self, service: Service, members: int, rule: CompiledRule) -> None:
         """A binding rule that leaves a service nowhere to go is a mistake unless its author says otherwise."""

@@ -197,7 +197,9 @@ def choice(view: View, request: Request) -> Choice:
     if not eligible and service.service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = within.allowed & willing, True
     shares = _shares(service, order, eligible)
-    maker = _Maker(view, service, request, within, order, shares, willing, eligible)
+    judge = _Judge(view, request, within, shares, willing, eligible)
+    candidates = tuple(judge.candidate(rank, member) for rank, member in enumerate(order, 1))
+    maker = _Maker(view, service, within, candidates, _traces(within))
     if not shares:
         refusal = maker.refusal(usable_anywhere=bool(usable))
         return Choice((refusal,), (1.0,), (1.0,), (0,), Affinity.NONE)
@@ -274,21 +276,27 @@ def _reason(service: CompiledService, request: Request) -> Reason:
     return Reason.NEAREST if steering is Steering.GEO else Reason.LOWEST_LATENCY
 
 
+def _traces(within: Fence) -> tuple[RuleTrace, ...]:
+    return tuple(
+        RuleTrace(
+            match.compiled.rule.name,
+            match.compiled.rule.mode.value,
+            match.compiled.rule.legal_basis,
+            match.because,
+        )
+        for match in within.matched
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Turns a finished judgement into Decisions.
-
-    `willing`: members active and with the models asked for. `eligible`: those the shares were made from.
-    """
+    """Turns a finished judgement into Decisions, which all share its candidates and rules."""
 
     view: View
     service: CompiledService
-    request: Request
     within: Fence
-    order: tuple[int, ...]
-    shares: dict[int, float]
-    willing: int
-    eligible: int
+    candidates: tuple[Candidate, ...]
+    rules: tuple[RuleTrace, ...]
 
     def served(self, number: int, reason: Reason) -> Decision:
         """The only place where a Decision names a region.
@@ -317,19 +325,26 @@ class _Maker:
             ttl=self.service.service.ttl,
             revision=self.view.snapshot.revision,
             epoch=self.view.state.epoch,
-            candidates=tuple(self._candidate(rank, member) for rank, member in enumerate(self.order, 1)),
-            rules=tuple(
-                RuleTrace(
-                    match.compiled.rule.name,
-                    match.compiled.rule.mode.value,
-                    match.compiled.rule.legal_basis,
-                    match.because,
-                )
-                for match in self.within.matched
-            ),
+            candidates=self.candidates,
+            rules=self.rules,
         )
 
-    def _candidate(self, rank: int, number: int) -> Candidate:
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Says what becomes of each member, and why.
+
+    `willing`: members active and with the models asked for. `eligible`: those the shares were made from.
+    """
+
+    view: View
+    request: Request
+    within: Fence
+    shares: dict[int, float]
+    willing: int
+    eligible: int
+
+    def candidate(self, rank: int, number: int) -> Candidate:
         region = self.view.snapshot.regions[number]
         location = self.request.location
         distance = None

@@ -61,6 +61,8 @@ class Snapshot:
     """Every model that some region serves."""
     active: int
     """Mask of the regions whose admin state lets them take new clients."""
+    boundaries: tuple[float, ...] = ()
+    """The moments (POSIX seconds) at which some rule comes into or out of force, ascending."""
     warnings: tuple[str, ...] = ()
 
     def names(self, mask: int) -> tuple[str, ...]:

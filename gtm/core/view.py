@@ -5,6 +5,7 @@ Law: a View never changes. An edge replaces it whole, by one reference swap, so 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -74,20 +75,13 @@ def build_view(snapshot: Snapshot, state: State, window: Window) -> View:
         endpoints.append(healthy)
         up |= bool(healthy) << number
         unknown |= all(status is HealthStatus.UNKNOWN for status in statuses) << number
-    rules = {
-        name: tuple(rule for rule in service.rules if window.covers(rule))
-        for name, service in snapshot.services.items()
-    }
+    rules = {name: service.rules for name, service in snapshot.services.items()}
+    if snapshot.boundaries:  # else every rule is always in force
+        rules = {name: tuple(filter(window.covers, every)) for name, every in rules.items()}
     return View(snapshot, state, window, rules, tuple(endpoints), up, unknown)
 
 
 def next_boundary(snapshot: Snapshot, now: float) -> float:
     """The first moment after `now` (POSIX seconds) at which some rule's validity begins or ends."""
-    boundaries = (
-        moment
-        for service in snapshot.services.values()
-        for rule in service.rules
-        for moment in (rule.starts, rule.ends)
-        if moment > now
-    )
-    return min(boundaries, default=inf)
+    after = bisect_right(snapshot.boundaries, now)
+    return snapshot.boundaries[after] if after < len(snapshot.boundaries) else inf

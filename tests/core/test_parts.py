@@ -178,9 +178,7 @@ def test_reserves_share_evenly() -> None:
 def test_a_region_outside_the_fence_cannot_be_named() -> None:
     """Should the rest of gtm ever be wrong, the one place that names regions refuses."""
     view = _view(_service())
-    maker = _Maker(
-        view, view.snapshot.services["chat"], Request("chat"), Fence(0b01, ()), (0, 1), {1: 1.0}, 3, 3
-    )
+    maker = _Maker(view, view.snapshot.services["chat"], Fence(0b01, ()), (), ())
     with pytest.raises(FenceError, match="region us is outside the fence"):
         maker.served(1, Reason.NEAREST)
 
