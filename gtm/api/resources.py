@@ -21,10 +21,11 @@ from gtm.api.paging import (
 )
 from gtm.api.schemas import Changed, Page, ResourceChanged, errors
 from gtm.control import edges, resources
-from gtm.control.documents import KINDS, to_document
+from gtm.control.documents import DOCUMENTS, to_document
 from gtm.control.errors import Invalid
 from gtm.control.fields import HostName, JurisdictionName, Name
 from gtm.control.policy import Outcome
+from gtm.core.kinds import KINDS, label
 from gtm.core.problems import Problem
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.resources import PutOutcome
@@ -63,9 +64,9 @@ def resource_router(kind: str) -> APIRouter:
 
 
 def _add_reads(router: APIRouter, kind: str) -> None:
-    document: Any = KINDS[kind][1]
+    document: Any = DOCUMENTS[kind]
     name_type = _name_type(kind)
-    one = resources.label(kind)
+    one = label(kind)
 
     @router.get(
         "",
@@ -107,9 +108,9 @@ def _add_reads(router: APIRouter, kind: str) -> None:
 
 
 def _add_writes(router: APIRouter, kind: str) -> None:
-    document: Any = KINDS[kind][1]
+    document: Any = DOCUMENTS[kind]
     name_type = _name_type(kind)
-    one = resources.label(kind)
+    one = label(kind)
     body_type = create_model(f"{document.__name__}Put", __base__=document, name=(name_type | None, None))
     body_type.__doc__ = f"{document.__doc__} The name may be left out: it is in the URL."
 

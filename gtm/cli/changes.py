@@ -12,6 +12,7 @@ from rich.text import Text
 from gtm.cli import output
 from gtm.cli.client import Client
 from gtm.cli.exits import CommandError, Exit
+from gtm.core.kinds import label
 
 _MARKS = {"created": "+", "updated": "~", "deleted": "-"}
 _POLL = 0.25
@@ -29,7 +30,7 @@ def show_changes(changes: Iterable[dict[str, Any]]) -> None:
         console.print(
             Text.assemble(
                 (f"{_MARKS.get(action, '?')} ", style),
-                f"{label(change['kind'])} ",
+                f"{label(output.plain(change['kind']))} ",
                 (output.plain(change["name"]), "bold"),
                 f" {action}",
             ),
@@ -47,12 +48,6 @@ def show_changes(changes: Iterable[dict[str, Any]]) -> None:
             )
     if counted:
         output.say(", ".join(f"{counted[action]} {action}" for action in _MARKS if counted[action]))
-
-
-def label(kind: Any) -> str:
-    """A kind in the singular (`residency_rules` → `residency rule`)."""
-    text = output.plain(kind)
-    return {"data_classes": "data class"}.get(text, text.removesuffix("s")).replace("_", " ")
 
 
 def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gtm.control.documents import KINDS, to_document
+from gtm.control.documents import to_document
+from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
 
 

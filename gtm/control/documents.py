@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from gtm.control import fields as f
+from gtm.core.kinds import KINDS, Resource
 from gtm.core.model import (
     AdminState,
     Affinity,
@@ -34,7 +35,6 @@ from gtm.core.model import (
 MAX_RESOURCES = 10_000
 """Most resources of one kind in a policy document."""
 
-Resource = Region | Zone | Service | ResidencyRule | SpilloverRule | Jurisdiction | Tenant | DataClass
 C = TypeVar("C", bound=Resource)
 
 
@@ -306,22 +306,22 @@ class PolicyDocument(Document):
                     item.to_core(core, known.get(item.name) if core is Region else None)
                     for item in getattr(self, kind)
                 )
-                for kind, (core, _) in KINDS.items()
+                for kind, core in KINDS.items()
             }
         )
 
 
-KINDS: dict[str, tuple[type[Resource], type[ResourceDocument[Any]]]] = {
-    "regions": (Region, RegionDocument),
-    "zones": (Zone, ZoneDocument),
-    "services": (Service, ServiceDocument),
-    "residency_rules": (ResidencyRule, ResidencyRuleDocument),
-    "spillover_rules": (SpilloverRule, SpilloverRuleDocument),
-    "jurisdictions": (Jurisdiction, JurisdictionDocument),
-    "tenants": (Tenant, TenantDocument),
-    "data_classes": (DataClass, DataClassDocument),
+DOCUMENTS: dict[str, type[ResourceDocument[Any]]] = {
+    "regions": RegionDocument,
+    "zones": ZoneDocument,
+    "services": ServiceDocument,
+    "residency_rules": ResidencyRuleDocument,
+    "spillover_rules": SpilloverRuleDocument,
+    "jurisdictions": JurisdictionDocument,
+    "tenants": TenantDocument,
+    "data_classes": DataClassDocument,
 }
-"""Kind → its core value and its document, in the order of `Policy`."""
+"""Kind → its document, in the order of `gtm.core.kinds.KINDS`."""
 
 
 def to_document(value: Resource) -> dict[str, Any]:

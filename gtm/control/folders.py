@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from gtm.control import yamls
-from gtm.control.documents import KINDS, PolicyDocument, ResourceDocument
+from gtm.control.documents import DOCUMENTS, PolicyDocument, ResourceDocument
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.structure import problems_of
 from gtm.core.compile import compile_policy
+from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
 from gtm.core.problems import PolicyError, Problem
 
@@ -155,7 +156,7 @@ def _read_item(folder: Folder, kind: str, item: Any, file: str, where: str) -> N
     if isinstance(name, str) and name.isprintable() and name:
         where = f"{file}: {kind}.{name}"
     try:
-        document = KINDS[kind][1].model_validate(item)
+        document = DOCUMENTS[kind].model_validate(item)
     except ValidationError as error:
         folder.problems += problems_of(error, prefix=where)
         if isinstance(name, str):

@@ -10,14 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from gtm.control.diff import ResourceChange, diff_policies, summary
-from gtm.control.documents import KINDS, PolicyDocument
+from gtm.control.documents import PolicyDocument
 from gtm.control.errors import PreconditionFailed
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.compile import compile_policy
+from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
 from gtm.storage.session import Database, Transaction
-
-MAX_COMMENT = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from gtm.core.model import EndpointHealth, State
 from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
 from gtm.feed.wire import AccessMessage, EdgeReport, HeartbeatMessage, SnapshotMessage, StateMessage, encode
-from gtm.storage import edges as stored_edges
+from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.revisions import REVISION_CHANNEL
 from gtm.storage.session import Database
@@ -140,7 +140,7 @@ class FeedHub:
                 tuple(
                     TokenGrant(
                         sha256,
-                        Role(token.role.value),
+                        token.role,
                         token.expires_at.timestamp() if token.expires_at else None,
                     )
                     for sha256, token in sorted(self._tokens.items())
@@ -187,7 +187,7 @@ class FeedHub:
             return None
         if token.expires_at is not None and token.expires_at.timestamp() <= self._clock():
             return None
-        return token.name, Role(token.role.value)
+        return token.name, token.role
 
     # --- health ---
 
@@ -229,7 +229,7 @@ class FeedHub:
             fresh = [edge for edge in self._edges.values() if written.get(edge.name) != edge.seen_at]
             try:
                 async with self._database.transaction() as transaction:
-                    await transaction.edges.record(_stored(edge) for edge in fresh)
+                    await transaction.edges.record(_sighting(edge) for edge in fresh)
             except StorageUnavailable:
                 continue
             written = {edge.name: edge.seen_at for edge in fresh} | {
@@ -323,8 +323,8 @@ def _verdicts(health: Health) -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-def _stored(edge: LiveEdge) -> stored_edges.EdgeReport:
-    return stored_edges.EdgeReport(
+def _sighting(edge: LiveEdge) -> EdgeSighting:
+    return EdgeSighting(
         name=edge.name,
         version=edge.report.version,
         address=edge.address,

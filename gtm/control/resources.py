@@ -10,9 +10,10 @@ from gtm.control.errors import Conflict, NotFound, PreconditionFailed
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.policy import Outcome, edit
 from gtm.core.countries import COUNTRIES
+from gtm.core.kinds import KINDS, label
 from gtm.core.model import AdminState
 from gtm.core.problems import PolicyError
-from gtm.storage.resources import KINDS, PutOutcome, Stored
+from gtm.storage.resources import PutOutcome, Stored
 from gtm.storage.session import Database
 
 
@@ -39,9 +40,6 @@ class Precondition:
             raise PreconditionFailed("it exists already")
 
 
-ALWAYS = Precondition()
-
-
 @dataclass(frozen=True, slots=True)
 class Put:
     """What a put did, and what the resource is now."""
@@ -54,12 +52,6 @@ class Put:
 def tag(stored: Stored[Any]) -> str:
     """The entity tag of a resource, quoted as in the header."""
     return f'"{stored.version}"'
-
-
-def label(kind: str) -> str:
-    """A kind in the singular, for messages (`residency_rules` → `residency rule`)."""
-    singular = {"data_classes": "data class"}.get(kind, kind.removesuffix("s"))
-    return singular.replace("_", " ")
 
 
 async def list_page(database: Database, kind: str, after: str | None, limit: int) -> list[Stored[Any]]:
@@ -97,7 +89,7 @@ async def put(
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
         precondition.check(tag(before) if before else None)
-        value = document.to_core(KINDS[kind][0], before.value if before else None)
+        value = document.to_core(KINDS[kind], before.value if before else None)
         outcome, stored = await repository.put(value)
     return Put(outcome, stored, change.outcome)
 

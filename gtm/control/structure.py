@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gtm.control.fields import PATTERN_WORDS
-from gtm.core.compile import ALL_KINDS
+from gtm.core.kinds import KINDS
 from gtm.core.problems import Problem
 
 _SHOWN = 80
@@ -85,10 +85,7 @@ def _path(loc: Sequence[str | int], document: Any, prefix: str) -> str:
             continue
         node = _child(node, part)
         named = (
-            depth == 1
-            and loc[0] in ALL_KINDS
-            and isinstance(node, dict)
-            and isinstance(node.get("name"), str)
+            depth == 1 and loc[0] in KINDS and isinstance(node, dict) and isinstance(node.get("name"), str)
         )
         if named and node["name"].isprintable():
             path += f".{node['name'][:_SHOWN]}"

@@ -16,7 +16,7 @@ from gtm.core.access import Role
 from gtm.core.model import Policy
 from gtm.core.problems import Problem
 from gtm.storage.session import Database
-from gtm.storage.tokens import Token, TokenNameTaken, TokenRole
+from gtm.storage.tokens import Token, TokenNameTaken
 
 FIRST_ADMIN = "admin"
 """Name of the token made for a database that has none."""
@@ -50,9 +50,7 @@ async def create(
     identity, text = _new_text()
     try:
         async with database.transaction() as transaction:
-            token = await transaction.tokens.add(
-                name, TokenRole(role.value), digest(text), expires_at, token_id=identity
-            )
+            token = await transaction.tokens.add(name, role, digest(text), expires_at, token_id=identity)
     except TokenNameTaken as error:
         raise Conflict(
             f"there is a token named `{name}` already (revoked ones count): choose another name"
@@ -63,7 +61,7 @@ async def create(
 async def install(database: Database, name: str, role: Role, text: str) -> Token:
     """Make a text of the caller's a token, in place of any other of that name (for processes started together)."""
     async with database.transaction() as transaction:
-        return await transaction.tokens.replace(name, TokenRole(role.value), digest(text))
+        return await transaction.tokens.replace(name, role, digest(text))
 
 
 async def list_all(database: Database) -> list[Token]:
@@ -95,11 +93,9 @@ async def bootstrap(database: Database) -> NewToken | None:
     made = None
     async with database.transaction() as transaction:
         await transaction.policy.lock()
-        if not any(token.role is TokenRole.ADMIN for token in await transaction.tokens.list()):
+        if not any(token.role is Role.ADMIN for token in await transaction.tokens.list()):
             identity, text = _new_text()
-            token = await transaction.tokens.add(
-                FIRST_ADMIN, TokenRole.ADMIN, digest(text), token_id=identity
-            )
+            token = await transaction.tokens.add(FIRST_ADMIN, Role.ADMIN, digest(text), token_id=identity)
             made = NewToken(token, text)
         if await transaction.revisions.latest() is None:
             await transaction.revisions.add(Policy(), author="gtm", comment="empty policy", summary={})

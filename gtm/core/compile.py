@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from gtm.core.countries import COUNTRIES
 from gtm.core.jurisdictions import Membership, resolve
+from gtm.core.kinds import KINDS
 from gtm.core.model import (
     AdminState,
     Endpoint,
@@ -27,18 +28,6 @@ from gtm.core.model import (
 )
 from gtm.core.problems import PolicyError, Problem
 from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot, bits
-
-ALL_KINDS = (
-    "regions",
-    "zones",
-    "services",
-    "residency_rules",
-    "spillover_rules",
-    "jurisdictions",
-    "tenants",
-    "data_classes",
-)
-"""The kinds of resource a policy consists of, as they are called in documents and URLs."""
 
 
 def compile_policy(policy: Policy, shipped: Iterable[Jurisdiction], *, revision: int = 0) -> Snapshot:
@@ -121,7 +110,7 @@ class _Compiler:
 
     def _check_names(self) -> None:
         """Two resources of a kind never share a name."""
-        for kind in ALL_KINDS:
+        for kind in KINDS:
             seen: set[str] = set()
             for item in getattr(self.policy, kind):
                 if item.name in seen:

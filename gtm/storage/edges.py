@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,7 +16,7 @@ from gtm.storage import tables
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeReport:
+class EdgeSighting:
     """One edge's word of itself at `seen_at`, as control heard it."""
 
     name: str
@@ -46,13 +46,13 @@ class EdgeRepository:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def record(self, reports: Iterable[EdgeReport]) -> None:
-        """Store reports, the latest of each edge; one that is older than what is stored changes nothing."""
-        latest: dict[str, EdgeReport] = {}
-        for report in reports:
-            known = latest.get(report.name)
-            if known is None or known.seen_at <= report.seen_at:
-                latest[report.name] = report
+    async def record(self, sightings: Iterable[EdgeSighting]) -> None:
+        """Store sightings, the latest of each edge; one that is older than what is stored changes nothing."""
+        latest: dict[str, EdgeSighting] = {}
+        for sighting in sightings:
+            known = latest.get(sighting.name)
+            if known is None or known.seen_at <= sighting.seen_at:
+                latest[sighting.name] = sighting
         if not latest:
             return
         # By name, so that two replicas that write the same edges never wait for each other in a circle.
@@ -70,18 +70,9 @@ class EdgeRepository:
         query = select(tables.edges).order_by(tables.edges.c.name)
         return [_edge(row) for row in (await self._connection.execute(query)).mappings()]
 
-    async def count(self) -> int:
-        """How many edges are known."""
-        return (await self._connection.execute(select(func.count()).select_from(tables.edges))).scalar_one()
 
-    async def forget(self, last_seen_before: datetime) -> int:
-        """Delete edges that nothing was heard of since then; returns how many."""
-        query = delete(tables.edges).where(tables.edges.c.last_seen < last_seen_before)
-        return (await self._connection.execute(query)).rowcount
-
-
-def _row(report: EdgeReport) -> dict[str, Any]:
-    row = asdict(report)
+def _row(sighting: EdgeSighting) -> dict[str, Any]:
+    row = asdict(sighting)
     seen_at = row.pop("seen_at")
     return {**row, "first_seen": seen_at, "last_seen": seen_at}
 

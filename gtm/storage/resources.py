@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gtm.core.kinds import KINDS
 from gtm.core.model import (
     DataClass,
     Jurisdiction,
@@ -26,22 +27,9 @@ from gtm.core.model import (
 )
 from gtm.storage import documents, tables
 
-Resource = Region | Zone | Service | ResidencyRule | SpilloverRule | Jurisdiction | Tenant | DataClass
 T = TypeVar("T", Region, Zone, Service, ResidencyRule, SpilloverRule, Jurisdiction, Tenant, DataClass)
 
-KINDS: dict[str, tuple[type[Resource], Table]] = {
-    "regions": (Region, tables.regions),
-    "zones": (Zone, tables.zones),
-    "services": (Service, tables.services),
-    "residency_rules": (ResidencyRule, tables.residency_rules),
-    "spillover_rules": (SpilloverRule, tables.spillover_rules),
-    "jurisdictions": (Jurisdiction, tables.jurisdictions),
-    "tenants": (Tenant, tables.tenants),
-    "data_classes": (DataClass, tables.data_classes),
-}
-"""Kind → its core value and its table. The kinds are the fields of `Policy`."""
-
-_TABLES: dict[type, Table] = dict(KINDS.values())
+_TABLES = {value: tables.metadata.tables[kind] for kind, value in KINDS.items()}
 _COMMON = frozenset({"name", "version", "spec", "created_at", "updated_at"})
 _POLICY_LOCK = 0x67746D_01  # "gtm" and a number; advisory locks have one name space per database
 _LOCK_TIMEOUT = "10s"
@@ -150,7 +138,8 @@ class PolicyRepository:
     async def load(self) -> Policy:
         """All resources, each kind sorted by name: one statement, hence one consistent state."""
         parts = []
-        for kind, (_, table) in KINDS.items():
+        for kind, value in KINDS.items():
+            table = _TABLES[value]
             own = [part for name in _own_columns(table) for part in (cast(name, Text), table.c[name])]
             outside: Any = func.jsonb_build_object(*own, type_=JSONB)
             parts.append(
@@ -159,7 +148,7 @@ class PolicyRepository:
         found: dict[str, list[Any]] = {kind: [] for kind in KINDS}
         for row in await self._connection.execute(union_all(*parts)):
             document = {"name": row.name, **row.spec, **row.own}
-            found[row.kind].append(documents.from_document(document, KINDS[row.kind][0]))
+            found[row.kind].append(documents.from_document(document, KINDS[row.kind]))
         return sort_policy(Policy(**{kind: tuple(values) for kind, values in found.items()}))
 
 

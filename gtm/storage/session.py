@@ -13,20 +13,12 @@ from psycopg import sql
 from sqlalchemy import URL, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from gtm.core.model import (
-    DataClass,
-    Jurisdiction,
-    Region,
-    ResidencyRule,
-    Service,
-    SpilloverRule,
-    Tenant,
-    Zone,
-)
+from gtm.core.kinds import KINDS
+from gtm.core.model import Jurisdiction, Region
 from gtm.storage import documents
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
-from gtm.storage.resources import KINDS, PolicyRepository, ResourceRepository
+from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
 from gtm.storage.tokens import TokenRepository
 
@@ -77,39 +69,9 @@ class Transaction:
         return ResourceRepository(self.connection, Region)
 
     @property
-    def zones(self) -> ResourceRepository[Zone]:
-        """DNS zones."""
-        return ResourceRepository(self.connection, Zone)
-
-    @property
-    def services(self) -> ResourceRepository[Service]:
-        """Services."""
-        return ResourceRepository(self.connection, Service)
-
-    @property
-    def residency_rules(self) -> ResourceRepository[ResidencyRule]:
-        """Residency rules."""
-        return ResourceRepository(self.connection, ResidencyRule)
-
-    @property
-    def spillover_rules(self) -> ResourceRepository[SpilloverRule]:
-        """Spillover rules."""
-        return ResourceRepository(self.connection, SpilloverRule)
-
-    @property
     def jurisdictions(self) -> ResourceRepository[Jurisdiction]:
         """The operator's own jurisdictions."""
         return ResourceRepository(self.connection, Jurisdiction)
-
-    @property
-    def tenants(self) -> ResourceRepository[Tenant]:
-        """Tenants."""
-        return ResourceRepository(self.connection, Tenant)
-
-    @property
-    def data_classes(self) -> ResourceRepository[DataClass]:
-        """Data classes."""
-        return ResourceRepository(self.connection, DataClass)
 
     @property
     def revisions(self) -> RevisionRepository:
@@ -127,12 +89,12 @@ class Transaction:
         return EdgeRepository(self.connection)
 
     def resources(self, kind: str) -> ResourceRepository[Any]:
-        """The repository of a kind named as in `KINDS` (the fields of `Policy`).
+        """The repository of a kind named as in `gtm.core.kinds.KINDS`.
 
         Raises:
             KeyError: there is no such kind.
         """
-        return ResourceRepository(self.connection, KINDS[kind][0])
+        return ResourceRepository(self.connection, KINDS[kind])
 
 
 class Database:

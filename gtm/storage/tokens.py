@@ -5,25 +5,16 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gtm.core.access import Role
 from gtm.storage import tables
 
 _ID_BYTES = 5
-
-
-class TokenRole(StrEnum):
-    """What a token may do; what each role includes is the API's."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-    EDGE = "edge"
 
 
 class TokenNameTaken(Exception):  # noqa: N818 - it names what is so, as the API's 409 does
@@ -36,7 +27,7 @@ class Token:
 
     id: str
     name: str
-    role: TokenRole
+    role: Role
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -54,7 +45,7 @@ class TokenRepository:
     async def add(
         self,
         name: str,
-        role: TokenRole,
+        role: Role,
         sha256: bytes,
         expires_at: datetime | None = None,
         *,
@@ -81,7 +72,7 @@ class TokenRepository:
     async def replace(
         self,
         name: str,
-        role: TokenRole,
+        role: Role,
         sha256: bytes,
         expires_at: datetime | None = None,
         *,
@@ -104,12 +95,6 @@ class TokenRepository:
         row = (await self._connection.execute(query)).mappings().one_or_none()
         return None if row is None else _token(row)
 
-    async def get(self, name: str) -> Token | None:
-        """The token of this name, if there is one."""
-        query = select(*_COLUMNS).where(tables.tokens.c.name == name)
-        row = (await self._connection.execute(query)).mappings().one_or_none()
-        return None if row is None else _token(row)
-
     async def list(self) -> list[Token]:
         """Every token by name, revoked ones included."""
         query = select(*_COLUMNS).order_by(tables.tokens.c.name)
@@ -122,7 +107,7 @@ class TokenRepository:
         for row in (await self._connection.execute(query)).mappings():
             columns = dict(row)
             digest = columns.pop("sha256")
-            found[digest] = Token(**{**columns, "role": TokenRole(row["role"])})
+            found[digest] = Token(**{**columns, "role": Role(row["role"])})
         return found
 
     async def revoke(self, name: str) -> Token | None:
@@ -142,4 +127,4 @@ def _new_id() -> str:
 
 
 def _token(row: RowMapping) -> Token:
-    return Token(**{**row, "role": TokenRole(row["role"])})
+    return Token(**{**row, "role": Role(row["role"])})

@@ -12,13 +12,14 @@ from pydantic import BaseModel, ValidationError
 
 from gtm.control import documents, yamls
 from gtm.control.diff import diff_policies
-from gtm.control.documents import KINDS, PolicyDocument, concise_policy, export_policy
+from gtm.control.documents import DOCUMENTS, PolicyDocument, concise_policy, export_policy
 from gtm.control.folders import load_folder
 from gtm.control.jurisdictions import adequacy_decisions, law_notes, shipped_jurisdictions
 from gtm.control.structure import problems_of
 from gtm.core import model
 from gtm.core.countries import COUNTRIES
 from gtm.core.jurisdictions import resolve
+from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
 from gtm.core.problems import PolicyError
 
@@ -53,7 +54,7 @@ def test_parts_in_lists_have_the_fields_of_their_values(value: Any, document: ty
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_have_the_fields_of_their_values(kind: str) -> None:
     """Each kind's document has exactly the fields and defaults of its core value."""
-    _parity(*KINDS[kind])
+    _parity(KINDS[kind], DOCUMENTS[kind])
 
 
 def test_a_policy_survives_documents_and_yaml() -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.compile import ALL_KINDS, compile_policy
+from gtm.core.compile import compile_policy
+from gtm.core.kinds import KINDS
 from gtm.core.model import (
     AdminState,
     DataClass,
@@ -351,7 +352,7 @@ def test_a_wrong_policy_is_rejected_at_the_place(policy: Policy, path: str, code
     assert str(problems[0]) == f"{path}: {problems[0].message}"
 
 
-@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_name_is_used_once_in_its_kind(kind: str) -> None:
     """Two resources of a kind under one name are a problem at that name."""
     (first, *_) = getattr(GOOD, kind)

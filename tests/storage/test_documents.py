@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gtm.core import model
+from gtm.core.kinds import KINDS
 from gtm.storage import documents
-from gtm.storage.resources import KINDS, PutOutcome, sort_policy
+from gtm.storage.resources import PutOutcome, sort_policy
 from gtm.storage.session import Database
 
 # What outside documents may hold: no NUL and no lone surrogates, finite numbers, offsets in whole minutes.
@@ -33,7 +34,7 @@ def named(kind: type) -> st.SearchStrategy:
     return st.lists(st.builds(kind, name=names), max_size=3, unique_by=lambda r: r.name).map(tuple)
 
 
-policies = st.builds(model.Policy, **{kind: named(value) for kind, (value, _) in KINDS.items()})
+policies = st.builds(model.Policy, **{kind: named(value) for kind, value in KINDS.items()})
 
 
 @given(policies)

@@ -83,13 +83,13 @@ async def test_connections_that_died_are_replaced(
 
     async def die() -> None:
         async with database.transaction() as tx:
-            await tx.tenants.put(Tenant("lost"))
+            await tx.resources("tenants").put(Tenant("lost"))
             await tx.connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
     with pytest.raises(StorageUnavailable, match="terminating connection"):
         await die()
     async with database.transaction() as tx:
-        assert await tx.tenants.all() == []
+        assert await tx.resources("tenants").all() == []
         (pid,) = (await tx.connection.execute(text("SELECT pg_backend_pid()"))).one()
     with psycopg.connect(database_url) as other:  # cut while it rests in the pool: nobody notices
         other.execute("SELECT pg_terminate_backend(%s)", [pid])
@@ -155,7 +155,7 @@ async def test_mistakes_are_not_outages(connect: Callable[[str], Database], empt
 async def _put(database: Database) -> None:
     async with database.transaction() as tx:
         await tx.policy.lock()
-        await tx.tenants.put(Tenant("clinic"))
+        await tx.resources("tenants").put(Tenant("clinic"))
 
 
 async def _first(database: Database) -> str:

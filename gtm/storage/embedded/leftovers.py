@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gtm.storage.embedded.errors import EmbeddedPostgresError
 
-_STEPS = ((signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+STOP_STEPS = ((signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 """Fast shutdown, immediate shutdown, kill; and for how many seconds each may take."""
 _POLL = 0.02
 
@@ -35,7 +35,7 @@ def clear(cluster: Path) -> None:
     """
     if not (cluster / "postmaster.pid").exists():
         return
-    for step, seconds in _STEPS:
+    for step, seconds in STOP_STEPS:
         running = _servers(cluster)
         postmaster = postmaster_pid(cluster)
         # The postmaster stops its children. Without it they stop by themselves, or are killed at last.

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -50,7 +49,6 @@ _SETTINGS = {
     "log_min_error_statement": "panic",
 }
 _START_SECONDS = 120.0  # recovery after a crash comes first
-_STOP_STEPS = ((signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 _PORT_TRIES = 5
 _POLL = 0.01
 _LOG_LIMIT = 8 << 20
@@ -139,7 +137,7 @@ class EmbeddedPostgres:
 
     def _halt(self) -> None:
         if self._process is not None:
-            for step, seconds in _STOP_STEPS:
+            for step, seconds in leftovers.STOP_STEPS:
                 self._process.send_signal(step)
                 try:
                     self._process.wait(seconds)
