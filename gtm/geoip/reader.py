@@ -11,6 +11,7 @@ Laws:
 from __future__ import annotations
 
 import os
+from ipaddress import IPv6Network
 from pathlib import Path
 
 from gtm.core.model import Location
@@ -28,6 +29,22 @@ SHIPPED_DATABASE = Path(__file__).parent / "data" / "gtm-location.mmdb"
 """The database inside the package: countries exact, coordinates coarse (docs/geoip.md)."""
 
 DEFAULT_CACHE_SIZE = 65_536
+
+_PLACELESS = tuple(
+    Override(IPv6Network(network), NOWHERE)
+    for network in (
+        # Databases keep IPv4 here. The IPv6 addresses that would meet it (RFC 4291 §2.5.5.1) are nobody's, and
+        # overrides of IPv4 networks don't reach them.
+        "::/96",
+        # Carried over IPv4 from anywhere: Teredo, 6to4, NAT64 (RFC 4380, 3056, 6052, 8215). Databases give these the
+        # place of whoever registered the prefix, or of a relay.
+        "2001::/32",
+        "2002::/16",
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+    )
+)
+"""Networks whose addresses say nothing of where they are, whatever a database says. Operators may override them."""
 
 _Key = str | bytes | Address
 _Signature = tuple[tuple[str, int, int, int, int], ...]
@@ -156,7 +173,10 @@ class _Loaded:
         self._database4 = by_version.get(4) or by_version.get(6)
         self._database6 = by_version.get(6)
         self._overrides4 = OverrideIndex(overrides, 32)
-        self._overrides6 = OverrideIndex(overrides, 128)
+        stated = {override.network for override in overrides}
+        known = () if self._database6 is None else _PLACELESS
+        placeless = (override for override in known if override.network not in stated)
+        self._overrides6 = OverrideIndex((*overrides, *placeless), 128)
         self._centres = country_centres()
         self._cache_size = cache_size
         self.recent: dict[_Key, Location] = {}
@@ -190,7 +210,7 @@ class _Loaded:
         matched = overrides.match(number)
         if matched is not None:
             place, length = matched
-            source = "override"
+            source = "none" if place is NOWHERE else "override"
         else:
             place, length = self._ask_database(address, number)
             source = "none" if place == NOWHERE else "geoip"
@@ -223,10 +243,6 @@ class _Loaded:
     def _ask_database(self, address: Address, number: int) -> tuple[Place, int]:
         """What the database of the address's family says, and the length of the prefix for which it does."""
         database = self._database4 if address.version == 4 else self._database6
-        if address.version == 6 and number >> 32 == 0:
-            # Databases keep IPv4 under ::/96. The IPv6 addresses that would meet it there (RFC 4291 §2.5.5.1) are
-            # nobody's, and overrides of IPv4 networks don't reach them.
-            return NOWHERE, 96
         if database is None:
             return NOWHERE, 0
         try:

@@ -134,6 +134,27 @@ def test_ipv4_compatible_addresses_are_unknown(city: Path) -> None:
     assert Locator(city).locate("::11.0.0.1") == Location(network="::/96", prefix_length=96)
 
 
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("2001:0:5102:458e:8000:63bf:3fff:fdd2", "2001::/32"),
+        ("2002:5102:458e::1", "2002::/16"),
+        ("64:ff9b::5102:458e", "64:ff9b::/96"),
+        ("64:ff9b:1:2::5102:458e", "64:ff9b:1::/48"),
+    ],
+)
+def test_addresses_of_transition_mechanisms_are_unknown(tmp_path: Path, address: str, network: str) -> None:
+    """Whoever registered such a prefix, its users may be in any country; an override can still place it."""
+    path = write_mmdb(tmp_path / "six.mmdb", {"2000::/3": CITY_US, "64::/16": CITY_US})
+    found = Locator(path).locate(address)
+    assert (found.country, found.lat, found.source, found.network) == (None, None, "none", network)
+    beside = Locator(path).locate("2003::1")
+    assert (beside.country, beside.network) == ("US", "2003::/16")
+    overrides = tmp_path / "overrides.yaml"
+    overrides.write_text(f"overrides:\n  - network: {network}\n    country: DE\n")
+    assert Locator(path, overrides).locate(address).country == "DE"
+
+
 def test_cache_is_bounded(city: Path) -> None:
     """However many addresses are asked for, only so many are remembered, and answers stay right."""
     locator = Locator(city, cache_size=16)
