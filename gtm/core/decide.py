@@ -197,7 +197,7 @@ def choice(view: View, request: Request) -> Choice:
     if not eligible and service.service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = within.allowed & willing, True
     shares = _shares(service, order, eligible)
-    judge = _Judge(view, request, within, shares, willing, eligible)
+    judge = _Judge(view, request, within, _Objections(within), shares, willing, eligible)
     candidates = tuple(judge.candidate(rank, member) for rank, member in enumerate(order, 1))
     maker = _Maker(view, service, within, candidates, _traces(within))
     if not shares:
@@ -330,6 +330,29 @@ class _Maker:
         )
 
 
+class _Objections:
+    """Which rules exclude a region: names of those enforced, and of those monitored.
+
+    Rules may be thousands, but few differ in what they allow: regions that the same ones exclude share their names.
+    """
+
+    def __init__(self, within: Fence) -> None:
+        self._rules = [match.compiled for match in within.matched]
+        self._masks = tuple(dict.fromkeys(rule.allowed for rule in self._rules))
+        self._known: dict[tuple[int, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def to(self, number: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        against = tuple(mask for mask in self._masks if not mask >> number & 1)
+        names = self._known.get(against)
+        if names is None:
+            found = [rule for rule in self._rules if not rule.allowed >> number & 1]
+            names = self._known[against] = (
+                tuple(rule.rule.name for rule in found if rule.enforced),
+                tuple(rule.rule.name for rule in found if not rule.enforced),
+            )
+        return names
+
+
 @dataclass(frozen=True, slots=True)
 class _Judge:
     """Says what becomes of each member, and why.
@@ -340,6 +363,7 @@ class _Judge:
     view: View
     request: Request
     within: Fence
+    objections: _Objections
     shares: dict[int, float]
     willing: int
     eligible: int
@@ -350,9 +374,7 @@ class _Judge:
         distance = None
         if location.lat is not None and location.lon is not None:
             distance = round(great_circle_km(location.lat, location.lon, region.lat, region.lon), 1)
-        against = [
-            match.compiled for match in self.within.matched if not match.compiled.allowed >> number & 1
-        ]
+        enforced, monitored = self.objections.to(number)
         estimated = estimate(location, region.lat, region.lon)
         return Candidate(
             region=region.name,
@@ -361,8 +383,8 @@ class _Judge:
             estimate_ms=None if estimated is None else round(estimated, 1),
             distance_km=distance,
             excluded=self._exclusion(number),
-            rules=tuple(rule.rule.name for rule in against if rule.enforced),
-            monitored=tuple(rule.rule.name for rule in against if not rule.enforced),
+            rules=enforced,
+            monitored=monitored,
         )
 
     def _exclusion(self, number: int) -> Exclusion | None:

@@ -9,6 +9,9 @@ from gtm.core.decide import Choice, Decision, choice, pick
 from gtm.core.model import Location, Request
 from gtm.core.view import View
 
+CANDIDATES = 1_000_000
+"""How many candidates all remembered choices may hold together: some 150 MB."""
+
 _Key = tuple[str, str | None, float | None, float | None, str | None, str | None, str | None]
 
 
@@ -17,15 +20,16 @@ class Router:
 
     Args:
         view: what to decide from.
-        limit: how many kinds of request are remembered; past it the memory starts anew, so that hostile traffic
-            cannot grow it.
+        limit: how many kinds of request are remembered, fewer where services have many members; past it the memory
+            starts anew, so that hostile traffic cannot grow it.
     """
 
-    __slots__ = ("_choices", "_limit", "view")
+    __slots__ = ("_choices", "limit", "view")
 
     def __init__(self, view: View, limit: int = 65_536) -> None:
         self.view = view
-        self._limit = limit
+        most = max((len(service.members) for service in view.snapshot.services.values()), default=1)
+        self.limit = max(1, min(limit, CANDIDATES // max(1, most)))
         self._choices: dict[_Key, Choice] = {}
 
     def choice(
@@ -45,7 +49,7 @@ class Router:
         found = self._choices.get(key)
         if found is None:
             found = choice(self.view, Request(service, location, tenant, data_class, model))
-            if len(self._choices) >= self._limit:
+            if len(self._choices) >= self.limit:
                 self._choices = {}
             self._choices[key] = found
         return found

@@ -92,13 +92,14 @@ class FastWay:
         counts: what answers are counted in.
     """
 
-    __slots__ = ("_clients", "_counts", "_known", "_questions", "_router")
+    __slots__ = ("_clients", "_counts", "_known", "_limit", "_questions", "_router")
 
     def __init__(self, router: Router, names: Names, clients: Clients, counts: dict[str, float]) -> None:
         self._router = router
         self._clients = clients
         self._counts = counts
         self._known = 0
+        self._limit = min(LIMIT, 2 * router.limit)
         self._questions = {
             question: _Question(question, host, rdtype)
             for name, host in names.hosts.items()
@@ -144,7 +145,7 @@ class FastWay:
         else:
             decisions = (*choice.decisions, *choice.sticky)
             ready = _Split(choice, {id(decision): self._ready(question, decision) for decision in decisions})
-        if self._known >= LIMIT:
+        if self._known >= self._limit:
             self._known = 0
             for other in self._questions.values():
                 other.by_kind = {}

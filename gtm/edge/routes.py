@@ -184,7 +184,7 @@ class Routes:
         self._services: dict[bytes, str | None] = {}
         self._locate = locate
         self._blocked_by = blocked_by
-        self._limit = limit
+        self._limit = limit if router is None else min(limit, router.limit)
 
     def kind(self, lookup: Lookup, client: Address | None, instance: str) -> Kind:
         """Decide for a kind of request.

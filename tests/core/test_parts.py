@@ -31,7 +31,7 @@ from gtm.core.model import (
     Steering,
 )
 from gtm.core.residency import Fence
-from gtm.core.router import Router
+from gtm.core.router import CANDIDATES, Router
 from gtm.core.view import View, Window, build_view, next_boundary
 from tests.core.strategies import SHIPPED
 
@@ -205,6 +205,14 @@ def test_a_router_forgets_when_full() -> None:
         router.choice("chat", Location(lat=float(lat), lon=0.0))
         assert len(router._choices) <= 2
     assert router.choice("chat", BERLIN) == first
+
+
+def test_a_router_remembers_less_where_services_are_large() -> None:
+    """What it remembers is bounded by candidates too: a thousand members weigh more than one."""
+    view = _view(_service())
+    members = len(view.snapshot.services["chat"].members)
+    assert Router(view).limit * members <= CANDIDATES
+    assert Router(view, limit=CANDIDATES * 10).limit == CANDIDATES // members
 
 
 def test_windows_bound_rules_on_both_sides() -> None:
