@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import typer
@@ -15,7 +14,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def fail(
-    region: str, *, data_dir: options.DataDir = Path("gtm-data"), as_json: options.AsJson = False
+    region: str, *, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False
 ) -> None:
     """Kill a region: its server stops listening until it is restored."""
     _switch(region, "fail", data_dir, as_json=as_json)
@@ -23,7 +22,7 @@ def fail(
 
 @app.command()
 def restore(
-    region: str, *, data_dir: options.DataDir = Path("gtm-data"), as_json: options.AsJson = False
+    region: str, *, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False
 ) -> None:
     """Bring a failed region back."""
     _switch(region, "restore", data_dir, as_json=as_json)
@@ -32,6 +31,7 @@ def restore(
 def _switch(region: str, action: str, data_dir: Path, *, as_json: bool) -> None:
     import httpx
 
+    from gtm.cli import output
     from gtm.runtime.demo.block import DemoError, DemoFile
 
     try:
@@ -47,7 +47,7 @@ def _switch(region: str, action: str, data_dir: Path, *, as_json: bool) -> None:
         message = f"the demo world does not answer ({error}); is `gtm serve --demo` running?"
         raise CommandError(message, Exit.UNREACHABLE) from error
     if as_json:
-        typer.echo(json.dumps(state))
+        output.print_json(state)
     else:
         for name, what in state.items():
             typer.echo(f"{name:16} {what}")

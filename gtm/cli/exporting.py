@@ -11,8 +11,6 @@ import typer
 from gtm.cli import options
 from gtm.cli.exits import CommandError
 
-_EXPECTATIONS = "expect.yaml"
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to an application."""
@@ -61,13 +59,12 @@ def _write(folder: Path, policy: dict[str, Any], kinds: tuple[str, ...], *, over
             file is either the old or the new one.
     """
     from gtm.cli import output
+    from gtm.control.folders import EXPECTATIONS, SUFFIXES
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         present = {
-            path.name
-            for path in folder.iterdir()
-            if path.suffix in {".yaml", ".yml"} and path.name != _EXPECTATIONS
+            path.name for path in folder.iterdir() if path.suffix in SUFFIXES and path.name != EXPECTATIONS
         }
         _require_room(folder, present, {f"{kind}.yaml" for kind in kinds}, overwrite=overwrite)
         written = []

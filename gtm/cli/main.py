@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from gtm import __version__
-from gtm.cli import db, demo, exporting, policies, regions, revisions, routing, servers, status, token
+from gtm.cli import (
+    db,
+    demo,
+    exporting,
+    options,
+    policies,
+    regions,
+    revisions,
+    routing,
+    servers,
+    status,
+    token,
+)
 from gtm.cli.exits import CommandError, Exit
 
 app = typer.Typer(
@@ -35,9 +46,7 @@ for _group, _name, _help in (
 
 
 @app.command()
-def version(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False
-) -> None:
+def version(*, as_json: options.AsJson = False) -> None:
     """Print gtm's version."""
     typer.echo(f'{{"version": "{__version__}"}}' if as_json else __version__)
 

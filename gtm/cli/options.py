@@ -73,8 +73,9 @@ Comment = Annotated[str, typer.Option(help="Why; kept with the revision.")]
 Wait = Annotated[bool, typer.Option(help="Wait until every live edge has the change.")]
 Timeout = Annotated[float, typer.Option(help="Longest wait for the edges, in seconds.", min=0, max=3600)]
 
-CONTROL = f"http://127.0.0.1:{DEFAULT_CONTROL_PORT}"
-EDGE = f"http://127.0.0.1:{DEFAULT_EDGE_PORT}"
+LOOPBACK = "127.0.0.1"
+CONTROL = f"http://{LOOPBACK}:{DEFAULT_CONTROL_PORT}"
+EDGE = f"http://{LOOPBACK}:{DEFAULT_EDGE_PORT}"
 DATA_DIR = Path("gtm-data")
 WAIT_SECONDS = 60.0
 

@@ -97,46 +97,26 @@ def show(
     )
 
 
-@app.command()
-def drain(
-    name: str,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    wait: options.Wait = True,
-    timeout: options.Timeout = options.WAIT_SECONDS,
-    as_json: options.AsJson = False,
-) -> None:
-    """Take no new clients in a region."""
-    _set(name, "drain", control_url, token, wait=wait, timeout=timeout, as_json=as_json)
+def _add_state(verb: str, description: str) -> None:
+    @app.command(verb, help=description)
+    def change(
+        name: str,
+        *,
+        control_url: options.ControlUrl = options.CONTROL,
+        token: options.Token = None,
+        wait: options.Wait = True,
+        timeout: options.Timeout = options.WAIT_SECONDS,
+        as_json: options.AsJson = False,
+    ) -> None:
+        _set(name, verb, control_url, token, wait=wait, timeout=timeout, as_json=as_json)
 
 
-@app.command()
-def activate(
-    name: str,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    wait: options.Wait = True,
-    timeout: options.Timeout = options.WAIT_SECONDS,
-    as_json: options.AsJson = False,
-) -> None:
-    """Let a region take clients again."""
-    _set(name, "activate", control_url, token, wait=wait, timeout=timeout, as_json=as_json)
-
-
-@app.command()
-def disable(
-    name: str,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    wait: options.Wait = True,
-    timeout: options.Timeout = options.WAIT_SECONDS,
-    as_json: options.AsJson = False,
-) -> None:
-    """Take a region out of service, and stop probing it."""
-    _set(name, "disable", control_url, token, wait=wait, timeout=timeout, as_json=as_json)
+for _verb, _description in (
+    ("drain", "Take no new clients in a region."),
+    ("activate", "Let a region take clients again."),
+    ("disable", "Take a region out of service, and stop probing it."),
+):
+    _add_state(_verb, _description)
 
 
 @services_app.command("list")

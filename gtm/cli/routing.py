@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,19 @@ _Tenant = Annotated[str | None, typer.Option(help="Whose request it is.")]
 _DataClass = Annotated[str | None, typer.Option(help="What kind of data it carries.")]
 _Model = Annotated[str | None, typer.Option(help="The model it needs.")]
 _Affinity = Annotated[str | None, typer.Option(help="What ties it to earlier ones.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The parameters of a look-up; None: not stated."""
+
+    service: str
+    client_ip: str | None
+    tenant: str | None
+    data_class: str | None
+    model: str | None
+    affinity: str | None
+    explain: int | None = None
 
 
 def register(app: typer.Typer) -> None:
@@ -37,14 +51,7 @@ def route(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask an edge which region serves a request. Exit code 1 if it is refused."""
-    asked = {
-        "service": service,
-        "client_ip": client,
-        "tenant": tenant,
-        "data_class": data_class,
-        "model": model,
-        "affinity": affinity,
-    }
+    asked = _Asked(service, client, tenant, data_class, model, affinity)
     _tell(_ask(edge_url, token, asked), as_json=as_json, full=False)
 
 
@@ -61,25 +68,17 @@ def explain(
     as_json: options.AsJson = False,
 ) -> None:
     """The same with every candidate, exclusion and rule. Exit code 1 if the request is refused."""
-    asked = {
-        "service": service,
-        "client_ip": client,
-        "tenant": tenant,
-        "data_class": data_class,
-        "model": model,
-        "affinity": affinity,
-        "explain": 1,
-    }
+    asked = _Asked(service, client, tenant, data_class, model, affinity, explain=1)
     _tell(_ask(edge_url, token, asked), as_json=as_json, full=True)
 
 
-def _ask(url: str, token: str | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
     """The decision. A refusal is an answer; any other 503 is none."""
     from gtm.cli import client
     from gtm.cli.exits import CommandError, Exit
 
     edge = client.edge(url, token)
-    answer = edge.call("GET", "/v1/route", parameters=asked, accept=frozenset({451, 503}))
+    answer = edge.call("GET", "/v1/route", parameters=asdict(asked), accept=frozenset({451, 503}))
     body = answer.body
     if "outcome" not in body:
         said = body.get("detail", "no reason given")

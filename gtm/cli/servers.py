@@ -21,8 +21,6 @@ from gtm.settings import (
     ServeSettings,
 )
 
-_DATA_DIR = Path("gtm-data")
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
@@ -33,8 +31,8 @@ def register(app: typer.Typer) -> None:
 def serve(
     *,
     demo: Annotated[bool, typer.Option("--demo", help="With the seven-region demo world.")] = False,
-    data_dir: options.DataDir = _DATA_DIR,
-    bind: options.Bind = "127.0.0.1",
+    data_dir: options.DataDir = options.DATA_DIR,
+    bind: options.Bind = options.LOOPBACK,
     control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
     edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
     dns_port: options.DnsPort = DEFAULT_DNS_PORT,
@@ -76,8 +74,8 @@ def serve(
 
 def control(
     *,
-    data_dir: options.DataDir = _DATA_DIR,
-    bind: options.Bind = "127.0.0.1",
+    data_dir: options.DataDir = options.DATA_DIR,
+    bind: options.Bind = options.LOOPBACK,
     control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
     database_url: options.DatabaseUrl = None,
     prepare: Annotated[
@@ -105,13 +103,13 @@ def control(
 
 def edge(
     *,
-    control_url: options.ControlUrl = f"http://127.0.0.1:{DEFAULT_CONTROL_PORT}",
+    control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     name: Annotated[
         str, typer.Option(help="This edge's name; the host's by default.", envvar="GTM_EDGE_NAME")
     ] = "",
-    data_dir: options.DataDir = _DATA_DIR,
-    bind: options.Bind = "127.0.0.1",
+    data_dir: options.DataDir = options.DATA_DIR,
+    bind: options.Bind = options.LOOPBACK,
     edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
     dns_port: options.DnsPort = DEFAULT_DNS_PORT,
     workers: options.Workers = 1,

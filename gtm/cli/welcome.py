@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from gtm.cli import options
 from gtm.runtime.serve import Running
 
 
@@ -36,9 +37,9 @@ def welcome(running: Running) -> None:
         console.print(
             f"  {program()} token create rescue --role admin --direct --data-dir {escape(str(running.data_dir))}"
         )
-    if running.control != "http://127.0.0.1:8080":
+    if running.control != options.CONTROL:
         console.print(f"  export GTM_CONTROL_URL={running.control}")
-    if running.edge != "http://127.0.0.1:8081":
+    if running.edge != options.EDGE:
         console.print(f"  export GTM_EDGE_URL={running.edge}")
     if running.regions:
         console.print()
@@ -48,7 +49,7 @@ def welcome(running: Running) -> None:
 
 def _demo(console: Console, running: Running) -> None:
     host, _, port = running.dns.rpartition(":")
-    data = "" if running.data_dir == Path("gtm-data").absolute() else f" --data-dir {running.data_dir}"
+    data = "" if running.data_dir == options.DATA_DIR.absolute() else f" --data-dir {running.data_dir}"
     gtm = program()
     dig = f"dig @{host} -p {port} +short"
     route = f"{running.edge}/v1/route"

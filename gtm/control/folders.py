@@ -22,7 +22,7 @@ from gtm.core.model import Policy
 from gtm.core.problems import PolicyError, Problem
 
 EXPECTATIONS = "expect.yaml"
-_SUFFIXES = frozenset({".yaml", ".yml"})
+SUFFIXES = frozenset({".yaml", ".yml"})
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def read_folder(path: Path) -> Folder:
     folder = Folder()
     if path.is_dir():
         files = sorted(
-            file for file in path.iterdir() if file.suffix in _SUFFIXES and file.name != EXPECTATIONS
+            file for file in path.iterdir() if file.suffix in SUFFIXES and file.name != EXPECTATIONS
         )
         if not files:
             message = "there are no *.yaml files in this folder"
