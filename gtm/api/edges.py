@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from gtm.control import edges
 from gtm.control.errors import Invalid
 from gtm.control.publish import FeedHub
 from gtm.core.access import Role
+from gtm.core.health import HealthTable
 from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
 from gtm.core.problems import Problem
 from gtm.feed.wire import CONTENT_TYPE, EdgeReport
@@ -57,6 +58,13 @@ async def feed(
     revision: Annotated[
         int, Query(ge=0, le=_MAX_REVISION, description="The revision it holds; 0: none.")
     ] = 0,
+    sha256: Annotated[
+        str | None,
+        Query(
+            pattern="^[0-9a-f]{64}$",
+            description="The checksum of that revision: numbers repeat once a database is restored from a backup.",
+        ),
+    ] = None,
 ) -> StreamingResponse:
     """Stream until the edge goes, its token ends or the server stops."""
 
@@ -64,7 +72,7 @@ async def feed(
         held = ctx.hub.holder(who.sha256)
         return held is not None and held[1] is Role.EDGE
 
-    lines: AsyncIterator[bytes] = ctx.hub.stream(edge, revision, still_allowed)
+    lines: AsyncIterator[bytes] = ctx.hub.stream(edge, revision, sha256, still_allowed)
     return StreamingResponse(
         lines, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
@@ -195,18 +203,22 @@ async def health(ctx: Ctx, _: Viewer) -> Response:
     """What the edges see, and what follows from it."""
     hub = ctx.hub
     regions = hub.snapshot.policy.regions if hub.snapshot else ()
-    return reply({"epoch": hub.state.epoch, "regions": [_region(hub, region) for region in regions]})
+    seen = {name: edge.report.health for name, edge in sorted(hub.edges().items())}
+    found = [_region(region, hub.health.get(region.name, {}), seen) for region in regions]
+    return reply({"epoch": hub.state.epoch, "regions": found})
 
 
-def _region(hub: FeedHub, region: Region) -> dict[str, Any]:
-    agreed = hub.health.get(region.name, {})
+def _region(
+    region: Region, agreed: Mapping[str, EndpointHealth], seen: Mapping[str, HealthTable]
+) -> dict[str, Any]:
+    """A region's health: what all vantages say together, and what each has `seen`."""
     endpoints = []
     for endpoint in region.endpoints:
         item = agreed.get(endpoint.url, UNKNOWN_HEALTH)
         vantages = {
-            name: _health(edge.report.health[region.name][endpoint.url])
-            for name, edge in sorted(hub.edges().items())
-            if endpoint.url in edge.report.health.get(region.name, {})
+            name: _health(table[region.name][endpoint.url])
+            for name, table in seen.items()
+            if endpoint.url in table.get(region.name, {})
         }
         endpoints.append({"url": endpoint.url, **_health(item), "vantages": vantages})
     return {

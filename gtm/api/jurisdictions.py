@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, precondition
+from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, not_modified
 from gtm.api.schemas import JurisdictionView, Page, errors
 from gtm.control import resources
 from gtm.control.errors import NotFound
@@ -115,7 +115,4 @@ async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNone
     if found is None:
         raise NotFound(f"there is no jurisdiction `{name}`")
     view, tag = found
-    known = precondition(None, if_none_match).none_match or frozenset()
-    if known & {"*", tag, f"W/{tag}"}:
-        return Response(status_code=304, headers={"ETag": tag})
-    return reply(view, headers={"ETag": tag})
+    return not_modified(if_none_match, tag) or reply(view, headers={"ETag": tag})

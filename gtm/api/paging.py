@@ -6,7 +6,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Annotated
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Response
 
 from gtm.control.errors import BadRequest
 from gtm.control.resources import Precondition
@@ -27,6 +27,7 @@ IfNoneMatch = Annotated[
 _TAGS = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
 _PREFIX = "after:"
+_NO_CURSOR = "`cursor` is not one that was handed out here: start without one"
 
 
 def encode_cursor(last: str) -> str:
@@ -47,7 +48,7 @@ def decode_cursor(cursor: str | None) -> str | None:
     except ValueError:
         text = ""
     if not text.startswith(_PREFIX) or encode_cursor(text.removeprefix(_PREFIX)) != cursor or "\0" in text:
-        raise BadRequest("`cursor` is not one that was handed out here: start without one")
+        raise BadRequest(_NO_CURSOR)
     return text.removeprefix(_PREFIX)
 
 
@@ -58,6 +59,37 @@ def precondition(if_match: str | None, if_none_match: str | None) -> Preconditio
         BadRequest: a header is malformed.
     """
     return Precondition(_tags("If-Match", if_match), _tags("If-None-Match", if_none_match))
+
+
+def not_modified(if_none_match: str | None, tag: str) -> Response | None:
+    """The 304 for a client that has the current version; it compares weakly (RFC 9110 §13.1.2). None: it has not.
+
+    Raises:
+        BadRequest: the header is malformed.
+    """
+    known = _tags("If-None-Match", if_none_match) or frozenset()
+    if known.isdisjoint({"*", tag, f"W/{tag}"}):
+        return None
+    return Response(status_code=304, headers={"ETag": tag})
+
+
+def decode_number(cursor: str | None) -> int | None:
+    """As `decode_cursor`, for items that are numbered.
+
+    Raises:
+        BadRequest: it is not a cursor of ours.
+    """
+    last = decode_cursor(cursor)
+    if last is None:
+        return None
+    if not is_number(last):
+        raise BadRequest(_NO_CURSOR)
+    return int(last)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as written here: ASCII digits, and few enough for the database."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _tags(header: str, value: str | None) -> frozenset[str] | None:

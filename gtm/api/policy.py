@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
-from gtm.api.paging import Cursor, IfMatch, Limit, decode_cursor, encode_cursor, precondition
+from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.resources import changed, put_reply
 from gtm.api.schemas import (
     DiffView,
@@ -109,7 +109,7 @@ def _expected(if_match: str | None) -> int | None:
     numbers = [tag.strip('"') for tag in tags]
     if len(numbers) > 1:
         raise BadRequest("`If-Match` takes one revision here")
-    if not numbers[0].isascii() or not numbers[0].isdigit() or len(numbers[0]) > 18:
+    if not is_number(numbers[0]):
         raise PreconditionFailed("this is not the revision in force: read the policy again")
     return int(numbers[0])
 
@@ -128,10 +128,7 @@ async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False
 )
 async def list_revisions(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
     """One page."""
-    before = decode_cursor(cursor)
-    if before is not None and (not before.isascii() or not before.isdigit() or len(before) > 18):
-        raise BadRequest("`cursor` is not one that was handed out here: start without one")
-    found = await revisions.list_page(ctx.database, None if before is None else int(before), limit + 1)
+    found = await revisions.list_page(ctx.database, decode_number(cursor), limit + 1)
     more = encode_cursor(str(found[limit - 1].number)) if len(found) > limit else None
     return reply({"items": found[:limit], "next_cursor": more})
 

@@ -17,6 +17,7 @@ from gtm.api.paging import (
     Limit,
     decode_cursor,
     encode_cursor,
+    not_modified,
     precondition,
 )
 from gtm.api.schemas import Changed, Page, ResourceChanged, errors
@@ -39,9 +40,8 @@ _ETAG = {"ETag": {"description": "The version, for If-Match.", "schema": {"type"
 async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
     """What every change answers: revision, PENDING or IN_SYNC, warnings."""
     if ctx.hub.snapshot is None or ctx.hub.snapshot.revision < outcome.revision:
-        with suppress(
-            StorageUnavailable
-        ):  # it is in force all the same, and is published once the database is back
+        # It is in force all the same, and is published once the database is back.
+        with suppress(StorageUnavailable):
             await ctx.hub.refresh()
     return {
         "revision": outcome.revision,
@@ -57,7 +57,8 @@ def _name_type(kind: str) -> Any:
 def resource_router(kind: str) -> APIRouter:
     """The endpoints of one kind; jurisdictions are read elsewhere, since shipped ones are shown among them."""
     router = APIRouter(prefix=f"/v1/{SLUGS[kind]}", tags=[SLUGS[kind]])
-    _add_writes(router, kind)
+    _add_put(router, kind)
+    _add_delete(router, kind)
     if kind != "jurisdictions":
         _add_reads(router, kind)
     return router
@@ -66,7 +67,6 @@ def resource_router(kind: str) -> APIRouter:
 def _add_reads(router: APIRouter, kind: str) -> None:
     document: Any = DOCUMENTS[kind]
     name_type = _name_type(kind)
-    one = label(kind)
 
     @router.get(
         "",
@@ -84,7 +84,7 @@ def _add_reads(router: APIRouter, kind: str) -> None:
     @router.get(
         "/{name:segment}",
         operation_id=f"get_{kind}",
-        summary=f"Get a {one}",
+        summary=f"Get a {label(kind)}",
         response_model=document,
         responses={
             200: {"headers": _ETAG},
@@ -100,24 +100,19 @@ def _add_reads(router: APIRouter, kind: str) -> None:
     ) -> Response:
         stored = await resources.get(ctx.database, kind, name)
         tag = resources.tag(stored)
-        known = precondition(None, if_none_match).none_match or frozenset()
-        # If-None-Match compares weakly (RFC 9110 §13.1.2).
-        if known & {"*", tag, f"W/{tag}"}:
-            return Response(status_code=304, headers={"ETag": tag})
-        return reply(to_document(stored.value), headers={"ETag": tag})
+        return not_modified(if_none_match, tag) or reply(to_document(stored.value), headers={"ETag": tag})
 
 
-def _add_writes(router: APIRouter, kind: str) -> None:
+def _add_put(router: APIRouter, kind: str) -> None:
     document: Any = DOCUMENTS[kind]
     name_type = _name_type(kind)
-    one = label(kind)
     body_type = create_model(f"{document.__name__}Put", __base__=document, name=(name_type | None, None))
     body_type.__doc__ = f"{document.__doc__} The name may be left out: it is in the URL."
 
     @router.put(
         "/{name:segment}",
         operation_id=f"put_{kind}",
-        summary=f"Create or replace a {one}",
+        summary=f"Create or replace a {label(kind)}",
         description="Idempotent. The whole policy is compiled with it; what does not compile changes nothing.",
         response_model=ResourceChanged[document],
         responses={
@@ -153,10 +148,14 @@ def _add_writes(router: APIRouter, kind: str) -> None:
         )
         return await put_reply(ctx, done)
 
+
+def _add_delete(router: APIRouter, kind: str) -> None:
+    name_type = _name_type(kind)
+
     @router.delete(
         "/{name:segment}",
         operation_id=f"delete_{kind}",
-        summary=f"Delete a {one}",
+        summary=f"Delete a {label(kind)}",
         response_model=Changed,
         responses=errors(404, 409, 412),
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields as dataclass_fields
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
@@ -13,7 +13,6 @@ from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
 from gtm.control import fields, tokens
 from gtm.control.documents import Document
 from gtm.core.access import Role
-from gtm.storage.tokens import Token
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
@@ -33,10 +32,6 @@ class TokenList(Schema):
     items: list[TokenView]
 
 
-def _view(token: Token) -> dict[str, Any]:
-    return {item.name: getattr(token, item.name) for item in dataclass_fields(token)}
-
-
 @router.post(
     "",
     status_code=201,
@@ -52,7 +47,7 @@ async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
         ctx.database, body.name, body.role, now=datetime.now(UTC), expires_at=body.expires_at
     )
     await ctx.hub.refresh()
-    return reply({**_view(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
+    return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
 
 
 @router.get(
@@ -64,7 +59,7 @@ async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
 )
 async def list_(ctx: Ctx, _: Admin) -> Response:
     """All of them, revoked and expired ones included."""
-    return reply({"items": [_view(token) for token in await tokens.list_all(ctx.database)]})
+    return reply({"items": await tokens.list_all(ctx.database)})
 
 
 @router.delete(
@@ -83,4 +78,4 @@ async def revoke(
     """End it."""
     ended = await tokens.revoke(ctx.database, token)
     await ctx.hub.refresh()
-    return reply(_view(ended))
+    return reply(ended)
