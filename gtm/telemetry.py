@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
+from gtm.core.decide import Decision
+
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_decisions_total": (
         "Decisions, by service, region chosen (empty: refused), outcome and tier (dns, lookup, redirect).",
@@ -39,6 +41,13 @@ class Counts(dict[str, float]):
         another thread meanwhile lands either in this take or in the next.
         """
         return {key: self.pop(key) for key in list(self)}
+
+
+def decision_key(decision: Decision, via: str) -> str:
+    """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`)."""
+    return "\t".join(
+        ("gtm_decisions_total", decision.service, decision.region or "", decision.outcome.value, via)
+    )
 
 
 class EdgeMetrics:

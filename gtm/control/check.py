@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -38,6 +37,7 @@ from gtm.core.model import (
 )
 from gtm.core.problems import Problem
 from gtm.core.view import View, Window, build_view
+from gtm.geoip.address import parse_address
 from gtm.geoip.centres import country_centres
 
 Locate = Callable[[str], Location]
@@ -45,10 +45,9 @@ Locate = Callable[[str], Location]
 
 def _address(value: str) -> str:
     try:
-        return str(ip_address(value))
+        return str(parse_address(value))
     except ValueError as error:
-        message = f"`{value}` is not an IP address"
-        raise PydanticCustomError("invalid_format", "{text}", {"text": message}) from error
+        raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
 
 
 class Expectation(Document):

@@ -7,11 +7,11 @@ from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Clients
 from gtm.dns.content import NOT_AUTHORITATIVE, Content, host_content, static_content
-from gtm.dns.fast import FastWay, decision_key, query_key
+from gtm.dns.fast import FastWay, query_key
 from gtm.dns.full import Question, Rejected, locate_client, read_query, render
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
-from gtm.telemetry import Counts
+from gtm.telemetry import Counts, decision_key
 
 
 class Answerer:
@@ -79,5 +79,5 @@ class Answerer:
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
         decision = self.router.decide(Request(host.service, location), draw)
-        self._counts.add(decision_key(decision))
+        self._counts.add(decision_key(decision, "dns"))
         return host_content(self.router.view, host, question.rdtype, decision, location)

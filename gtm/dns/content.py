@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from socket import AF_INET, AF_INET6, inet_pton
 
 from gtm.core.decide import Decision, Outcome, Reason
+from gtm.core.endpoints import serving
 from gtm.core.model import Endpoint, Location, Service
 from gtm.core.view import View
 from gtm.dns import wire
@@ -144,11 +145,8 @@ def host_content(
     service = view.snapshot.services[host.service].service
     if decision.outcome is Outcome.SERVED:
         ignored = decision.reason is Reason.HEALTH_IGNORED
-        endpoints = (
-            view.snapshot.regions[decision.number].endpoints if ignored else view.endpoints[decision.number]
-        )
         ttl = min(service.ttl, SHORT_TTL) if ignored else service.ttl
-        content = _from_endpoints(endpoints, host, rdtype, ttl)
+        content = _from_endpoints(serving(view, decision), host, rdtype, ttl)
     else:
         content = _refusal(view, service, host, rdtype, decision)
         ttl = min(service.ttl, SHORT_TTL)

@@ -13,6 +13,7 @@ from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns
 from gtm.dns.content import Content, host_content
 from gtm.dns.zones import Host, Names
+from gtm.telemetry import decision_key
 
 LIMIT = 1 << 17
 """How many pairs of question and kind of client are remembered per View; past it the memory starts anew."""
@@ -160,7 +161,7 @@ class FastWay:
             content = host_content(
                 self._router.view, question.host, question.rdtype, decision, UNKNOWN_LOCATION
             )
-            found = _Ready(content, question.rdtype, decision_key(decision), question.wire)
+            found = _Ready(content, question.rdtype, decision_key(decision, "dns"), question.wire)
             question.by_reason[key] = found
         return found
 
@@ -207,8 +208,3 @@ def query_key(rdtype: int, rcode: int, *, tcp: bool) -> str:
     """The counter of queries that an answer belongs to."""
     transport = "tcp" if tcp else "udp"
     return f"gtm_dns_queries_total\t{wire.type_label(rdtype)}\t{wire.RCODE_NAMES[rcode]}\t{transport}"
-
-
-def decision_key(decision: Decision) -> str:
-    """The counter of decisions that a decision belongs to."""
-    return f"gtm_decisions_total\t{decision.service}\t{decision.region or ''}\t{decision.outcome.value}\tdns"

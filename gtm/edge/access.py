@@ -9,8 +9,8 @@ from enum import IntEnum
 from hashlib import sha256
 
 from gtm.core.access import Access, Role, permits
-from gtm.edge.client import Address
 from gtm.edge.problems import ProblemError
+from gtm.geoip.address import Address
 
 _MAX_TOKEN = 512
 

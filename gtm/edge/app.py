@@ -21,13 +21,15 @@ from typing import Any
 import msgspec
 
 from gtm.edge.access import Grant, check_subject, grant_of
-from gtm.edge.client import Address, ClientFinder, Network
+from gtm.edge.client import ClientFinder
 from gtm.edge.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
 from gtm.edge.lookup import MAX_BATCH_BYTES, Lookup, check_value, parse_batch, parse_item, parse_query
 from gtm.edge.problems import NO_STORE, ProblemError, Response, instance_of, json_response
-from gtm.edge.routes import Locate, LookupRoute, RedirectRoute, Routes, count_key
+from gtm.edge.routes import Locate, LookupRoute, RedirectRoute, Routes
 from gtm.feed.holder import ViewHolder
-from gtm.telemetry import Counts
+from gtm.geoip.address import Address
+from gtm.settings import Network
+from gtm.telemetry import Counts, decision_key
 
 logger = logging.getLogger(__name__)
 
@@ -42,23 +44,16 @@ _PRINTABLE = re.compile(rb"[\x21-\x7e]*")
 _METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-def _always_ready() -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class EdgeOptions:
     """How an edge's HTTP tier behaves.
 
     `open_lookups` lets anybody ask about any client. `trusted_proxies` are the networks whose X-Forwarded-For and
-    Forwarded headers count. `ready` says why answers would not be correct yet, None if they are. `blocked_by` is a URI
-    naming who implements refusals by law (RFC 7725 §4).
+    Forwarded headers count.
     """
 
     open_lookups: bool = False
     trusted_proxies: tuple[Network, ...] = ()
-    ready: Callable[[], str | None] = _always_ready
-    blocked_by: str | None = None
 
 
 class EdgeApp:
@@ -90,7 +85,7 @@ class EdgeApp:
         self._metrics = metrics
         self._clock = clock
         self._clients = ClientFinder(options.trusted_proxies)
-        self._routes = Routes(None, locate, options.blocked_by)
+        self._routes = Routes(None, locate)
         self._pages: dict[str, tuple[str, Callable[[Incoming, Routes], Response]]] = {
             "/v1/route": ("lookup", self._lookup),
             "/healthz": ("healthz", self._healthz),
@@ -124,19 +119,18 @@ class EdgeApp:
             response = ProblemError("internal_error", "this is a bug in gtm").response("/")
         self._count_request(incoming.route, response.status)
         if response.count is not None:
-            self._counts[response.count] = self._counts.get(response.count, 0) + 1
+            self._counts.add(response.count)
         await send(response.start)
         await send(response.body)
 
     def _current(self) -> Routes:
         router = self._holder.router
         if self._routes.router is not router:
-            self._routes = Routes(router, self._locate, self._options.blocked_by)
+            self._routes = Routes(router, self._locate)
         return self._routes
 
     def _count_request(self, route: str, status: int) -> None:
-        key = f"gtm_http_requests_total\t{route}\t{status}"
-        self._counts[key] = self._counts.get(key, 0) + 1
+        self._counts.add(f"gtm_http_requests_total\t{route}\t{status}")
 
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None for a batch, whose body has to be read first."""
@@ -238,7 +232,7 @@ class EdgeApp:
         except ProblemError as error:
             return error.document(instance)
         decision = kind.pick()
-        self._counts.add(count_key(decision, "lookup"))
+        self._counts.add(decision_key(decision, "lookup"))
         return kind.rendered(decision)[1]
 
     def _grant(self, incoming: Incoming) -> Grant:
@@ -256,9 +250,8 @@ class EdgeApp:
         return json_response(200, {"status": "ok"})
 
     def _readyz(self, _incoming: Incoming, routes: Routes) -> Response:
-        reason = "no policy has been loaded yet" if routes.router is None else self._options.ready()
-        if routes.router is None or reason is not None:
-            raise ProblemError("not_ready", reason or "", ((b"retry-after", b"1"),))
+        if routes.router is None:
+            raise ProblemError("not_ready", "no policy has been loaded yet", ((b"retry-after", b"1"),))
         view = routes.router.view
         document = {"status": "ready", "revision": view.snapshot.revision, "epoch": view.state.epoch}
         return json_response(200, document)

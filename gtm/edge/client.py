@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+from gtm.geoip.address import Address, parse_address
+from gtm.settings import Network
 
 _MAX_HEADER = 8192
 _IPV4_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}", re.ASCII)
@@ -25,22 +24,16 @@ _WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _PAIR = re.compile(rf'[ \t]*({_WORD})=({_WORD}|"(?:[^"\\]|\\.)*")[ \t]*')
 
 
-def parse_address(text: str) -> Address | None:
-    """An address without port or zone; an IPv4 address mapped into IPv6 is that IPv4 address. None: it is not one."""
+def _address(text: str) -> Address | None:
     try:
-        address = ip_address(text)
+        return parse_address(text)
     except ValueError:
         return None
-    if isinstance(address, IPv6Address):
-        if address.scope_id is not None:
-            return None
-        return address.ipv4_mapped or address
-    return address
 
 
-def parse_peer(text: str | None) -> Address | None:
-    """A socket's peer: as `parse_address`, but a link-local address may carry its zone."""
-    return None if text is None else parse_address(text.partition("%")[0])
+def _peer_address(text: str | None) -> Address | None:
+    """A socket's peer; a link-local address may carry its zone."""
+    return None if text is None else _address(text.partition("%")[0])
 
 
 class ClientFinder:
@@ -57,7 +50,7 @@ class ClientFinder:
         """Whether a socket's peer is a trusted proxy."""
         if not self._trusted:
             return False
-        address = parse_peer(peer)
+        address = _peer_address(peer)
         return address is not None and self._is_proxy(address)
 
     def find(
@@ -70,7 +63,7 @@ class ClientFinder:
             x_forwarded_for: the header's lines joined by commas, None if absent or the peer is not trusted.
             forwarded: likewise (RFC 7239). With both headers, both must name the same client.
         """
-        direct = parse_peer(peer)
+        direct = _peer_address(peer)
         if direct is None or (x_forwarded_for is None and forwarded is None):
             return direct
         found = []
@@ -150,4 +143,4 @@ def _for(element: dict[str, str]) -> Address | None:
 def _node(text: str) -> Address | None:
     """An address with or without port, IPv6 with or without brackets."""
     match = _BRACKETED.fullmatch(text) or _IPV4_PORT.fullmatch(text)
-    return parse_address(match[1] if match else text)
+    return _address(match[1] if match else text)

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from gtm.edge.client import Address, parse_address
 from gtm.edge.problems import ProblemError
+from gtm.geoip.address import Address, parse_address
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 1024 * 1024
@@ -130,12 +130,13 @@ def _lookup(values: dict[str, Any]) -> Lookup:
         raise ProblemError("invalid_request", "parameter `service` is missing")
     client_ip = None
     if "client_ip" in values:
-        client_ip = parse_address(values["client_ip"])
-        if client_ip is None:
+        try:
+            client_ip = parse_address(values["client_ip"])
+        except ValueError as error:
             raise ProblemError(
                 "invalid_request",
                 f"`client_ip` is `{_cut(values['client_ip'])}`, which is not an ipv4 or ipv6 address",
-            )
+            ) from error
     return Lookup(**{**values, "client_ip": client_ip})
 
 

@@ -19,9 +19,10 @@ from gtm.core.explain import answer
 from gtm.core.model import UNKNOWN_LOCATION, Affinity, Location, Request
 from gtm.core.router import Router
 from gtm.core.view import View
-from gtm.edge.client import Address
 from gtm.edge.lookup import Lookup
 from gtm.edge.problems import ProblemError, Response, json_response, problem
+from gtm.geoip.address import Address
+from gtm.telemetry import decision_key
 
 Locate = Callable[[Address], Location]
 
@@ -42,7 +43,7 @@ _DETAILS = {
 class Kind:
     """All requests that are alike but for the draw.
 
-    `client` is None where its address is unknown. `blocked_by` names who implements refusals by law (RFC 7725 §4).
+    `client` is None where its address is unknown.
     """
 
     view: View
@@ -51,7 +52,6 @@ class Kind:
     client: Address | None
     instance: str
     full: bool
-    blocked_by: str | None
 
     def pick(self) -> Decision:
         """The decision for one request of this kind."""
@@ -74,9 +74,6 @@ class Kind:
         headers: list[tuple[bytes, bytes]] = []
         if decision.reason is not Reason.FENCE_EMPTY:
             headers.append((b"retry-after", str(RETRY_AFTER).encode()))
-        if decision.outcome is Outcome.REFUSED_RESIDENCY and self.blocked_by is not None:
-            link = f'<{quote(self.blocked_by, safe=_URL_SAFE)}>; rel="blocked-by"'
-            headers.append((b"link", link.encode()))
         return refusal["status"], refusal, headers
 
     @property
@@ -108,7 +105,7 @@ class LookupRoute:
         found = self._responses.get(decision.number)
         if found is None:
             status, document, headers = self._kind.rendered(decision)
-            found = json_response(status, document, headers, count_key(decision, "lookup"))
+            found = json_response(status, document, headers, decision_key(decision, "lookup"))
             self._responses[decision.number] = found
         return found
 
@@ -136,7 +133,7 @@ class RedirectRoute:
         return target if isinstance(target, Response) else target.response(rest, query)
 
     def _target(self, decision: Decision) -> _Target | Response:
-        count = count_key(decision, "redirect")
+        count = decision_key(decision, "redirect")
         endpoint = endpoint_for(self._kind.view, decision, self._kind.key)
         if endpoint is None:
             status, document, headers = self._kind.rendered(decision)
@@ -171,19 +168,15 @@ class Routes:
     Args:
         router: to decide with; None before the first policy.
         locate: where an address is.
-        blocked_by: see `Kind`.
         limit: how many kinds are remembered in each table; past it the table starts anew.
     """
 
-    def __init__(
-        self, router: Router | None, locate: Locate, blocked_by: str | None = None, limit: int = 8192
-    ) -> None:
+    def __init__(self, router: Router | None, locate: Locate, limit: int = 8192) -> None:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
         self._services: dict[bytes, str | None] = {}
         self._locate = locate
-        self._blocked_by = blocked_by
         self._limit = limit if router is None else min(limit, router.limit)
 
     def kind(self, lookup: Lookup, client: Address | None, instance: str) -> Kind:
@@ -211,7 +204,7 @@ class Routes:
         request = Request(
             lookup.service, location, lookup.tenant, lookup.data_class, lookup.model, lookup.affinity
         )
-        return Kind(self.router.view, choice, request, client, instance, lookup.explain, self._blocked_by)
+        return Kind(self.router.view, choice, request, client, instance, lookup.explain)
 
     def service_of(self, host: bytes) -> str | None:
         """The service whose host name a Host header gives; None if there is none."""
@@ -240,10 +233,3 @@ def host_name(host: bytes) -> str:
     if colon and (port.isdecimal() or not port):
         text = name
     return text.removesuffix(".")
-
-
-def count_key(decision: Decision, via: str) -> str:
-    """The key under which a decision is counted (`gtm_decisions_total`)."""
-    return "\t".join(
-        ("gtm_decisions_total", decision.service, decision.region or "", decision.outcome.value, via)
-    )

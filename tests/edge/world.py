@@ -35,9 +35,9 @@ from gtm.core.model import (
     Zone,
 )
 from gtm.edge.app import EdgeApp, EdgeOptions
-from gtm.edge.client import Address
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
+from gtm.geoip.address import Address
 from gtm.telemetry import Counts
 
 NOW = 1_800_000_000.0
