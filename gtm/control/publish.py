@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.health import VantageReport, combine
-from gtm.core.model import EndpointHealth, State
+from gtm.core.model import EndpointHealth, Policy, State
 from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
 from gtm.feed.wire import AccessMessage, EdgeReport, HeartbeatMessage, SnapshotMessage, StateMessage, encode
@@ -115,15 +115,15 @@ class FeedHub:
                 async with self._database.transaction() as transaction:
                     live = await transaction.tokens.live()
                     latest = await transaction.revisions.latest()
-                    held = self.snapshot.revision if self.snapshot else None
+                    held = (self.snapshot.revision, self.snapshot.created) if self.snapshot else None
                     policy = None
-                    if latest is not None and latest.number != held:
+                    if latest is not None and (latest.number, latest.created_at.timestamp()) != held:
                         policy = await transaction.revisions.policy(latest.number)
             except StorageUnavailable:
                 self.database_up = False
                 raise
             self.database_up = True
-            if latest is not None and policy is not None:
+            if latest is not None and policy is not None and not self._emptied(latest.number, policy):
                 message = SnapshotMessage.of(
                     latest.number, latest.created_at.timestamp(), policy, shipped_jurisdictions()
                 )
@@ -147,6 +147,18 @@ class FeedHub:
                 )
             )
             self._announce()
+
+    def _emptied(self, number: int, policy: Policy) -> bool:
+        """Whether the database lost the policy that is in force here: that must not take the world down."""
+        held = self.snapshot.revision if self.snapshot else 0
+        lost = number < held and not policy.services and not policy.regions
+        if lost:
+            logger.error(
+                "the database has an empty policy of revision %d while revision %d is in force: not published",
+                number,
+                held,
+            )
+        return lost
 
     async def ping(self) -> bool:
         """Whether the database answers right now."""
@@ -243,18 +255,23 @@ class FeedHub:
         self._changed = asyncio.Event()
 
     async def stream(
-        self, edge: str, revision: int, still_allowed: Callable[[], bool] = lambda: True
+        self,
+        edge: str,
+        revision: int,
+        sha256: str | None = None,
+        still_allowed: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[bytes]:
         """What one edge is sent: all it needs at once, then each change as it happens, and heartbeats in between.
 
         Args:
             edge: its name, for the log.
             revision: the revision it holds, 0 for none.
+            sha256: the checksum of that, if it says.
             still_allowed: asked before each message; the feed ends when the token does.
         """
         self.subscribers += 1
         sent: dict[str, object] = {}
-        if self.snapshot is not None and self._held(edge, revision):
+        if self.snapshot is not None and self._held(edge, revision, sha256):
             sent["snapshot"] = self.snapshot
         try:
             beat = self._monotonic()
@@ -272,11 +289,12 @@ class FeedHub:
         finally:
             self.subscribers -= 1
 
-    def _held(self, edge: str, revision: int) -> bool:
+    def _held(self, edge: str, revision: int, sha256: str | None) -> bool:
         """Whether an edge should keep the revision it has."""
         assert self.snapshot is not None  # noqa: S101 - checked by the caller
         if revision == self.snapshot.revision:
-            return True
+            # The same number is another policy once a database was restored from a backup and went on from there.
+            return sha256 is None or sha256 == self.snapshot.sha256
         policy = self.snapshot.policy
         if revision > self.snapshot.revision and not policy.services and not policy.regions:
             # A database that was emptied, or the wrong one: it must not take the world down.

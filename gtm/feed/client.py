@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from gtm.feed.wire import MAX_LINE, EdgeReport, FeedError, Message, decode
+from gtm.feed.wire import MAX_LINE, EdgeReport, FeedError, Message, SnapshotMessage, decode
 
 SILENCE = 5.0
 """Seconds without a message (control sends a heartbeat every second) after which the line counts as dead."""
@@ -47,18 +47,20 @@ class FeedClient:
     ) -> None:
         await self._http.aclose()
 
-    async def messages(self, revision: int) -> AsyncIterator[Message]:
+    async def messages(self, held: SnapshotMessage | None) -> AsyncIterator[Message]:
         """The feed, from connecting until it breaks. Messages of unknown type are skipped.
 
         Args:
-            revision: the revision already held, 0 for none; control sends the snapshot if it has another.
+            held: the snapshot already held; control sends its own if it is another.
 
         Raises:
             ControlUnreachable: no connection, a refusal, silence, or the end of the stream.
             FeedError: a message that cannot be read.
         """
         try:
-            params = {"edge": self.edge, "revision": str(revision)}
+            params = {"edge": self.edge, "revision": "0"}
+            if held is not None:
+                params |= {"revision": str(held.revision), "sha256": held.sha256}
             async with self._http.stream("GET", "/v1/feed", params=params) as response:
                 await self._check(response)
                 async for line in _lines(response):

@@ -155,8 +155,7 @@ class Agent:
         async with FeedClient(settings.control_url, settings.token, settings.name) as client:
             while True:
                 try:
-                    revision = self._snapshot.revision if self._snapshot else 0
-                    async for message in client.messages(revision):
+                    async for message in client.messages(self._snapshot):
                         if not self._connected:
                             logger.info("following control at %s", client.url)
                             self._connected, failures = True, 0

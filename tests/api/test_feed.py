@@ -28,7 +28,7 @@ URL = "http://127.0.1.1:9000"
 
 
 @contextmanager
-def follow(api: Api, edge: str = "edge-one", revision: int = 0) -> Iterator[Iterator[Message]]:
+def follow(api: Api, edge: str = "edge-one", revision: int = 0, **more: str) -> Iterator[Iterator[Message]]:
     """The messages of a feed."""
 
     def messages(response: httpx.Response) -> Iterator[Message]:
@@ -38,7 +38,7 @@ def follow(api: Api, edge: str = "edge-one", revision: int = 0) -> Iterator[Iter
             yield message
 
     with api.edge.stream(
-        "GET", "/v1/feed", params={"edge": edge, "revision": revision}, timeout=30
+        "GET", "/v1/feed", params={"edge": edge, "revision": revision, **more}, timeout=30
     ) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "application/x-ndjson"
@@ -77,6 +77,48 @@ def test_feed_does_not_repeat_what_an_edge_holds(world: Api) -> None:
     with follow(world, revision=2) as messages:
         first = [next(messages) for _ in range(3)]
     assert not any(isinstance(message, SnapshotMessage) for message in first)
+
+
+def test_feed_repeats_a_number_that_means_another_policy(world: Api) -> None:
+    """Numbers repeat once a database is restored from a backup: an edge whose revision 2 is another one gets this."""
+    with follow(world) as messages:
+        snapshot = next(messages)
+    assert isinstance(snapshot, SnapshotMessage)
+    with follow(world, revision=2, sha256=snapshot.sha256) as messages:
+        assert not any(isinstance(next(messages), SnapshotMessage) for _ in range(3))
+    with follow(world, revision=2, sha256="0" * 64) as messages:
+        assert next(messages) == snapshot
+
+
+def test_feed_notices_a_database_restored_under_it(world: Api) -> None:
+    """A revision of the number in force, but made at another time, is taken in and sent to connected edges."""
+    with follow(world) as messages:
+        before = next(messages)
+        assert isinstance(before, SnapshotMessage)
+        with psycopg.connect(world.database_url, autocommit=True) as session:
+            session.execute(
+                "UPDATE revisions SET created_at = created_at + interval '1 hour', "
+                "document = jsonb_set(document, '{services,0,ttl}', '77') WHERE number = 2"
+            )
+        after = until(messages, lambda m: isinstance(m, SnapshotMessage))
+    assert isinstance(after, SnapshotMessage)
+    assert (after.revision, after.policy.services[0].ttl) == (before.revision, 77)
+
+
+def test_an_emptied_database_does_not_empty_connected_edges(world: Api) -> None:
+    """If the database loses its revisions under a running control, followers keep the policy they have."""
+    with follow(world) as messages:
+        until(messages, lambda m: isinstance(m, StateMessage))
+        with psycopg.connect(world.database_url, autocommit=True) as session:
+            session.execute("DELETE FROM revisions WHERE number > 1")
+        assert world.admin.post("/v1/tokens", json={"name": "new", "role": "viewer"}).status_code == 201
+        news = until(messages, lambda m: isinstance(m, SnapshotMessage | AccessMessage))
+        assert isinstance(news, AccessMessage)
+        done = world.must_put("/v1/regions/eu-west", region("eu-west", display_name="Dublin")).json()
+        update = until(messages, lambda m: isinstance(m, SnapshotMessage))
+    assert isinstance(update, SnapshotMessage)
+    assert update.revision == done["revision"] == 2
+    assert {item.name for item in update.policy.regions} >= {"eu-central", "eu-west"}
 
 
 def test_feed_brings_changes(world: Api) -> None:
