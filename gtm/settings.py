@@ -21,7 +21,6 @@ class ControlSettings:
     bind: tuple[str, ...] = ("127.0.0.1",)
     port: int = DEFAULT_CONTROL_PORT
     database_url: str | None = None
-    max_body: int = 10 * 1024 * 1024
     log_level: str = "info"
 
 

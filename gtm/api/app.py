@@ -22,6 +22,7 @@ from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
 MAX_BODY = 10 * 1024 * 1024
+"""Bytes accepted in the body of a request."""
 
 _TAGS = [
     {"name": "policy", "description": "The whole policy: export, plan, apply."},
@@ -34,7 +35,7 @@ _TAGS = [
 ]
 
 
-def create_app(database: Database, *, max_body: int = MAX_BODY, hub: FeedHub | None = None) -> FastAPI:
+def create_app(database: Database) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
     A server that stops gracefully waits for open answers, and feeds never end by themselves: call
@@ -42,10 +43,8 @@ def create_app(database: Database, *, max_body: int = MAX_BODY, hub: FeedHub | N
 
     Args:
         database: where policy and tokens are; need not be reachable yet.
-        max_body: bytes accepted in a request's body.
-        hub: what publishes to edges, if it is not to be made here.
     """
-    hub = hub or FeedHub(database)
+    hub = FeedHub(database)
     metrics = Metrics()
 
     @contextlib.asynccontextmanager
@@ -81,7 +80,7 @@ def create_app(database: Database, *, max_body: int = MAX_BODY, hub: FeedHub | N
     for module in (tokens, edges, operations, docs):
         app.include_router(module.router)
     app.include_router(operations.metrics_router(metrics, hub))
-    app.add_middleware(BodyGuard, max_body=max_body)
+    app.add_middleware(BodyGuard, max_body=MAX_BODY)
     app.add_middleware(Counting, metrics=metrics)
     _describe(app)
     return app

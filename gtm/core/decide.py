@@ -1,7 +1,7 @@
 """Which region should serve this request?
 
 Laws:
-  1. The fence is absolute. A `Decision` that names a region is made in one place (`_served`), from a mask that was
+  1. The fence is absolute. A `Decision` that names a region is made in one place (`_Maker.served`), from a mask that was
      intersected with the fence, and that place checks it again. Nothing here reads a fallback from elsewhere.
   2. Nothing usable inside the fence: the answer is a refusal that says why. If a usable region stands outside, the
      law is the reason (451); if nothing is usable anywhere, it is availability (503). A fence without any region is
@@ -21,6 +21,7 @@ from enum import StrEnum
 from itertools import accumulate
 
 from gtm.core.affinity import key_hash, rendezvous
+from gtm.core.candidates import Candidate, Judge, Objections
 from gtm.core.latency import estimate, great_circle_km
 from gtm.core.model import Affinity, OnUnusable, Request, Steering
 from gtm.core.residency import Fence, fence
@@ -70,36 +71,6 @@ class Reason(StrEnum):
     FENCE_UNUSABLE = "fence_unusable"
     """The rules leave regions, none of them usable, while others outside are."""
     NONE_USABLE = "none_usable"
-
-
-class Exclusion(StrEnum):
-    """Why a member region is no candidate. The first that applies, in this order."""
-
-    RESIDENCY = "residency"
-    DISABLED = "disabled"
-    DRAINING = "draining"
-    MODEL_UNAVAILABLE = "model_unavailable"
-    HEALTH_UNKNOWN = "health_unknown"
-    UNHEALTHY = "unhealthy"
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A member region as one decision saw it.
-
-    `rank` counts from 1 in the order of preference, `share` is its part of such requests (0–1), `estimate_ms` the
-    round-trip time and `distance_km` the great circle, both None where the client's location is unknown. `rules` names
-    the residency rules that exclude it, `monitored` those that would if they were enforced.
-    """
-
-    region: str
-    rank: int
-    share: float
-    estimate_ms: float | None
-    distance_km: float | None
-    excluded: Exclusion | None = None
-    rules: tuple[str, ...] = ()
-    monitored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +168,7 @@ def choice(view: View, request: Request) -> Choice:
     if not eligible and service.service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = within.allowed & willing, True
     shares = _shares(service, order, eligible)
-    judge = _Judge(view, request, within, _Objections(within), shares, willing, eligible)
+    judge = Judge(view, request, within, Objections(within), shares, willing, eligible)
     candidates = tuple(judge.candidate(rank, member) for rank, member in enumerate(order, 1))
     maker = _Maker(view, service, within, candidates, _traces(within))
     if not shares:
@@ -328,73 +299,3 @@ class _Maker:
             candidates=self.candidates,
             rules=self.rules,
         )
-
-
-class _Objections:
-    """Which rules exclude a region: names of those enforced, and of those monitored.
-
-    Rules may be thousands, but few differ in what they allow: regions that the same ones exclude share their names.
-    """
-
-    def __init__(self, within: Fence) -> None:
-        self._rules = [match.compiled for match in within.matched]
-        self._masks = tuple(dict.fromkeys(rule.allowed for rule in self._rules))
-        self._known: dict[tuple[int, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
-
-    def to(self, number: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        against = tuple(mask for mask in self._masks if not mask >> number & 1)
-        names = self._known.get(against)
-        if names is None:
-            found = [rule for rule in self._rules if not rule.allowed >> number & 1]
-            names = self._known[against] = (
-                tuple(rule.rule.name for rule in found if rule.enforced),
-                tuple(rule.rule.name for rule in found if not rule.enforced),
-            )
-        return names
-
-
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """Says what becomes of each member, and why.
-
-    `willing`: members active and with the models asked for. `eligible`: those the shares were made from.
-    """
-
-    view: View
-    request: Request
-    within: Fence
-    objections: _Objections
-    shares: dict[int, float]
-    willing: int
-    eligible: int
-
-    def candidate(self, rank: int, number: int) -> Candidate:
-        region = self.view.snapshot.regions[number]
-        location = self.request.location
-        distance = None
-        if location.lat is not None and location.lon is not None:
-            distance = round(great_circle_km(location.lat, location.lon, region.lat, region.lon), 1)
-        enforced, monitored = self.objections.to(number)
-        estimated = estimate(location, region.lat, region.lon)
-        return Candidate(
-            region=region.name,
-            rank=rank,
-            share=self.shares.get(number, 0.0),
-            estimate_ms=None if estimated is None else round(estimated, 1),
-            distance_km=distance,
-            excluded=self._exclusion(number),
-            rules=enforced,
-            monitored=monitored,
-        )
-
-    def _exclusion(self, number: int) -> Exclusion | None:
-        bit = 1 << number
-        if not self.within.allowed & bit:
-            return Exclusion.RESIDENCY
-        if not self.view.snapshot.active & bit:
-            return Exclusion(self.view.snapshot.regions[number].admin_state.value)
-        if not self.willing & bit:
-            return Exclusion.MODEL_UNAVAILABLE
-        if self.eligible & bit:
-            return None
-        return Exclusion.HEALTH_UNKNOWN if self.view.unknown & bit else Exclusion.UNHEALTHY

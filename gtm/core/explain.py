@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gtm.core.decide import Candidate, Decision, Exclusion, Outcome, Reason
+from gtm.core.candidates import Candidate, Exclusion
+from gtm.core.decide import Decision, Outcome, Reason
 from gtm.core.model import Endpoint, Location, Request
 from gtm.core.view import View
 

@@ -121,7 +121,7 @@ def _zone_data(zone: Zone, revision: int) -> ZoneData:
     # The serial follows the policy's revision, but 0 has no place in serial arithmetic's start (RFC 1912 §2.2).
     serial = max(1, revision) & 0xFFFFFFFF
     text = (
-        f"{_absolute(zone.primary_ns)} {mailbox(zone.hostmaster)} "
+        f"{_absolute(zone.primary_ns)} {_absolute(zone.hostmaster)} "
         f"{serial} {zone.refresh} {zone.retry} {zone.expire} {zone.minimum}"
     )
     soa = dns.rdata.from_text(dns.rdataclass.IN, dns.rdatatype.SOA, text)
@@ -133,15 +133,6 @@ def _zone_data(zone: Zone, revision: int) -> ZoneData:
         ttl=zone.ttl,
         negative_ttl=min(zone.ttl, zone.minimum),
     )
-
-
-def mailbox(address: str) -> str:
-    """A mail address as a domain name: the local part is one label (RFC 1035 §8). Domain names stay as they are."""
-    local, at, domain = address.rpartition("@")
-    if not at:
-        return _absolute(address)
-    escaped = local.replace("\\", "\\\\").replace(".", "\\.")
-    return f"{escaped}.{_absolute(domain)}"
 
 
 def rdata_wire(rdata: dns.rdata.Rdata) -> bytes:

@@ -64,7 +64,7 @@ async def run_control(
 
 async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     database = Database(url)
-    app = create_app(database, max_body=settings.max_body)
+    app = create_app(database)
     config = uvicorn.Config(
         app,
         log_config=None,

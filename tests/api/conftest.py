@@ -40,8 +40,8 @@ def prepare(url: str) -> dict[Role, str]:
 class Server:
     """uvicorn with the control application on a free loopback port."""
 
-    def __init__(self, database_url: str, **options: Any) -> None:
-        self.app = create_app(Database(database_url), **options)
+    def __init__(self, database_url: str) -> None:
+        self.app = create_app(Database(database_url))
         self._socket = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)

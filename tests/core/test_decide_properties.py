@@ -8,7 +8,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.decide import Decision, Exclusion, Outcome, Reason, choice, decide
+from gtm.core.candidates import Exclusion
+from gtm.core.decide import Decision, Outcome, Reason, choice, decide
 from gtm.core.model import (
     UNKNOWN_LOCATION,
     AdminState,

@@ -143,7 +143,7 @@ ZONES = (
     Zone(
         "demo.test",
         "ns1.demo.test",
-        "host.master@demo.test",
+        "hostmaster.demo.test",
         (NameServer("ns1.demo.test", ("192.0.2.53",), ("2001:db8::53",)), NameServer("ns2.example.net")),
     ),
     Zone("sub.demo.test", "ns.example.net", "hostmaster.example.net", minimum=7200, ttl=600),
