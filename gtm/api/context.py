@@ -57,7 +57,13 @@ Ctx = Annotated[Context, Depends(context)]
 _bearer = HTTPBearer(auto_error=False, description="A token made by `gtm token create` or `POST /v1/tokens`.")
 
 
-async def _authenticate(ctx: Context, text: str) -> Principal:
+async def authenticate(ctx: Context, text: str) -> Principal:
+    """Who holds a token.
+
+    Raises:
+        Unauthorized: nobody, any more.
+        Unavailable: it is not known here, and the database cannot be asked.
+    """
     digest = sha256(text.encode(errors="replace"))
     held = ctx.hub.holder(digest.hexdigest())
     if held is not None:
@@ -94,7 +100,7 @@ def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
     ) -> Principal:
         if credentials is None:
             raise Unauthorized(NO_TOKEN)
-        found = await _authenticate(ctx, credentials.credentials)
+        found = await authenticate(ctx, credentials.credentials)
         if not permits(found.role, role):
             raise Forbidden(f"this needs a token of role `{role.value}`; yours is `{found.role.value}`")
         return found

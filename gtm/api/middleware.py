@@ -7,16 +7,23 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gtm.api.problems import problem
+from gtm.api.context import authenticate
+from gtm.api.problems import control_problem, problem
+from gtm.control.errors import NO_TOKEN, ControlError, Unauthorized
 
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
+FREE_BODY = 64 * 1024
+"""Largest body, in bytes, read before the token is looked at: parsing 10 MB takes seconds, and anybody could ask."""
+
+
 class BodyGuard:
-    """Refuses bodies that are too large or not JSON, before anything reads them.
+    """Refuses bodies that are too large, not JSON, or large and nobody's, before anything reads them.
 
     Args:
         app: what comes behind.
@@ -45,6 +52,12 @@ class BodyGuard:
             detail = f"the body must be `application/json`, not `{given}`"
             await problem(415, detail, headers={"Accept": "application/json"})(scope, receive, send)
             return
+        if has_body and not (length.isdigit() and int(length) <= FREE_BODY):
+            try:
+                await _check_token(scope)
+            except ControlError as error:
+                await control_problem(error)(scope, receive, send)
+                return
         read = 0
 
         async def counted() -> Message:
@@ -56,6 +69,19 @@ class BodyGuard:
             return message
 
         await self._app(scope, counted, send)
+
+
+async def _check_token(scope: Scope) -> None:
+    """Whether a request has a token that counts, for whatever.
+
+    Raises:
+        Unauthorized: it has not.
+        Unavailable: that cannot be told.
+    """
+    scheme, _, text = Headers(scope=scope).get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthorized(NO_TOKEN)
+    await authenticate(scope["app"].state.context, text)
 
 
 class Metrics:

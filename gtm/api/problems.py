@@ -11,6 +11,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from gtm.control.errors import ControlError
@@ -52,14 +53,25 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(StorageUnavailable, _storage)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unexpected)
+
+
+def control_problem(error: ControlError) -> Response:
+    """The answer to a request that cannot be done."""
+    return problem(
+        error.status, error.detail, title=error.title, errors=error.problems, headers=error.headers
+    )
 
 
 async def _control(_: Request, error: Exception) -> Response:
     assert isinstance(error, ControlError)  # noqa: S101 - registered for it
-    return problem(
-        error.status, error.detail, title=error.title, errors=error.problems, headers=error.headers
-    )
+    return control_problem(error)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """The client hung up while its body was read: nobody sees this."""
+    return Response(status_code=400)
 
 
 async def _policy(_: Request, error: Exception) -> Response:

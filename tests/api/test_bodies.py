@@ -1,0 +1,43 @@
+"""Bodies that hurt: large ones from nobody, and ones that never end."""
+
+from __future__ import annotations
+
+import socket
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.api.conftest import Api
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_large_bodies_are_read_for_known_tokens_only(api: Api) -> None:
+    """Parsing megabytes takes seconds: without a token that counts they are refused unread, stated length or not."""
+    garbage = b"[" * 100_000
+    for content in (garbage, iter([garbage])):
+        assert api.anonymous.put("/v1/tenants/a", content=content, headers=JSON).status_code == 401
+    for authorization in ("Bearer gtm_forged", "Bearer ", "Basic YTpi"):
+        headers = {**JSON, "Authorization": authorization.strip()}
+        answer = api.anonymous.put("/v1/tenants/a", content=garbage, headers=headers)
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert api.operator.put("/v1/tenants/a", content=garbage, headers=JSON).status_code == 400
+
+
+def test_a_client_that_hangs_up_is_no_error(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """A report that breaks off leaves no error in the log."""
+    url = urlsplit(api.url)
+    with socket.create_connection((url.hostname, url.port)) as connection:
+        connection.sendall(
+            b"POST /v1/edges/a/report HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            b"Authorization: Bearer gtm_test_edge\r\nContent-Length: 100\r\n\r\n{"
+        )
+    deadline = time.monotonic() + 30
+    counted = 'route="/v1/edges/{name}/report",status="400"'
+    while counted not in api.viewer.get("/metrics").text:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
