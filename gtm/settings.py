@@ -19,7 +19,7 @@ class ControlSettings:
 
     data_dir: Path
     bind: tuple[str, ...] = ("127.0.0.1",)
-    port: int = DEFAULT_CONTROL_PORT
+    control_port: int = DEFAULT_CONTROL_PORT
     database_url: str | None = None
     log_level: str = "info"
 
@@ -36,7 +36,7 @@ class EdgeSettings:
     token: str
     name: str
     bind: tuple[str, ...] = ("127.0.0.1",)
-    http_port: int = DEFAULT_EDGE_PORT
+    edge_port: int = DEFAULT_EDGE_PORT
     dns_port: int = DEFAULT_DNS_PORT
     workers: int = 1
     geoip_db: Path | None = None

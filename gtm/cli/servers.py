@@ -90,7 +90,7 @@ def control(
     settings = ControlSettings(
         data_dir=data_dir.absolute(),
         bind=options.addresses(bind),
-        port=control_port,
+        control_port=control_port,
         database_url=database_url,
         log_level=options.log_level(log_level),
     )
@@ -134,7 +134,7 @@ def edge(
         token=token,
         name=name or socket.gethostname(),
         bind=options.addresses(bind),
-        http_port=edge_port,
+        edge_port=edge_port,
         dns_port=dns_port,
         workers=workers,
         geoip_db=geoip_db,

@@ -6,6 +6,7 @@ Files are mappings from kinds (`regions`, `services`, …) to lists of objects; 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from gtm.core.problems import PolicyError, Problem
 
 EXPECTATIONS = "expect.yaml"
 SUFFIXES = frozenset({".yaml", ".yml"})
+_NAME_ENDS = re.compile(r"[.\[]")
 
 
 @dataclass(slots=True)
@@ -109,12 +111,10 @@ def _follows(folder: Folder, problem: Problem) -> bool:
 def _located(folder: Folder, problem: Problem) -> Problem:
     """The problem with its document's file before its path."""
     kind, _, rest = problem.path.partition(".")
-    known = [
-        file
-        for (of_kind, name), file in folder.files.items()
-        if of_kind == kind and (rest == name or rest.startswith((f"{name}.", f"{name}[")))
-    ]
-    return Problem(f"{known[-1]}: {problem.path}", problem.code, problem.message) if known else problem
+    # Names of zones hold dots themselves: the longest one that fits is meant.
+    ends = [len(rest), *(mark.start() for mark in reversed(list(_NAME_ENDS.finditer(rest))))]
+    file = next((folder.files[kind, rest[:end]] for end in ends if (kind, rest[:end]) in folder.files), None)
+    return problem if file is None else Problem(f"{file}: {problem.path}", problem.code, problem.message)
 
 
 def read_yaml(file: Path) -> tuple[list[Any], list[Problem]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gtm.core.candidates import Candidate, Exclusion
-from gtm.core.decide import Decision, Outcome, Reason
+from gtm.core.decide import Decision, Outcome, Reason, RuleTrace
 from gtm.core.model import Endpoint, Location, Request
 from gtm.core.view import View
 
@@ -66,20 +66,11 @@ def answer(
             "network": request.location.network,
             "source": request.location.source,
         },
-        "rules": [{"name": rule.name, "mode": rule.mode} for rule in decision.rules],
+        "rules": [_rule(rule, full=full) for rule in decision.rules],
         "revision": decision.revision,
         "epoch": decision.epoch,
     }
     if full:
-        result["rules"] = [
-            {
-                "name": rule.name,
-                "mode": rule.mode,
-                "legal_basis": rule.legal_basis,
-                "because": list(rule.because),
-            }
-            for rule in decision.rules
-        ]
         result["request"] = _request(request)
         result["candidates"] = [_candidate(view, request, decision, item) for item in decision.candidates]
     return result
@@ -168,6 +159,13 @@ def _missing_models(view: View, request: Request, candidate: Candidate) -> str:
     wanted = (snapshot.services[request.service].service.model, request.model)
     missing = sorted({name for name in wanted if name is not None and name not in served})
     return ("model " if len(missing) == 1 else "models ") + " and ".join(f"`{name}`" for name in missing)
+
+
+def _rule(rule: RuleTrace, *, full: bool) -> dict[str, Any]:
+    result: dict[str, Any] = {"name": rule.name, "mode": rule.mode}
+    if full:
+        result |= {"legal_basis": rule.legal_basis, "because": list(rule.because)}
+    return result
 
 
 def _endpoint(endpoint: Endpoint) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Agent:
         """
         settings = self.settings
         Locator(settings.geoip_db, settings.geoip_overrides).close()
-        http_port = reserve(settings.bind, settings.http_port, (socket.SOCK_STREAM,), "--edge-port")
+        http_port = reserve(settings.bind, settings.edge_port, (socket.SOCK_STREAM,), "--edge-port")
         dns_kinds = (socket.SOCK_DGRAM, socket.SOCK_STREAM)
         dns_port = reserve(settings.bind, settings.dns_port, dns_kinds, "--dns-port")
         loop = asyncio.get_running_loop()

@@ -45,7 +45,7 @@ async def run_control(
         EmbeddedPostgresError: the embedded Postgres does not start.
         StorageUnavailable: the database given cannot be reached.
     """
-    port = reserve(settings.bind, settings.port, (socket.SOCK_STREAM,), "--control-port")
+    port = reserve(settings.bind, settings.control_port, (socket.SOCK_STREAM,), "--control-port")
     postgres = None
     url = settings.database_url
     if url is None:

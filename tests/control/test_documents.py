@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from gtm.control import documents, yamls
 from gtm.control.diff import diff_policies
 from gtm.control.documents import DOCUMENTS, PolicyDocument, concise_policy, export_policy
-from gtm.control.folders import load_folder
+from gtm.control.folders import check_references, load_folder, read_folder
 from gtm.control.jurisdictions import adequacy_decisions, law_notes, shipped_jurisdictions
 from gtm.control.structure import problems_of
 from gtm.core import model
@@ -226,3 +226,15 @@ def test_policies_compare_by_field() -> None:
         ("tenants", "x", "deleted", []),
     ]
     assert diff_policies(Policy(), Policy()) == ()
+
+
+def test_problems_name_the_file_of_the_zone_they_are_about(tmp_path: Path) -> None:
+    """A zone whose name begins with another's is not taken for that one."""
+    zone = "zones:\n  - name: {}\n    primary_ns: ns.example.net\n    hostmaster: hostmaster.example.net\n"
+    server = "    name_servers: [{name: ns.example.net, ipv4: [192.0.2.1]}]\n"
+    (tmp_path / "a.yaml").write_text(zone.format("demo.test") + server)
+    (tmp_path / "b.yaml").write_text(zone.format("demo"))
+    problems, _ = check_references(read_folder(tmp_path))
+    assert [problem.path for problem in problems] == [
+        f"{tmp_path / 'a.yaml'}: zones.demo.test.name_servers[0]"
+    ]
