@@ -78,20 +78,6 @@ class PreconditionFailed(ControlError):  # noqa: N818
     title = "precondition failed"
 
 
-class ContentTooLarge(ControlError):  # noqa: N818
-    """The body is larger than accepted."""
-
-    status = 413
-    title = "content too large"
-
-
-class UnsupportedMediaType(ControlError):  # noqa: N818
-    """The body is not in a format understood here."""
-
-    status = 415
-    title = "unsupported media type"
-
-
 class Invalid(ControlError):  # noqa: N818
     """Well-formed, but wrong; `problems` says all that is."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import func, insert, select, update
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -57,10 +58,8 @@ class TokenRepository:
             TokenNameTaken: the name is in use; `replace` would overwrite it.
         """
         query = (
-            postgresql.insert(tables.tokens)
-            .values(
-                id=token_id or _new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at
-            )
+            insert(tables.tokens)
+            .values(_values(name, role, sha256, expires_at, token_id))
             .on_conflict_do_nothing(index_elements=["name"])
             .returning(*_COLUMNS)
         )
@@ -82,9 +81,7 @@ class TokenRepository:
         await self._connection.execute(tables.tokens.delete().where(tables.tokens.c.name == name))
         query = (
             insert(tables.tokens)
-            .values(
-                id=token_id or _new_id(), name=name, role=role.value, sha256=sha256, expires_at=expires_at
-            )
+            .values(_values(name, role, sha256, expires_at, token_id))
             .returning(*_COLUMNS)
         )
         return _token((await self._connection.execute(query)).mappings().one())
@@ -122,8 +119,16 @@ class TokenRepository:
         return None if row is None else _token(row)
 
 
-def _new_id() -> str:
-    return secrets.token_hex(_ID_BYTES)
+def _values(
+    name: str, role: Role, sha256: bytes, expires_at: datetime | None, token_id: str | None
+) -> dict[str, Any]:
+    return {
+        "id": token_id or secrets.token_hex(_ID_BYTES),
+        "name": name,
+        "role": role.value,
+        "sha256": sha256,
+        "expires_at": expires_at,
+    }
 
 
 def _token(row: RowMapping) -> Token:

@@ -175,6 +175,14 @@ def test_reserves_share_evenly() -> None:
     assert decide(_view(service), Request("chat", BERLIN), 0.0).region == "us"
 
 
+def test_decisions_of_one_choice_share_their_candidates() -> None:
+    """However many regions split the clients, each is judged once."""
+    service = _service(steering=Steering.WEIGHTED, affinity=Affinity.CLIENT_NETWORK)
+    made = choice(_view(service), Request("chat"))
+    assert len(made.decisions) > 1
+    assert len({id(decision.candidates) for decision in (*made.decisions, *made.sticky)}) == 1
+
+
 def test_a_region_outside_the_fence_cannot_be_named() -> None:
     """Should the rest of gtm ever be wrong, the one place that names regions refuses."""
     view = _view(_service())
