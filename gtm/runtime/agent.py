@@ -68,6 +68,8 @@ class Agent:
         self._loaded = asyncio.Event()
         self._report_due = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._saving = asyncio.Lock()
+        self._unsaved = False
         self._crew: Crew | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -204,13 +206,21 @@ class Agent:
         return self.settings.data_dir / "edge-last-good"
 
     async def _save(self) -> None:
-        messages: list[Message] = [AccessMessage(self._holder.access)]
-        if self._snapshot is not None:
-            messages.append(self._snapshot)
-        try:
-            await asyncio.to_thread(lastgood.save, self._last_good, messages)
-        except OSError as error:
-            logger.error("cannot save the last-good file: %s", error)
+        """Write the last-good file; while the disk refuses, `_tick` tries again."""
+        async with self._saving:
+            messages: list[Message] = [AccessMessage(self._holder.access)]
+            if self._snapshot is not None:
+                messages.append(self._snapshot)
+            try:
+                await asyncio.to_thread(lastgood.save, self._last_good, messages)
+            except OSError as error:
+                if not self._unsaved:
+                    logger.error("cannot save the last-good file, still trying: %s", error)
+                self._unsaved = True
+            else:
+                if self._unsaved:
+                    logger.info("saved the last-good file after all")
+                self._unsaved = False
 
     # What goes out
 
@@ -260,4 +270,6 @@ class Agent:
         while True:
             await asyncio.sleep(1.0)
             self._holder.tick()
+            if self._unsaved:
+                await self._save()
             self._crew.put([MetricsMessage(self.metrics.text())])

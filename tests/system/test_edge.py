@@ -59,8 +59,13 @@ def region(port: int) -> str | None:
 
 
 def test_edge_restarts_from_last_good_without_control(tmp_path: Path) -> None:
-    """An edge that once followed control answers again after a restart with control gone, by its own probes."""
+    """An edge that once followed control answers again after a restart with control gone, by its own probes.
+
+    Its last-good file is written as soon as the disk lets it.
+    """
     port = free_port()
+    last_good = tmp_path / "edge" / "edge-last-good"
+    (last_good / "in the way").mkdir(parents=True)
     with system(tmp_path / "serve", "--demo") as running:
         token = edge_token(running)
         edge = start_edge(
@@ -74,7 +79,11 @@ def test_edge_restarts_from_last_good_without_control(tmp_path: Path) -> None:
                 lambda: "second" in json.dumps(running.api("GET", "/v1/edges").json()),
                 "control knows the edge",
             )
-        assert not (tmp_path / "edge" / "edge-last-good").stat().st_mode & 0o077
+            eventually(lambda: "cannot save the last-good file" in edge.output, "it says that it cannot save")
+            (last_good / "in the way").rmdir()
+            last_good.rmdir()
+            eventually(last_good.is_file, "it saves once it can")
+        assert not last_good.stat().st_mode & 0o077
         # Control is out of reach from here on: nothing listens at that address.
         lonely = start_edge(tmp_path / "edge", "http://127.0.0.1:9", token, "--edge-port", str(port))
         with stopping(lonely):
