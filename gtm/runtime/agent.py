@@ -89,7 +89,14 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         lifeline.watch(self.stop)
-        self._crew = Crew(settings, http_port, dns_port, self.metrics, self._everything)
+        self._crew = Crew(
+            settings,
+            http_port,
+            dns_port,
+            self.metrics,
+            everything=self._everything,
+            moved=self._report_due.set,
+        )
         self._prober.start()
         try:
             await self._load_last_good()
@@ -254,14 +261,16 @@ class Agent:
         self._publish()
 
     async def _report(self) -> None:
+        assert self._crew is not None  # noqa: S101 - set by run()
         settings = self.settings
         async with FeedClient(settings.control_url, settings.token, settings.name) as client:
             while True:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._report_due.wait(), REPORT_EVERY)
                 self._report_due.clear()
-                revision = self._snapshot.revision if self._snapshot else 0
-                report = EdgeReport(__version__, revision, self._holder.state.epoch, self._prober.health())
+                report = EdgeReport(
+                    __version__, self._crew.revision, self._holder.state.epoch, self._prober.health()
+                )
                 with suppress(ControlUnreachable):  # the feed's own loop says so
                     await client.report(report)
 

@@ -32,6 +32,7 @@ class Crew:
         dns_port: where DNS workers listen.
         metrics: what workers' counts are added to.
         everything: all that a new worker needs to begin with, asked each time one starts.
+        moved: called when a worker says what it answers from.
     """
 
     def __init__(
@@ -40,15 +41,24 @@ class Crew:
         http_port: int,
         dns_port: int,
         metrics: EdgeMetrics,
+        *,
         everything: Callable[[], Iterable[Message]],
+        moved: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._ports = {"http": http_port, "dns": dns_port}
         self._metrics = metrics
         self._everything = everything
+        self._moved = moved
+        self._answering: dict[str, int] = {}
         self._lifeline = Lifeline()
         self._links: dict[str, AgentEnd] = {}
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def revision(self) -> int:
+        """The revision that every worker which listens answers from, or a later one; 0 while none listens."""
+        return min(self._answering.values(), default=0)
 
     def start(self) -> None:
         """Start every worker."""
@@ -105,6 +115,7 @@ class Crew:
             return await process.wait()
         finally:
             del self._links[name]
+            self._answering.pop(name, None)
             await link.close()
             await terminate(process, _PATIENCE)
 
@@ -122,3 +133,5 @@ class Crew:
                 self._metrics.add(message.counts)
             elif isinstance(message, ReadyMessage):
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
+                self._answering[message.worker] = message.revision
+                self._moved()

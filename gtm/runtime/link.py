@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Iterable
 
 from gtm.feed.wire import MAX_LINE, Message, decode, encode
@@ -77,6 +78,7 @@ class WorkerEnd:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
+        self._writing = threading.Lock()
         self._file = end.makefile("rb")
 
     def get(self) -> Message | None:
@@ -97,7 +99,9 @@ class WorkerEnd:
         Raises:
             OSError: the agent is gone.
         """
-        self._socket.sendall(encode(message))
+        line = encode(message)
+        with self._writing:  # a long line is sent in pieces
+            self._socket.sendall(line)
 
     def _read(self) -> bytes:
         try:

@@ -27,7 +27,7 @@ from gtm.dns.answer import Answerer
 from gtm.dns.server import DnsServer
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
-from gtm.feed.wire import CountsMessage, FeedError, MetricsMessage, ReadyMessage
+from gtm.feed.wire import CountsMessage, FeedError, MetricsMessage, ReadyMessage, SnapshotMessage
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.runtime.link import WorkerEnd
 from gtm.runtime.logs import configure
@@ -54,6 +54,7 @@ class Worker:
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
         self._gone = threading.Event()
         self._moved = False
+        self._listening = False
 
     def wait_for_view(self) -> Router | None:
         """Read from the agent until there is a View with a state; None if the agent is gone before."""
@@ -63,7 +64,8 @@ class Worker:
         return self.holder.router
 
     def ready(self, router: Router) -> None:
-        """Tell the agent that this worker listens."""
+        """Tell the agent that this worker listens, and what it answers from."""
+        self._listening = True
         view = router.view
         self._link.put(ReadyMessage(self.settings.name, view.snapshot.revision, view.state.epoch))
 
@@ -97,6 +99,12 @@ class Worker:
                 self.metrics = message.text
             else:
                 self.holder.apply(message)
+                if (
+                    self._listening
+                    and isinstance(message, SnapshotMessage)
+                    and self.holder.router is not None
+                ):
+                    self.ready(self.holder.router)
         except (FeedError, PolicyError) as error:
             logger.error("ignored a message from the agent: %s", error)
         return True

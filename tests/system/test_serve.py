@@ -6,6 +6,7 @@ import csv
 import os
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -126,6 +127,30 @@ def test_a_drain_reaches_the_answers_and_survives(demo: System) -> None:
     finally:
         demo.api("POST", "/v1/regions/us-west:activate").raise_for_status()
     eventually(lambda: demo.region(service="web", client_ip="8.8.8.8") == "us-west", "us-west is back")
+
+
+def test_a_change_is_pending_until_every_worker_answers_from_it(demo: System) -> None:
+    """A worker that has not taken a revision in keeps it PENDING, whatever the edge's agent holds."""
+    (slow,) = [
+        pid
+        for pid in demo.processes("gtm.runtime.worker")
+        if b'"kind":"dns"' in Path(f"/proc/{pid}/environ").read_bytes()
+    ]
+    os.kill(slow, signal.SIGSTOP)
+    try:
+        revision = demo.api("PUT", "/v1/tenants/late", json={}).json()["revision"]
+        answers = {"service": "chat", "client_ip": LONDON}
+        eventually(lambda: demo.route(**answers).json()["revision"] == revision, "the http worker has it")
+        answered = datetime.now(UTC).isoformat()
+        edges = "/v1/edges"
+        eventually(
+            lambda: demo.api("GET", edges).json()["items"][0]["last_seen"] > answered, "the edge reported"
+        )
+        assert demo.api("GET", "/v1/status").json()["sync"]["state"] == "PENDING"
+    finally:
+        os.kill(slow, signal.SIGCONT)
+    eventually(lambda: demo.api("GET", "/v1/status").json()["sync"]["state"] == "IN_SYNC", "all have it")
+    demo.api("DELETE", "/v1/tenants/late").raise_for_status()
 
 
 def test_bad_policy_changes_nothing(demo: System) -> None:
