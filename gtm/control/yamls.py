@@ -78,6 +78,7 @@ def load(text: str | bytes) -> list[Any]:
         raise YamlError(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
     documents: list[Any] = []
     try:
+        _check_depth(text)
         loader = _Loader(text)
         try:
             while loader.check_node():
@@ -95,6 +96,23 @@ def load(text: str | bytes) -> list[Any]:
     except (RecursionError, ValueError, TypeError) as error:
         raise YamlError(f"not acceptable YAML: {error}") from error
     return documents
+
+
+def _check_depth(text: str | bytes) -> None:
+    """Reject nesting before nodes are made of it: libyaml's composer recurses in C, and overflows the stack.
+
+    Twice the depth that `_check` accepts, which names the place better.
+    """
+    depth = 0
+    events: Any = yaml.parse(text, Loader=_Loader)
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > 2 * MAX_DEPTH:
+                problem = f"nested deeper than {MAX_DEPTH}"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _check(node: yaml.Node, sizes: dict[int, int], trail: tuple[int, ...]) -> int:

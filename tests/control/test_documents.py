@@ -157,7 +157,10 @@ def test_yaml_reads_norway() -> None:
         ("a: 1\na: 2", "line 2, column 1: `a` is given twice"),
         ("a: &a [*a]", "an anchor contains itself"),
         ("[" * 3000, "line"),
+        ("- " * 60 + "1", "nested deeper than 50"),
         ("- " * 200 + "1", "nested deeper than 50"),
+        ("[" * 100_000, "nested deeper than 50"),
+        ("".join(" " * level + "a:\n" for level in range(3000)), "nested deeper than 50"),
         ("a: !!python/object:os.x {}", "could not determine a constructor"),
         ("a: \0", "not YAML in UTF-8"),
         (
