@@ -344,7 +344,7 @@ def test_stop_before_serve() -> None:
         (["chat.demo.test", "+opcode=4"], "status: NOTIMP"),
         (["big.demo.test", "+ignore"], "tc"),
         (["big.demo.test"], "ANSWER: 200"),
-        (["demo.test", "SOA"], "ns1.demo.test. host\\.master.demo.test. 7"),
+        (["demo.test", "SOA"], "ns1.demo.test. hostmaster.demo.test. 7"),
         (["nope.demo.test"], "status: NXDOMAIN"),
         (["example.com"], "EDE: 20 (Not Authoritative)"),
         (["chat.demo.test", "AXFR"], "Transfer failed"),
