@@ -110,7 +110,8 @@ def _check_depth(text: str | bytes) -> None:
             depth += 1
             if depth > 2 * MAX_DEPTH:
                 problem = f"nested deeper than {MAX_DEPTH}"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+                mark: Any = event.start_mark
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 

@@ -13,6 +13,7 @@ import uvicorn
 
 from gtm.api.app import create_app
 from gtm.runtime import lifeline
+from gtm.runtime.http import PatientProtocol
 from gtm.runtime.prepare import prepare
 from gtm.runtime.sockets import listener, reserve
 from gtm.settings import ControlSettings
@@ -67,6 +68,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     app = create_app(database)
     config = uvicorn.Config(
         app,
+        http=PatientProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -29,6 +29,7 @@ from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import CountsMessage, FeedError, MetricsMessage, ReadyMessage, SnapshotMessage
 from gtm.geoip.reader import GeoIPError, Locator
+from gtm.runtime.http import PatientProtocol
 from gtm.runtime.link import WorkerEnd
 from gtm.runtime.logs import configure
 from gtm.runtime.sockets import listener
@@ -163,6 +164,7 @@ def run_http(worker: Worker) -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=PatientProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
