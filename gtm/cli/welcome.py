@@ -48,13 +48,21 @@ def welcome(running: Running) -> None:
 
 
 def _demo(console: Console, running: Running) -> None:
+    console.print("[bold]The demo world[/]: " + ", ".join(running.regions))
+    for title, commands in _examples(running):
+        console.print(f"\n  [dim]# {title}[/]")
+        for command in commands:
+            console.print(f"  {escape(command)}")
+
+
+def _examples(running: Running) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Commands to try, under what each few show."""
     host, _, port = running.dns.rpartition(":")
     data = "" if running.data_dir == options.DATA_DIR.absolute() else f" --data-dir {running.data_dir}"
     gtm = program()
     dig = f"dig @{host} -p {port} +short"
     route = f"{running.edge}/v1/route"
-    console.print("[bold]The demo world[/]: " + ", ".join(running.regions))
-    for title, commands in (
+    return (
         (
             "Which region serves a client in London? In Tokyo? Why?",
             (
@@ -95,7 +103,4 @@ def _demo(console: Console, running: Running) -> None:
                 f"curl '{route}?service=records&client_ip=8.8.8.8&tenant=acme&data_class=public'",
             ),
         ),
-    ):
-        console.print(f"\n  [dim]# {title}[/]")
-        for command in commands:
-            console.print(f"  {escape(command)}")
+    )
