@@ -51,6 +51,9 @@ class ViewHolder:
         if isinstance(message, SnapshotMessage):
             snapshot = message.compiled()
             with self._changing:
+                # It is no earlier than when control published this, whatever the clock here says: a clock that went
+                # wrong before a restart lifts no rule either.
+                self._window = Window(self._window.now, max(self._window.latest, message.created))
                 self._swap(snapshot, self.state)
         elif isinstance(message, StateMessage):
             with self._changing:

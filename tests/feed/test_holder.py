@@ -91,6 +91,15 @@ def test_changes_from_two_threads_do_not_undo_each_other() -> None:
     assert holder.snapshot is _router(holder).view.snapshot
 
 
+def test_a_snapshot_says_how_late_it_is_at_least() -> None:
+    """An edge that starts with its clock behind applies the rules in force when its policy was published."""
+    holder = ViewHolder(Clock(50.0))
+    holder.apply(SnapshotMessage.of(7, 60.0, POLICY, SHIPPED))
+    assert not _router(holder).view.rules["chat"]
+    holder.apply(SnapshotMessage.of(8, 150.0, POLICY, SHIPPED))
+    assert [rule.rule.name for rule in _router(holder).view.rules["chat"]] == ["eu"]
+
+
 def test_access_and_heartbeats_leave_the_view() -> None:
     """A change of tokens is taken in beside the View; a heartbeat changes nothing."""
     holder = ViewHolder(Clock())
