@@ -5,6 +5,7 @@ Law: one transaction writes the rows, compiles the whole, stores a numbered revi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.compile import compile_policy
 from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
+from gtm.core.snapshot import Snapshot
 from gtm.storage.session import Database, Transaction
 
 
@@ -52,7 +54,7 @@ async def edit(database: Database, *, author: str, comment: str = "") -> AsyncIt
         current = Edit(transaction, await transaction.policy.load(), latest.number if latest else 0)
         yield current
         after = await transaction.policy.load()
-        warnings = compile_policy(after, shipped_jurisdictions()).warnings
+        warnings = (await _compiled(after)).warnings
         changes = diff_policies(current.policy, after)
         if changes:
             made = await transaction.revisions.add(
@@ -89,7 +91,7 @@ async def apply(
         policy, revision = await current_policy(database)
         _expect(expected, revision)
         wanted = document.to_core(policy)
-        warnings = compile_policy(wanted, shipped_jurisdictions()).warnings
+        warnings = (await _compiled(wanted)).warnings
         return Outcome(revision, diff_policies(policy, wanted), warnings)
     async with edit(database, author=author, comment=comment) as change:
         _expect(expected, change.revision)
@@ -127,7 +129,7 @@ def _expect(expected: int | None, revision: int) -> None:
 
 async def _write(change: Edit, wanted: Policy) -> None:
     """Make the rows those of a policy. A name defined twice is left to the compiler, before any row is written."""
-    compile_policy(wanted, shipped_jurisdictions())
+    await _compiled(wanted)
     for kind in KINDS:
         repository = change.transaction.resources(kind)
         before = {item.name: item for item in getattr(change.policy, kind)}
@@ -137,3 +139,12 @@ async def _write(change: Edit, wanted: Policy) -> None:
         for name, item in after.items():
             if before.get(name) != item:
                 await repository.put(item)
+
+
+async def _compiled(policy: Policy) -> Snapshot:
+    """Compile beside the event loop, which feeds the edges meanwhile.
+
+    Raises:
+        PolicyError: it does not compile.
+    """
+    return await asyncio.to_thread(compile_policy, policy, shipped_jurisdictions())

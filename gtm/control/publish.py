@@ -124,11 +124,13 @@ class FeedHub:
                 raise
             self.database_up = True
             if latest is not None and policy is not None and not self._emptied(latest.number, policy):
-                message = SnapshotMessage.of(
-                    latest.number, latest.created_at.timestamp(), policy, shipped_jurisdictions()
+                # A large policy takes seconds to compile: the feeds' heartbeats must not wait for it.
+                created = latest.created_at.timestamp()
+                message = await asyncio.to_thread(
+                    SnapshotMessage.of, latest.number, created, policy, shipped_jurisdictions()
                 )
                 try:
-                    self.compiled = message.compiled()
+                    self.compiled = await asyncio.to_thread(message.compiled)
                 except PolicyError as error:
                     logger.error(
                         "revision %d does not compile here and is not published: %s", latest.number, error
