@@ -26,6 +26,7 @@ router = APIRouter(prefix="/v1")
 
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]
+_MAX_DETAIL = 1000
 _MAX_REVISION = 2**63 - 1
 
 
@@ -150,6 +151,8 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
     # Edges report on the regions of the revision they hold; far more than there are is a mistake.
     if len(found.health) > 2 * known + 1000:
         problems.append(Problem("health", "out_of_range", "names far more regions than there are"))
+    elif any(len(one.detail) > _MAX_DETAIL for region in found.health.values() for one in region.values()):
+        problems.append(Problem("health", "too_long", f"a detail may have {_MAX_DETAIL} characters"))
     return problems
 
 

@@ -167,6 +167,15 @@ def test_reports_become_state(world: Api) -> None:
     assert set(frankfurt["endpoints"][0]["vantages"]) == {"edge-one", "edge-two", "edge-three"}
 
 
+def test_an_endless_report_is_ignored(world: Api) -> None:
+    """What edges say travels to every other edge, so it is bounded on arrival."""
+    health = {"eu-central": {URL: {"status": "down", "detail": "x" * 1001}}}
+    body = {"version": "1", "revision": 1, "epoch": 1, "health": health}
+    answer = world.edge.post("/v1/edges/edge-one/report", json=body)
+    assert answer.status_code == 422
+    assert "1000" in answer.json()["errors"][0]["message"]
+
+
 def test_sync_tells_which_edges_have_a_revision(world: Api) -> None:
     """A revision is PENDING until every live edge reports it."""
     assert world.viewer.get("/v1/status").json()["sync"]["state"] == "PENDING"
