@@ -125,7 +125,7 @@ def edge(
 
     if not token:
         raise CommandError(
-            "an edge needs a token: set GTM_TOKEN to one made by `gtm token create --role edge`",
+            "an edge needs a token: set GTM_TOKEN to one made by `gtm token create NAME --role edge`",
             Exit.NOT_ALLOWED,
         )
     settings = EdgeSettings(

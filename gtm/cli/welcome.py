@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -34,9 +35,9 @@ def welcome(running: Running) -> None:
         console.print(f"  export GTM_TOKEN={running.admin_token}", style="bold yellow")
     else:
         console.print("The admin token was printed at the first start. Lost it? Make another:")
-        console.print(
-            f"  {program()} token create rescue --role admin --direct --data-dir {escape(str(running.data_dir))}"
-        )
+        # The URL of another Postgres holds its password: it is not for a terminal.
+        where = f" --data-dir {_quoted(running)}" if running.embedded else "   # needs GTM_DATABASE_URL"
+        console.print(f"  {program()} token create rescue --role admin --direct{escape(where)}")
     if running.control != options.CONTROL:
         console.print(f"  export GTM_CONTROL_URL={running.control}")
     if running.edge != options.EDGE:
@@ -45,6 +46,10 @@ def welcome(running: Running) -> None:
         console.print()
         _demo(console, running)
     console.print()
+
+
+def _quoted(running: Running) -> str:
+    return shlex.quote(str(running.data_dir))
 
 
 def _demo(console: Console, running: Running) -> None:
@@ -58,7 +63,7 @@ def _demo(console: Console, running: Running) -> None:
 def _examples(running: Running) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Commands to try, under what each few show."""
     host, _, port = running.dns.rpartition(":")
-    data = "" if running.data_dir == options.DATA_DIR.absolute() else f" --data-dir {running.data_dir}"
+    data = "" if running.data_dir == options.DATA_DIR.absolute() else f" --data-dir {_quoted(running)}"
     gtm = program()
     dig = f"dig @{host} -p {port} +short"
     route = f"{running.edge}/v1/route"
@@ -77,16 +82,16 @@ def _examples(running: Running) -> tuple[tuple[str, tuple[str, ...]], ...]:
         (
             "And by redirect, with path and query kept",
             (
-                f"curl -i {running.edge}/r/web/v1/models?limit=1",
+                f"curl -i '{running.edge}/r/web/v1/models?limit=1'",
                 f"curl -i -H 'Host: web.demo.test' {running.edge}/hello",
             ),
         ),
         (
             "Kill Frankfurt: its clients move to Dublin. Kill Dublin too: GDPR clients are refused (451), others go on",
             (
-                f"{gtm} demo fail eu-central{data}",
+                f"{gtm} demo fail eu-central{data}; sleep 3  # until probes notice",
                 f"curl '{route}?service=chat&client_ip=91.198.174.192'",
-                f"{gtm} demo fail eu-west{data}",
+                f"{gtm} demo fail eu-west{data}; sleep 3",
                 f"curl -i '{route}?service=chat&client_ip=91.198.174.192'",
                 f"curl '{route}?service=web&client_ip=91.198.174.192'",
                 f"{gtm} demo restore eu-central{data}; {gtm} demo restore eu-west{data}",

@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
 
@@ -17,7 +17,9 @@ from gtm.runtime.http import PatientProtocol
 from gtm.runtime.prepare import prepare
 from gtm.runtime.sockets import listener, reserve
 from gtm.settings import ControlSettings
+from gtm.storage import migrate
 from gtm.storage.embedded import EmbeddedPostgres
+from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ async def run_control(
         OSError: the port is in use.
         EmbeddedPostgresError: the embedded Postgres does not start.
         StorageUnavailable: the database given cannot be reached.
+        SchemaError: its schema is not this version's, and was not to be migrated, or is from a newer one.
     """
     port = reserve(settings.bind, settings.control_port, (socket.SOCK_STREAM,), "--control-port")
     postgres = None
@@ -57,6 +60,9 @@ async def run_control(
             prepared = await prepare(url)
             if prepared.admin_token is not None:
                 say(f"first admin token (shown only this once): {prepared.admin_token}")
+        else:
+            with suppress(StorageUnavailable):  # it serves once the database answers
+                await asyncio.to_thread(migrate.require, url)
         await _serve(settings, url, port)
     finally:
         if postgres is not None:

@@ -48,6 +48,8 @@ class Running:
     dns: str
     regions: tuple[str, ...]
     admin_token: str | None
+    embedded: bool
+    """Whether its Postgres is the one in the data directory."""
 
 
 class Supervisor:
@@ -140,6 +142,7 @@ class Supervisor:
             dns=f"{host}:{settings.dns_port}",
             regions=regions,
             admin_token=prepared.admin_token,
+            embedded=settings.database_url is None,
         )
         facts = {"control": running.control, "edge": running.edge, "dns": running.dns, "process": os.getpid()}
         self._announce(running)

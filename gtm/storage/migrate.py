@@ -18,6 +18,7 @@ from gtm.storage.errors import SchemaError, unavailable
 from gtm.storage.session import CONNECT_TIMEOUT, database_url
 
 _MIGRATION_LOCK = 0x67746D_02  # beside the policy lock (gtm.storage.resources)
+_UPGRADE = "bring it there with `gtm db upgrade`"
 
 
 def migrations_directory() -> Path:
@@ -76,6 +77,24 @@ def current(url: str) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
+def require(url: str) -> None:
+    """Make sure that the schema is the one this version works with, without changing anything.
+
+    Raises:
+        StorageUnavailable: the server can't be reached.
+        SchemaError: it is another, or there is none; the message says what to do.
+        ValueError: the URL is not a Postgres URL.
+    """
+    found = current(url)
+    if found == head():
+        return
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    newer = found is not None and found not in known
+    raise SchemaError(
+        _explain(f"Can't locate revision identified by '{found}'" if newer else "not up to date")
+    )
+
+
 def _config() -> Config:
     config = Config(stdout=io.StringIO())
     config.set_main_option("script_location", str(migrations_directory()).replace("%", "%%"))
@@ -109,4 +128,6 @@ def _explain(message: str) -> str:
             f"the schema revision is unknown to this version of gtm, which works with `{head()}`: it is from a "
             f"newer version, or mistyped ({message})"
         )
+    if "not up to date" in message:
+        return f"the database's schema is not this version's `{head()}` yet: {_UPGRADE}"
     return f"the database's schema is not this version's: {message}"

@@ -27,8 +27,10 @@ def test_up_and_down(empty_database_url: str) -> None:
     migrate.upgrade(empty_database_url)
     migrate.downgrade(empty_database_url, "base")
     assert migrate.current(empty_database_url) is None
-    with pytest.raises(SchemaError, match="not up to date"):
-        migrate.check(empty_database_url)
+    for act in (migrate.check, migrate.require):
+        with pytest.raises(SchemaError, match=r"`gtm db upgrade`"):
+            act(empty_database_url)
+    assert migrate.current(empty_database_url) is None
     migrate.upgrade(empty_database_url)
     migrate.check(empty_database_url)
 
@@ -52,7 +54,7 @@ def test_newer_schema(database_url: str) -> None:
     """A schema of a newer gtm is left as it is, and the error says what is the matter."""
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    for act in (migrate.upgrade, migrate.check, lambda url: migrate.downgrade(url, "base")):
+    for act in (migrate.upgrade, migrate.check, migrate.require, lambda url: migrate.downgrade(url, "base")):
         with pytest.raises(SchemaError, match=r"newer version.*9999"):
             act(database_url)
     assert migrate.current(database_url) == "9999"
