@@ -7,6 +7,7 @@ UNREACHABLE; 401 and 403 NOT_ALLOWED; every other refusal BAD_INPUT.
 from __future__ import annotations
 
 import json
+import re
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -253,4 +254,4 @@ def _problem(item: Any) -> str:
 def _reason(error: Exception) -> str:
     """What the operating system said, without the layers around it."""
     text = str(error) or type(error).__name__
-    return text.removeprefix("[Errno 111] ").lower()
+    return re.sub(r"^\[Errno -?\d+\] ", "", text).lower()

@@ -51,3 +51,4 @@ def _switch(region: str, action: str, data_dir: Path, *, as_json: bool) -> None:
     else:
         for name, what in state.items():
             typer.echo(f"{name:16} {what}")
+        output.note("edges notice by their probes: with the demo's policy within about 3 seconds")

@@ -110,7 +110,9 @@ def _facts(decision: dict[str, Any]) -> None:
     from gtm.cli import output
 
     client = decision["client"]
-    place = client["country"] or "unknown place"
+    found = [client["country"] or "unknown place"]
+    if client["source"] != "none":
+        found.append(f"{client['source']} {client['network'] or ''}".rstrip())
     endpoint = decision["endpoint"] or {"url": "", "ipv4": [], "ipv6": [], "cname": None}
     asked = decision.get("request", {})
     refused = decision["outcome"] != "served"
@@ -119,7 +121,7 @@ def _facts(decision: dict[str, Any]) -> None:
             ("service", decision["service"]),
             (
                 "client",
-                f"{client['ip'] or 'unknown'} ({place}, {client['source']} {client['network'] or ''})",
+                f"{client['ip'] or 'unknown'} ({', '.join(found)})",
             ),
             ("tenant", asked.get("tenant")),
             ("data class", asked.get("data_class")),

@@ -88,7 +88,7 @@ class FeedClient:
         if response.status_code in (401, 403):
             raise ControlUnreachable(
                 f"{self.url}: control does not accept this edge's token (HTTP {response.status_code}); "
-                "create one with `gtm token create --role edge`"
+                "set GTM_TOKEN to one made by `gtm token create NAME --role edge`"
             )
         if not response.is_success:
             raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}")

@@ -174,7 +174,7 @@ class Agent:
                     if self._connected:
                         logger.warning("lost control, going on with what is known: %s", error)
                     elif failures == _PATIENT_TRIES:
-                        logger.warning("cannot reach control, still trying: %s", error)
+                        logger.warning("cannot follow control, still trying: %s", error)
                     if self._connected:
                         self._connected = False
                         self._publish()
