@@ -65,6 +65,7 @@ class EdgeApp:
         options: see `EdgeOptions`.
         counts: where requests and decisions are counted.
         metrics: the whole edge's metrics as Prometheus text.
+        silent: the kinds of worker of which none listens, for `/readyz` (a caller that answers is no such kind).
         clock: POSIX seconds, for the end of tokens.
     """
 
@@ -76,6 +77,7 @@ class EdgeApp:
         counts: Counts,
         metrics: Callable[[], str],
         *,
+        silent: Callable[[], tuple[str, ...]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._holder = holder
@@ -83,6 +85,7 @@ class EdgeApp:
         self._options = options
         self._counts = counts
         self._metrics = metrics
+        self._silent = silent
         self._clock = clock
         self._clients = ClientFinder(options.trusted_proxies)
         self._routes = Routes(None, locate)
@@ -252,6 +255,10 @@ class EdgeApp:
     def _readyz(self, _incoming: Incoming, routes: Routes) -> Response:
         if routes.router is None:
             raise ProblemError("not_ready", "no policy has been loaded yet", ((b"retry-after", b"1"),))
+        silent = [kind for kind in self._silent() if kind != "http"]
+        if silent:
+            text = f"no worker listens for {', '.join(silent)}"
+            raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
         view = routes.router.view
         document = {"status": "ready", "revision": view.snapshot.revision, "epoch": view.state.epoch}
         return json_response(200, document)

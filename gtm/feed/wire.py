@@ -101,6 +101,13 @@ class MetricsMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class SilentMessage:
+    """Which kinds of worker (`dns`, `http`) nobody of listens now: agent → HTTP workers, whose `/readyz` says so."""
+
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReadyMessage:
     """Worker → agent: listening, and answering from this revision and epoch."""
 
@@ -127,6 +134,7 @@ Message = (
     | AccessMessage
     | HeartbeatMessage
     | MetricsMessage
+    | SilentMessage
     | ReadyMessage
     | CountsMessage
 )
@@ -137,6 +145,7 @@ _TYPES: dict[str, type[Message]] = {
     "access": AccessMessage,
     "heartbeat": HeartbeatMessage,
     "metrics": MetricsMessage,
+    "silent": SilentMessage,
     "ready": ReadyMessage,
     "counts": CountsMessage,
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from gtm.feed.wire import CountsMessage, FeedError, Message, MetricsMessage, ReadyMessage
+from gtm.feed.wire import CountsMessage, FeedError, Message, MetricsMessage, ReadyMessage, SilentMessage
 from gtm.runtime.child import Deaths, ending
 from gtm.runtime.lifeline import Lifeline, terminate
 from gtm.runtime.link import AgentEnd
@@ -67,10 +67,10 @@ class Crew:
                 self._tasks.append(asyncio.ensure_future(self._keep(kind, f"{kind}-{number}")))
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Send to every worker; metrics go to the HTTP workers, which serve them."""
+        """Send to every worker; what only HTTP serves goes to the HTTP workers."""
         for name, link in self._links.items():
-            wanted = [m for m in messages if not isinstance(m, MetricsMessage) or name.startswith("http")]
-            link.put(wanted)
+            http = name.startswith("http")
+            link.put([m for m in messages if http or not isinstance(m, MetricsMessage | SilentMessage)])
 
     async def stop(self) -> None:
         """Stop every worker, and wait for them."""
@@ -78,6 +78,12 @@ class Crew:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._lifeline.close()
+
+    def _changed(self) -> None:
+        """A worker began to listen, took another policy in, or ended."""
+        listening = {name.partition("-")[0] for name in self._answering}
+        self.put([SilentMessage(tuple(kind for kind in self._ports if kind not in listening))])
+        self._moved()
 
     async def _keep(self, kind: str, name: str) -> None:
         """Run a worker, and run it again whenever it ends."""
@@ -110,12 +116,14 @@ class Crew:
         link = await AgentEnd.over(ours)
         link.put(self._everything())
         self._links[name] = link
+        self._changed()
         try:
             await self._listen(link)
             return await process.wait()
         finally:
             del self._links[name]
             self._answering.pop(name, None)
+            self._changed()
             await link.close()
             await terminate(process, _PATIENCE)
 
@@ -134,4 +142,4 @@ class Crew:
             elif isinstance(message, ReadyMessage):
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
                 self._answering[message.worker] = message.revision
-                self._moved()
+                self._changed()

@@ -27,7 +27,14 @@ from gtm.dns.answer import Answerer
 from gtm.dns.server import DnsServer
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
-from gtm.feed.wire import CountsMessage, FeedError, MetricsMessage, ReadyMessage, SnapshotMessage
+from gtm.feed.wire import (
+    CountsMessage,
+    FeedError,
+    MetricsMessage,
+    ReadyMessage,
+    SilentMessage,
+    SnapshotMessage,
+)
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.runtime.http import PatientProtocol
 from gtm.runtime.link import WorkerEnd
@@ -49,6 +56,7 @@ class Worker:
         self.settings = settings
         self.counts = Counts()
         self.metrics = ""
+        self.silent: tuple[str, ...] = ("dns",)
         self.locator = Locator(settings.geoip_db, settings.geoip_overrides)
         self.holder = ViewHolder(time.time, self._swapped)
         self.answerer: Answerer | None = None
@@ -98,6 +106,8 @@ class Worker:
                 return False
             if isinstance(message, MetricsMessage):
                 self.metrics = message.text
+            elif isinstance(message, SilentMessage):
+                self.silent = message.kinds
             else:
                 self.holder.apply(message)
                 if (
@@ -160,7 +170,14 @@ def run_http(worker: Worker) -> None:
         open_lookups=worker.settings.open_lookups,
         trusted_proxies=tuple(ip_network(text) for text in worker.settings.trusted_proxies),
     )
-    app = EdgeApp(worker.holder, worker.locator.locate, options, worker.counts, lambda: worker.metrics)
+    app = EdgeApp(
+        worker.holder,
+        worker.locator.locate,
+        options,
+        worker.counts,
+        lambda: worker.metrics,
+        silent=lambda: worker.silent,
+    )
     server = uvicorn.Server(
         uvicorn.Config(
             app,

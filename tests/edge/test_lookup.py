@@ -359,13 +359,17 @@ def test_batch_checks_tokens_by_item(run_edge: Callable[..., Edge]) -> None:
 
 
 def test_health_readiness_and_metrics(run_edge: Callable[..., Edge]) -> None:
-    """Alive at once; ready only with a policy."""
+    """Alive at once; ready only with a policy, and while the edge's other kind of worker listens too."""
     edge = run_edge(load=False)
     assert edge.get("/healthz").json() == {"status": "ok"}
     assert problem(edge.get("/readyz"), 503, "not_ready")["detail"] == "no policy has been loaded yet"
     problem(edge.route(service="web"), 503, "not_ready")
     edge.load()
     assert edge.get("/readyz").json() == {"status": "ready", "revision": 7, "epoch": 1}
+    edge.silent = ("dns", "http")
+    assert problem(edge.get("/readyz"), 503, "not_ready")["detail"] == "no worker listens for dns"
+    edge.silent = ("http",)
+    assert edge.get("/readyz").status_code == 200
     metrics = edge.get("/metrics")
     assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert metrics.text.startswith("# HELP")

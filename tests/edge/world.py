@@ -146,8 +146,15 @@ class Edge:
     def __init__(self, options: EdgeOptions) -> None:
         self.holder = ViewHolder(lambda: NOW)
         self.counts = Counts()
+        self.silent: tuple[str, ...] = ()
         self.app = EdgeApp(
-            self.holder, locate, options, self.counts, lambda: "# HELP gtm_test A test.\n", clock=lambda: NOW
+            self.holder,
+            locate,
+            options,
+            self.counts,
+            lambda: "# HELP gtm_test A test.\n",
+            silent=lambda: self.silent,
+            clock=lambda: NOW,
         )
         self.port = 0
 

@@ -24,6 +24,7 @@ from gtm.feed.wire import (
     Message,
     MetricsMessage,
     ReadyMessage,
+    SilentMessage,
     SnapshotMessage,
     StateMessage,
     decode,
@@ -36,6 +37,7 @@ OTHERS: list[Message] = [
     AccessMessage(Access((TokenGrant("aa", Role.VIEWER), TokenGrant("bb", Role.ADMIN, 9.5)))),
     HeartbeatMessage(1.5),
     MetricsMessage('gtm_x{a="b"} 1\n'),
+    SilentMessage(("dns",)),
     ReadyMessage("dns-1", 3, 4),
     CountsMessage("dns-1", {"gtm_x\tb": 2.0}),
 ]
