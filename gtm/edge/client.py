@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gtm.geoip.address import Address, parse_address
 from gtm.settings import Network
@@ -31,6 +32,7 @@ def _address(text: str) -> Address | None:
         return None
 
 
+@lru_cache(maxsize=4096)
 def _peer_address(text: str | None) -> Address | None:
     """A socket's peer; a link-local address may carry its zone."""
     return None if text is None else _address(text.partition("%")[0])

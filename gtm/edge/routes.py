@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, ip_network
 from random import random
 from typing import Any
 from urllib.parse import quote
@@ -86,8 +85,7 @@ class Kind:
             return self.request.affinity
         if self.client is None:
             return ""
-        length = 24 if isinstance(self.client, IPv4Address) else 48
-        return str(ip_network((self.client, length), strict=False))
+        return self.client.packed[: 3 if self.client.version == 4 else 6].hex()
 
 
 class LookupRoute:

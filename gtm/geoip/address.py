@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
-from socket import AF_INET, AF_INET6, inet_ntop
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 
 Address = IPv4Address | IPv6Address
 
@@ -16,6 +16,11 @@ def parse_address(text: str) -> Address:
     Raises:
         ValueError: the text is no address, has leading zeros in an IPv4 part, or a scope id (RFC 4007 §11).
     """
+    try:
+        # A third of the time of `ip_address`, which judges what this does not take.
+        return from_packed(inet_pton(AF_INET6 if ":" in text else AF_INET, text))
+    except (OSError, ValueError):
+        pass
     try:
         address = ip_address(text)
     except ValueError:
