@@ -5,12 +5,12 @@ The edge's look-ups, the command line and the control API all say it with these 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gtm.core.candidates import Candidate, Exclusion
 from gtm.core.decide import Decision, Outcome, Reason, RuleTrace
-from gtm.core.model import Endpoint, Location, Request
+from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Location, Request
 from gtm.core.view import View
 
 MAX_REASONS = 20
@@ -25,7 +25,7 @@ _STATES = {
     Exclusion.DISABLED: "disabled by its operator",
     Exclusion.DRAINING: "draining, takes no new clients",
     Exclusion.HEALTH_UNKNOWN: "health unknown, no probe has answered yet",
-    Exclusion.UNHEALTHY: "unhealthy",
+    Exclusion.UNHEALTHY: "no endpoint is up",
 }
 
 
@@ -124,6 +124,12 @@ def sentence(view: View, request: Request, decision: Decision, candidate: Candid
     return f"{candidate.region}: {text}"
 
 
+def _last_failure(health: Iterable[EndpointHealth]) -> str:
+    """In brackets, what the endpoint that went down last met; only for those who are shown the endpoints' health."""
+    down = [item for item in health if item.status is HealthStatus.DOWN and item.detail]
+    return f" ({max(down, key=lambda item: item.since).detail})" if down else ""
+
+
 def _chosen(decision: Decision, candidate: Candidate) -> str:
     fenced = any(rule.mode == "enforce" for rule in decision.rules)
     where = "usable regions inside the fence" if fenced else "usable regions"
@@ -201,6 +207,9 @@ def _request(request: Request) -> dict[str, Any]:
 def _candidate(view: View, request: Request, decision: Decision, item: Candidate) -> dict[str, Any]:
     region = view.snapshot.regions[view.snapshot.region_numbers[item.region]]
     health = view.state.health.get(item.region, {})
+    why = sentence(view, request, decision, item)
+    if item.excluded is Exclusion.UNHEALTHY:
+        why += _last_failure(health.values())
     return {
         "region": item.region,
         "display_name": region.display_name,
@@ -212,7 +221,7 @@ def _candidate(view: View, request: Request, decision: Decision, item: Candidate
         "excluded": None if item.excluded is None else item.excluded.value,
         "rules": list(item.rules),
         "monitored": list(item.monitored),
-        "why": sentence(view, request, decision, item),
+        "why": why,
         "endpoints": [
             {
                 "url": endpoint.url,

@@ -116,7 +116,17 @@ def test_states() -> None:
     sentences = told(view(regions=regions, model="llama"))
     assert "us-east: chosen, lowest estimated round trip of the usable regions (134 ms)" in sentences
     assert "sa-east: health unknown, no probe has answered yet" in sentences
-    assert "ap: unhealthy" in sentences
+    assert "ap: no endpoint is up" in sentences
+
+
+def test_what_a_dead_region_met() -> None:
+    """Why a dead region is passed over has its last failure where the endpoints' health is shown, and only there."""
+    seen = view(up="cd")
+    decision = decide(seen, REQUEST, 0.0)
+    full = answer(seen, REQUEST, decision, client=None, endpoint=None, full=True)
+    why = {item["region"]: item["why"] for item in full["candidates"]}
+    assert why["eu-central"] == "eu-central: no endpoint is up (refused)"
+    assert "eu-central: no endpoint is up" in reasons(seen, REQUEST, decision)
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_an_unhealthy_region_is_passed_over_at_the_next_request(edge: Edge) -> N
     edge.load(up=("eu-west", "us-east"))
     answer = edge.route(service="chat", client_ip=GERMAN).json()
     assert answer["region"] == "eu-west"
-    assert answer["reasons"][1] == "eu-central: unhealthy"
+    assert answer["reasons"][1] == "eu-central: no endpoint is up"
 
 
 def test_the_law_refuses_with_451_and_may_be_retried(edge: Edge) -> None:
