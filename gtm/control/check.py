@@ -171,7 +171,8 @@ def _expectations(path: Path) -> tuple[list[Expectation], list[Problem]]:
             try:
                 found.append(Expectation.model_validate(item))
             except ValidationError as error:
-                problems += problems_of(error, prefix=f"{file}: expectations[{index}]")
+                where = f"{file}: expectations[{index}]"
+                problems += problems_of(error, prefix=where, model=Expectation)
     return found, problems
 
 

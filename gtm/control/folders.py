@@ -158,7 +158,7 @@ def _read_item(folder: Folder, kind: str, item: Any, file: str, where: str) -> N
     try:
         document = DOCUMENTS[kind].model_validate(item)
     except ValidationError as error:
-        folder.problems += problems_of(error, prefix=where)
+        folder.problems += problems_of(error, prefix=where, model=DOCUMENTS[kind])
         if isinstance(name, str):
             folder.rejected.add(name)
         return

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gtm.control.fields import PATTERN_WORDS
 from gtm.core.kinds import KINDS
@@ -46,18 +47,29 @@ _PLAIN = {
 _OWN = frozenset({"out_of_range", "invalid_format", "unknown_reference", "wrong_type", "overlap"})
 
 
-def problems_of(error: ValidationError, document: Any = None, prefix: str = "") -> list[Problem]:
+def problems_of(
+    error: ValidationError,
+    document: Any = None,
+    prefix: str = "",
+    model: type[BaseModel] | None = None,
+) -> list[Problem]:
     """Every error of a validation with its path, such as `services.chat.members[0].weight`.
 
     Args:
         error: what pydantic found.
         document: what was validated: whole policies are told apart by the names in it rather than by position.
         prefix: put before each path.
+        model: what it was validated as: an unknown field is then told from the field it resembles.
     """
-    return problems_of_errors(error.errors(include_url=False), document, prefix)
+    return problems_of_errors(error.errors(include_url=False), document, prefix, model)
 
 
-def problems_of_errors(errors: Sequence[Any], document: Any = None, prefix: str = "") -> list[Problem]:
+def problems_of_errors(
+    errors: Sequence[Any],
+    document: Any = None,
+    prefix: str = "",
+    model: type[BaseModel] | None = None,
+) -> list[Problem]:
     """As `problems_of`, for the error dictionaries themselves. Errors of a union's branches become one."""
     found: dict[str, Problem] = {}
     locations = [tuple(item["loc"]) for item in errors]
@@ -65,12 +77,34 @@ def problems_of_errors(errors: Sequence[Any], document: Any = None, prefix: str 
         if item["type"] == "too_short" and any(_inside(loc, item["loc"]) for loc in locations):
             continue  # the list is too short only because its items were rejected
         path = _path(item["loc"], document, prefix)
-        problem = Problem(path or "document", _code(item["type"]), _message(item))
+        message = _message(item)
+        if item["type"] == "extra_forbidden" and model is not None:
+            message += _meant(item["loc"], model)
+        problem = Problem(path or "document", _code(item["type"]), message)
         if path in found and found[path].message != problem.message:
             merged = f"{found[path].message}; or: {problem.message}"
             problem = Problem(problem.path, found[path].code, merged)
         found[path] = problem
     return list(found.values())
+
+
+def _meant(loc: Sequence[str | int], model: type[BaseModel]) -> str:
+    """The field of the same object whose name is most like that of an unknown one, as a question; or nothing."""
+    models = [model]
+    for part in loc[:-1]:
+        if isinstance(part, str) and not _is_branch(part):
+            fields = [each.model_fields[part] for each in models if part in each.model_fields]
+            models = [found for field in fields for found in _models(field.annotation)]
+    known = [name for each in models for name in each.model_fields]
+    close = get_close_matches(str(loc[-1])[:_SHOWN], known, n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models within a type, such as that of a list's items."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for argument in get_args(annotation) for found in _models(argument)]
 
 
 def _inside(loc: Sequence[str | int], outer: Sequence[str | int]) -> bool:

@@ -23,6 +23,15 @@ def test_demo(bare: Gtm) -> None:
     assert bare.ok("check", DEMO, "--json").json["ok"] is True
 
 
+def test_one_of_a_kind(bare: Gtm, tmp_path: Path) -> None:
+    """A policy with one region is said to have one region."""
+    (tmp_path / "a.yaml").write_text(
+        "regions: [{name: a, lat: 1, lon: 2, country: DE, endpoints: [{url: 'http://a.test'}]}]\n"
+        "services: [{name: a, members: [{region: a}]}, {name: b, members: [{region: a}]}]\n"
+    )
+    assert "the policy is sound: 1 region, 2 services, 0 rules" in bare("check", tmp_path).out
+
+
 def test_failed_expectation(bare: Gtm, folder: Path) -> None:
     """An expectation that fails is explained region by region, and the exit code is 1."""
     (folder / "expect.yaml").write_text(
@@ -55,6 +64,19 @@ def test_every_problem_is_listed(bare: Gtm, folder: Path) -> None:
     problems = bare("check", folder, "--json").json["problems"]
     assert {"path", "code", "message"} == set(problems[0])
     assert len(problems) >= 4
+
+
+def test_misspelt_fields(bare: Gtm, folder: Path) -> None:
+    """An unknown field is told with the field of the same object that it resembles, if there is one."""
+    (folder / "a.yaml").write_text("services: [{name: x, members: [{region: eu-west, wieght: 2, zzz: 1}]}]\n")
+    (folder / "expect.yaml").write_text("expectations: [{servce: chat, region: eu-west}]\n")
+    told = {
+        item["path"].rpartition(".")[2]: item for item in bare("check", folder, "--json").json["problems"]
+    }
+    assert told["wieght"]["message"].endswith("; did you mean `weight`?")
+    assert told["servce"]["message"].endswith("; did you mean `service`?")
+    assert told["zzz"]["message"] == "unknown field: remove it, or check its spelling"
+    assert {told[name]["code"] for name in ("wieght", "servce", "zzz")} == {"unknown_field"}
 
 
 def test_warnings_and_no_expectations(bare: Gtm, folder: Path) -> None:
