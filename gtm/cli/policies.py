@@ -207,8 +207,10 @@ def _report(report: Report) -> None:
         output.say(f"{count} problem{'' if count == 1 else 's'}; no expectation was tried", "red")
         return
     if report.policy is not None:
-        sizes = (f"{len(report.policy.regions)} regions", f"{len(report.policy.services)} services")
-        output.say(f"the policy is sound: {', '.join(sizes)}, {len(report.policy.residency_rules)} rules")
+        policy = report.policy
+        counts = {"region": policy.regions, "service": policy.services, "rule": policy.residency_rules}
+        sizes = [f"{len(items)} {name}{'' if len(items) == 1 else 's'}" for name, items in counts.items()]
+        output.say(f"the policy is sound: {', '.join(sizes)}")
     passed = len(report.results) - len(failed)
     if report.results:
         output.say(f"{passed} of {len(report.results)} expectations hold", "red" if failed else "green")
