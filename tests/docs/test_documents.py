@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer.main
+from pydantic.fields import FieldInfo
 
 from gtm.api.app import create_app
 from gtm.cli.main import app
-from gtm.control.documents import KINDS, PolicyDocument
+from gtm.control import yamls
+from gtm.control.check import Expectation, check_folder
+from gtm.control.documents import DOCUMENTS, KINDS, Document, PolicyDocument
+from gtm.core.decide import Reason
+from gtm.core.model import UNKNOWN_LOCATION
 from gtm.edge import problems
 from gtm.storage.session import Database
 from tests.docs.blocks import ROOT
@@ -25,6 +31,7 @@ PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 API = (ROOT / "docs/api.md").read_text()
+POLICY = (ROOT / "docs/policy.md").read_text()
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -113,3 +120,81 @@ def test_bodies_are_documents() -> None:
     kinds["tenants"] = kinds["data_classes"] = kinds.pop("tenants_and_data_classes")
     assert set(kinds) == set(KINDS)
     PolicyDocument.model_validate({kind: [{"name": "one", **body}] for kind, body in kinds.items()})
+
+
+def _documents(annotation: Any) -> Iterator[type[Document]]:
+    """The classes of documents that a field's type holds."""
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _documents(argument)
+
+
+def _tables(kind: str, document: type[Document]) -> Iterator[tuple[str, str | None, type[Document]]]:
+    """Every class of documents in a kind, and the headings of its table: of the kind, and of the field it is in."""
+    yield kind, None, document
+    for name, field in document.model_fields.items():
+        for inner in _documents(field.annotation):
+            yield from ((kind, part or name, deeper) for _, part, deeper in _tables(kind, inner))
+
+
+TABLES = [
+    table
+    for kind, document in {**DOCUMENTS, "expectations": Expectation}.items()
+    for table in _tables(kind, document)
+]
+
+
+def _section(text: str, marks: str, name: str) -> str:
+    """What stands below the heading that has a name in backticks, down to the next of its rank."""
+    parts = re.split(rf"^{marks} (.*)$", text, flags=re.MULTILINE)
+    (found,) = (body for title, body in zip(parts[1::2], parts[2::2], strict=True) if f"`{name}`" in title)
+    return found
+
+
+def _default(field: FieldInfo) -> str | None:
+    """What a table gives as a field's default; None where that is for words to say (nothing, or a mapping)."""
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value in (None, (), "") or isinstance(value, Document):
+        return None
+    plain = str(value) if isinstance(value, StrEnum) else list(value) if isinstance(value, tuple) else value
+    return f"`{plain}`" if isinstance(plain, str) else f"`{json.dumps(plain)}`"
+
+
+@pytest.mark.parametrize(("kind", "part", "document"), TABLES)
+def test_fields_are_described(kind: str, part: str | None, document: type[Document]) -> None:
+    """The policy's page lists exactly the fields of every document, each with its default."""
+    section = _section(re.sub(r"^```.*?^```$", "", POLICY, flags=re.MULTILINE | re.DOTALL), "##", kind)
+    section = section.partition("\n### ")[0] if part is None else _section(section, "###", part)
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in section.splitlines()
+        if line.startswith("| `")
+    ]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in document.model_fields]
+    for (name, _, default, _), field in zip(rows, document.model_fields.values(), strict=True):
+        wanted = _default(field)
+        assert default == wanted if wanted is not None else default and default != "required", name
+
+
+def test_policy_of_the_page_is_sound(tmp_path: Path) -> None:
+    """The examples of the policy's page are one policy of every kind, without warnings, that decides as expected."""
+    kinds = set()
+    for number, text in enumerate(re.findall(r"^```yaml\n(.*?)^```$", POLICY, re.MULTILINE | re.DOTALL)):
+        ((kind, *others),) = yamls.load(text)
+        assert not others
+        kinds.add(kind)
+        (tmp_path / ("expect.yaml" if kind == "expectations" else f"{number}.yaml")).write_text(text)
+    assert kinds == {*KINDS, "expectations"}
+    report = check_folder(tmp_path, lambda _: UNKNOWN_LOCATION, now=1_800_000_000.0)
+    assert (report.problems, report.warnings) == ((), ())
+    assert report.results
+    assert [result for result in report.results if not result.passed] == []
+
+
+def test_reasons_are_described() -> None:
+    """The policy's page names every reason that an expectation may ask for."""
+    section = _section(POLICY, "##", "expectations")
+    assert [reason for reason in Reason if f"`{reason.value}`" not in section] == []
