@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 
+from gtm.lockfile import LockFile, LockHeld
 from gtm.storage.embedded.errors import DataDirectoryInUse, unusable
 
 
 class DataDirectoryLock:
-    """The lock file `gtm.lock` of a data directory, held until `release` or the death of the process.
-
-    It is an flock: the kernel drops it with the process, also after kill -9, and child processes started with
-    `subprocess` don't inherit it. The file stays and names the last holder's process id.
-    """
+    """The lock file `gtm.lock` of a data directory, held until `release` or the death of the process."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
-        self._path = data_dir / "gtm.lock"
-        self._fd: int | None = None
+        self._file = LockFile(data_dir / "gtm.lock")
 
     @property
     def held(self) -> bool:
         """Whether this object holds the lock."""
-        return self._fd is not None
+        return self._file.held
 
     def acquire(self) -> None:
         """Create the data directory if need be, and take the lock; taking it again changes nothing.
@@ -33,31 +27,17 @@ class DataDirectoryLock:
             DataDirectoryInUse: another process holds it.
             EmbeddedPostgresError: the directory can't be created or written.
         """
-        if self.held:
-            return
         try:
             self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as e:
-            raise unusable(self._data_dir, e) from e
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(fd, 0)
-            os.write(fd, f"{os.getpid()}\n".encode())
-        except BlockingIOError as e:
-            holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
-            os.close(fd)
+            self._file.acquire()
+        except LockHeld as e:
             raise DataDirectoryInUse(
                 f"gtm is already running on the data directory `{self._data_dir}`"
-                f"{f' (process {holder})' if holder else ''}; stop it, or give another with --data-dir"
+                f"{f' (process {e.holder})' if e.holder else ''}; stop it, or give another with --data-dir"
             ) from e
         except OSError as e:
-            os.close(fd)
-            raise unusable(self._path, e) from e
-        self._fd = fd
+            raise unusable(self._data_dir, e) from e
 
     def release(self) -> None:
         """Give the lock up; harmless if it isn't held."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        self._file.release()

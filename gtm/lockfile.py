@@ -1,0 +1,64 @@
+"""Lock files: one process at a time, until it gives the lock up or dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+class LockHeld(Exception):  # noqa: N818 - it names what is so, not a fault
+    """Another process holds the lock. `holder` is its process id as text, empty if it is not known."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(f"`{path}` is locked{f' by process {holder}' if holder else ''}")
+        self.holder = holder
+
+
+class LockFile:
+    """A lock by the name of a file, held until `release` or the death of the process.
+
+    It is an flock: the kernel drops it with the process, also after kill -9, and child processes started with
+    `subprocess` don't inherit it. The file stays and names the last holder's process id.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._fd is not None
+
+    def acquire(self) -> None:
+        """Take the lock; taking it again changes nothing.
+
+        Raises:
+            LockHeld: another process, or another object of this one, holds it.
+            OSError: the file can't be created, opened or locked.
+        """
+        if self.held:
+            return
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+            os.close(fd)
+            raise LockHeld(self._path, holder) from error
+        except OSError:
+            os.close(fd)
+            raise
+        # On a full disk the lock is held all the same; only messages cannot name its holder.
+        with suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
+        self._fd = fd
+
+    def release(self) -> None:
+        """Give the lock up; harmless if it isn't held."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
