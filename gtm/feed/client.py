@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import AsyncIterator
 from typing import Self
 from urllib.parse import quote
@@ -17,6 +19,10 @@ SILENCE = 5.0
 
 class ControlUnreachable(Exception):  # noqa: N818 - it names a state of the world, not a mistake
     """Control cannot be reached, or refuses; the message says which and what to do."""
+
+
+class TokenRefused(ControlUnreachable):
+    """Control is there, but does not accept this edge's token."""
 
 
 class FeedClient:
@@ -51,7 +57,8 @@ class FeedClient:
             held: the snapshot already held; control sends its own if it is another.
 
         Raises:
-            ControlUnreachable: no connection, a refusal, silence, or the end of the stream.
+            ControlUnreachable: no connection, a refusal, silence, or the end of the stream; of a token refused,
+                `TokenRefused`.
             FeedError: a message that cannot be read.
         """
         try:
@@ -65,7 +72,7 @@ class FeedClient:
                     if message is not None:
                         yield message
         except httpx.HTTPError as error:
-            raise ControlUnreachable(f"{self.url}: {str(error) or type(error).__name__}") from error
+            raise ControlUnreachable(f"{self.url}: {_met(error)}") from error
         raise ControlUnreachable(f"{self.url}: control closed the feed")
 
     async def report(self, report: EdgeReport) -> None:
@@ -82,16 +89,31 @@ class FeedClient:
             )
             await self._check(response)
         except httpx.HTTPError as error:
-            raise ControlUnreachable(f"{self.url}: {str(error) or type(error).__name__}") from error
+            raise ControlUnreachable(f"{self.url}: {_met(error)}") from error
 
     async def _check(self, response: httpx.Response) -> None:
         if response.status_code in (401, 403):
-            raise ControlUnreachable(
+            raise TokenRefused(
                 f"{self.url}: control does not accept this edge's token (HTTP {response.status_code}); "
                 "set GTM_TOKEN to one made by `gtm token create NAME --role edge`"
             )
         if not response.is_success:
             raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}")
+
+
+def _met(error: httpx.HTTPError) -> str:
+    """What a request met: where the operating system refused it, in that system's words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):  # one for each address of a host name
+            cause = cause.exceptions[0]
+        # TLS errors are OSErrors too, whose numbers are not the system's; those of name look-ups are negative.
+        if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError):
+            number = cause.errno or 0
+            if number > 0:
+                return os.strerror(number).lower()
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
