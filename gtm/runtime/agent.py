@@ -9,6 +9,7 @@ Laws:
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 import signal
@@ -24,7 +25,7 @@ from gtm.core.health import fill
 from gtm.core.model import State
 from gtm.core.problems import PolicyError
 from gtm.feed import lastgood
-from gtm.feed.client import ControlUnreachable, FeedClient
+from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
     AccessMessage,
@@ -36,6 +37,7 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import Locator
+from gtm.lockfile import LockFile, LockHeld
 from gtm.prober import Prober
 from gtm.runtime import lifeline
 from gtm.runtime.crew import Crew
@@ -68,6 +70,7 @@ class Agent:
         self._loaded = asyncio.Event()
         self._report_due = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._lock = LockFile(settings.data_dir / "edge.lock")
         self._saving = asyncio.Lock()
         self._unsaved = False
         self._crew: Crew | None = None
@@ -77,9 +80,31 @@ class Agent:
         """Serve until SIGTERM, SIGINT, or the parent's end.
 
         Raises:
-            OSError: an address cannot be listened on.
+            OSError: another edge runs on the data directory, or an address cannot be listened on.
             GeoIPError: the GeoIP database or the overrides cannot be read.
         """
+        self._claim_data_dir()
+        try:
+            await self._run()
+        finally:
+            self._lock.release()
+
+    def _claim_data_dir(self) -> None:
+        """Two edges must not overwrite each other's last-good file; a disk that refuses keeps none from answering."""
+        data_dir = self.settings.data_dir
+        try:
+            self._lock.acquire()
+        except LockHeld as error:
+            holder = f" (process {error.holder})" if error.holder else ""
+            raise OSError(
+                errno.EBUSY,
+                f"an edge is already running on the data directory `{data_dir}`{holder}; "
+                "give another with --data-dir",
+            ) from error
+        except OSError as error:
+            logger.warning("cannot lock the data directory, going on without a lock: %s", error)
+
+    async def _run(self) -> None:
         settings = self.settings
         Locator(settings.geoip_db, settings.geoip_overrides).close()
         http_port = reserve(settings.bind, settings.edge_port, (socket.SOCK_STREAM,), "--edge-port")
@@ -160,6 +185,7 @@ class Agent:
     async def _follow(self) -> None:
         """Follow control's feed for ever, reconnecting with growing pauses."""
         failures = 0
+        refused = False
         settings = self.settings
         async with FeedClient(settings.control_url, settings.token, settings.name) as client:
             while True:
@@ -167,14 +193,15 @@ class Agent:
                     async for message in client.messages(self._snapshot):
                         if not self._connected:
                             logger.info("following control at %s", client.url)
-                            self._connected, failures = True, 0
+                            self._connected, failures, refused = True, 0, False
                             self._report_due.set()
                         await self._receive(message)
                 except (ControlUnreachable, FeedError) as error:
                     if self._connected:
                         logger.warning("lost control, going on with what is known: %s", error)
-                    elif failures == _PATIENT_TRIES:
+                    elif not refused and (isinstance(error, TokenRefused) or failures == _PATIENT_TRIES):
                         logger.warning("cannot follow control, still trying: %s", error)
+                    refused = refused or isinstance(error, TokenRefused)
                     if self._connected:
                         self._connected = False
                         self._publish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.harness import Process, System, eventually, system
+from tests.system.harness import PATIENCE, Process, System, eventually, system
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
 
@@ -44,8 +45,6 @@ def edge_token(running: System) -> str:
 
 def free_port() -> int:
     """A free TCP port."""
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -104,6 +103,50 @@ def test_edge_without_control_or_last_good_does_not_listen(tmp_path: Path) -> No
             region(port)
         edge.signal(signal.SIGTERM)
         assert edge.end() == 0
+
+
+def test_second_edge_on_the_same_data_directory_ends(tmp_path: Path) -> None:
+    """Edges do not share a last-good file: the second ends with the first's process id, and the first goes on."""
+    first = start_edge(tmp_path / "edge", "http://127.0.0.1:9", "gtm_none", "--edge-port", "0")
+    with stopping(first):
+        eventually(lambda: "no last-good file yet" in first.output, "the first edge runs")
+        command = ["edge", "--data-dir", str(tmp_path / "edge"), "--edge-port", "0", "--dns-port", "0"]
+        second = Process(command, tmp_path / "second.log", {"GTM_TOKEN": "gtm_none"})
+        assert second.end() == 5
+        said = " ".join(second.output.split())
+        assert "an edge is already running on the data directory" in said
+        assert f"(process {first.popen.pid}); give another with --data-dir" in said
+        assert first.popen.poll() is None
+        first.signal(signal.SIGKILL)
+        first.end()
+    third = start_edge(tmp_path / "edge", "http://127.0.0.1:9", "gtm_none", "--edge-port", "0")
+    with stopping(third):
+        eventually(lambda: third.output.count("no last-good file yet") == 2, "a killed edge's lock is free")
+
+
+def test_disk_that_refuses_a_lock_keeps_no_edge_from_running(tmp_path: Path) -> None:
+    """An edge whose data directory cannot be locked says so and goes on."""
+    (tmp_path / "edge" / "edge.lock").mkdir(parents=True)
+    edge = start_edge(tmp_path / "edge", "http://127.0.0.1:9", "gtm_none", "--edge-port", "0")
+    with stopping(edge):
+        eventually(lambda: "no last-good file yet" in edge.output, "it waits for control")
+        assert "cannot lock the data directory, going on without a lock" in edge.output
+
+
+def test_refused_token_is_told_at_once(tmp_path: Path) -> None:
+    """An edge that control turns away says so at the first try."""
+    refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as control:
+        control.settimeout(PATIENCE)
+        url = f"http://127.0.0.1:{control.getsockname()[1]}"
+        edge = start_edge(tmp_path / "edge", url, "gtm_none", "--edge-port", "0")
+        with stopping(edge):
+            connection, _ = control.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(refusal)
+            # No second try is answered, so that what is said can only be of the first.
+            eventually(lambda: "does not accept this edge's token" in edge.output, "it says so")
 
 
 def test_edge_without_a_token_ends_with_a_hint(tmp_path: Path) -> None:
