@@ -68,7 +68,6 @@ def serve(
     )
     configure(settings.log_level, "serve")
     _check_database(database_url)
-    _prepare_data_dir(settings.data_dir)
     _run_with_database(Supervisor(settings, welcome).run())
 
 

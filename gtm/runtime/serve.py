@@ -77,6 +77,7 @@ class Supervisor:
         """Serve until SIGTERM or SIGINT.
 
         Raises:
+            DataDirectoryInUse: another gtm works on the data directory.
             OSError: a port is in use.
             DemoError: no block of addresses is free.
             EmbeddedPostgresError: the embedded Postgres does not start.
@@ -85,8 +86,13 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        self._reserve_ports()
         try:
+            # A second start on a directory meets its own ports as well: the directory is what to tell of. One that
+            # isn't there yet nobody works on, and it stays away if a port is taken.
+            if os.access(self._settings.data_dir, os.F_OK):
+                self._lock.acquire()
+            self._reserve_ports()
+            self._lock.acquire()
             await self._start()
         finally:
             await self._stop()
@@ -105,10 +111,8 @@ class Supervisor:
     async def _start(self) -> None:
         settings = self._settings
         if settings.database_url is None:
-            self._postgres = EmbeddedPostgres(settings.data_dir)  # takes the directory's lock
+            self._postgres = EmbeddedPostgres(settings.data_dir, lock=self._lock)
             self._database_url = await asyncio.to_thread(self._postgres.start)
-        else:
-            self._lock.acquire()
         self._owner = True
         self._facts.unlink(missing_ok=True)
         regions: tuple[str, ...] = ()
@@ -237,6 +241,8 @@ class Supervisor:
         if self._postgres is not None:
             await asyncio.to_thread(self._postgres.stop)
         self._lock.release()
+        if self._stopping.is_set():
+            logger.info("stopped")
 
 
 def _literal(host: str) -> str:

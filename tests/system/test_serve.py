@@ -180,7 +180,9 @@ def test_metrics_are_of_the_whole_edge(demo: System) -> None:
 
 def test_second_serve_on_the_same_data_directory_says_so(demo: System) -> None:
     """A second gtm on a data directory ends at once, clearly, and the first goes on."""
-    second = System(demo.data_dir)
+    second = System(
+        demo.data_dir, "--dns-port", str(demo.dns_port)
+    )  # in use too, but that is not the trouble
     second.process.log = demo.data_dir.with_suffix(".log")
     assert second.process.end() == 5
     assert "already running" in second.process.output
@@ -194,6 +196,7 @@ def test_port_in_use_is_named(demo: System, tmp_path: Path) -> None:
     assert other.process.end() == 5
     assert str(demo.dns_port) in other.process.output
     assert "--dns-port" in other.process.output
+    assert not (tmp_path / "data").exists()
 
 
 def test_two_demos_run_side_by_side(demo: System, tmp_path: Path) -> None:
@@ -244,6 +247,7 @@ def test_clean_stop_leaves_nothing(tmp_path: Path, number: int) -> None:
         assert len(children) >= 6
         running.process.signal(number)
         assert running.process.end() in (0, 130)
+        assert running.process.output.splitlines()[-1].endswith("serve: stopped")
         eventually(lambda: not any(alive(pid) for pid in children), "every process has ended")
         assert not (tmp_path / "data" / "serve.json").exists()
     with system(tmp_path / "data", "--demo") as again:

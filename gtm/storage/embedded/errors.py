@@ -17,5 +17,5 @@ def unusable(path: Path, error: OSError) -> EmbeddedPostgresError:
     """What to say when the operating system refuses a file or directory."""
     return EmbeddedPostgresError(
         f"can't use the data directory: {(error.strerror or str(error)).lower()}: `{error.filename or path}`; "
-        "give another with --data-dir, or set GTM_DATABASE_URL to a Postgres server"
+        "give another with --data-dir"
     )

@@ -62,14 +62,26 @@ class EmbeddedPostgres:
     `start`, `stop` and the setting up block: call them off the event loop.
     """
 
-    def __init__(self, data_dir: Path, *, settings: Mapping[str, str] | None = None) -> None:
-        """Nothing happens before `start`. `settings` are postgresql.conf parameters that win over ours."""
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        lock: DataDirectoryLock | None = None,
+    ) -> None:
+        """Nothing happens before `start`.
+
+        Args:
+            data_dir: the data directory.
+            settings: postgresql.conf parameters that win over ours.
+            lock: the directory's lock, if the caller holds it already; `stop` gives it up.
+        """
         self.data_dir = data_dir.absolute()
         self.log = self.data_dir / "postgres.log"
         self._home = self.data_dir / "postgres"
         self._cluster = self._home / "data"
         self._settings = {**_SETTINGS, **(settings or {})}
-        self._lock = DataDirectoryLock(self.data_dir)
+        self._lock = lock or DataDirectoryLock(self.data_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self._url = ""
 
