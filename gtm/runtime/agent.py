@@ -75,6 +75,7 @@ class Agent:
         self._unsaved = False
         self._crew: Crew | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._failure: BaseException | None = None
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT, or the parent's end.
@@ -134,6 +135,8 @@ class Agent:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._crew.stop()
             await self._prober.stop()
+        if self._failure is not None:
+            raise self._failure  # with its traceback, and an exit code that makes a supervisor start the edge again
 
     def stop(self) -> None:
         """Ask the edge to stop."""
@@ -157,7 +160,7 @@ class Agent:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """None of the agent's tasks ends by itself; if one does, it is better to restart than to go on half."""
         if not task.cancelled() and task.exception() is not None:
-            logger.critical("stopping: an unexpected error", exc_info=task.exception())
+            self._failure = task.exception()
             self.stop()
 
     async def _until_loaded(self) -> bool:
