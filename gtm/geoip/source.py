@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 import tempfile
 from array import array
@@ -82,11 +83,16 @@ def _unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gtm-geoip-") as name:
         try:
             with tarfile.open(path) as archive:
-                members = [archive.getmember(f"package/{file}") for file in _FILES]
-                archive.extractall(name, members, filter="data")
+                # Not extractall: Python 3.11 has its safe filter only from 3.11.4 on.
+                for file in _FILES:
+                    member = archive.extractfile(f"package/{file}")
+                    if member is None:
+                        raise GeoIPError(f"`package/{file}` in `{path}` is not a file")
+                    with (Path(name) / file).open("wb") as unpacked:
+                        shutil.copyfileobj(member, unpacked)
         except (OSError, KeyError, tarfile.TarError) as error:
             raise GeoIPError(f"cannot unpack `{path}` as {PACKAGE}: {error}") from None
-        yield Path(name) / "package"
+        yield Path(name)
 
 
 def _read(path: Path, bits: int) -> Family:
