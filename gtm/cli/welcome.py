@@ -94,7 +94,7 @@ def _examples(running: Running) -> tuple[tuple[str, tuple[str, ...]], ...]:
                 f"{gtm} demo fail eu-west{data}; sleep 3",
                 f"curl -i '{route}?service=chat&client_ip=91.198.174.192'",
                 f"curl '{route}?service=web&client_ip=91.198.174.192'",
-                f"{gtm} demo restore eu-central{data}; {gtm} demo restore eu-west{data}",
+                f"{gtm} demo restore eu-central{data}; {gtm} demo restore eu-west{data}; sleep 3",
             ),
         ),
         (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gtm.core.latency import estimate, great_circle_km
-from gtm.core.model import Request
+from gtm.core.latency import NetworkPath
 from gtm.core.residency import Fence
 from gtm.core.view import View
 
@@ -69,11 +68,12 @@ class Objections:
 class Judge:
     """Judges the members for one kind of request.
 
-    `willing`: members active and with the models asked for. `eligible`: those the shares were made from.
+    `paths`: from the client to each member, none if its location is unknown. `willing`: members active and with the
+    models asked for. `eligible`: those the shares were made from.
     """
 
     view: View
-    request: Request
+    paths: dict[int, NetworkPath]
     within: Fence
     objections: Objections
     shares: dict[int, float]
@@ -83,18 +83,14 @@ class Judge:
     def candidate(self, rank: int, number: int) -> Candidate:
         """The member of this number, at its place in the order of preference."""
         region = self.view.snapshot.regions[number]
-        location = self.request.location
-        distance = None
-        if location.lat is not None and location.lon is not None:
-            distance = round(great_circle_km(location.lat, location.lon, region.lat, region.lon), 1)
+        path = self.paths.get(number)
         enforced, monitored = self.objections.to(number)
-        estimated = estimate(location, region.lat, region.lon)
         return Candidate(
             region=region.name,
             rank=rank,
             share=self.shares.get(number, 0.0),
-            estimate_ms=None if estimated is None else round(estimated, 1),
-            distance_km=distance,
+            estimate_ms=None if path is None else round(path.estimate_ms, 1),
+            distance_km=None if path is None else round(path.distance_km, 1),
             excluded=self._exclusion(number),
             rules=enforced,
             monitored=monitored,

@@ -22,8 +22,8 @@ from itertools import accumulate
 
 from gtm.core.affinity import key_hash, rendezvous
 from gtm.core.candidates import Candidate, Judge, Objections
-from gtm.core.latency import estimate, great_circle_km
-from gtm.core.model import Affinity, OnUnusable, Request, Steering
+from gtm.core.latency import NetworkPath, network_path
+from gtm.core.model import Affinity, Location, OnUnusable, Request, Steering
 from gtm.core.residency import Fence, fence
 from gtm.core.snapshot import CompiledService
 from gtm.core.view import View
@@ -161,20 +161,21 @@ def choice(view: View, request: Request) -> Choice:
     if request.model is not None and request.model not in snapshot.models:
         raise UnknownNameError("model", request.model)
     within = fence(view.rules[request.service], service.mask, request)
-    order = _order(view, service, request)
+    paths = _paths(view, service, request.location)
+    order = _order(service, paths)
     willing = service.mask & snapshot.active & _with_models(view, service, request)
     usable = willing & view.up
     eligible, ignored = within.allowed & usable, False
     if not eligible and service.service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = within.allowed & willing, True
     shares = _shares(service, order, eligible)
-    judge = Judge(view, request, within, Objections(within), shares, willing, eligible)
+    judge = Judge(view, paths, within, Objections(within), shares, willing, eligible)
     candidates = tuple(judge.candidate(rank, member) for rank, member in enumerate(order, 1))
     maker = _Maker(view, service, within, candidates, _traces(within))
     if not shares:
         refusal = maker.refusal(usable_anywhere=bool(usable))
         return Choice((refusal,), (1.0,), (1.0,), (0,), Affinity.NONE)
-    reason = Reason.HEALTH_IGNORED if ignored else _reason(service, request)
+    reason = Reason.HEALTH_IGNORED if ignored else _reason(service.service.steering, located=bool(paths))
     decisions = sticky = tuple(maker.served(number, reason) for number in shares)
     if reason is Reason.WEIGHTED and len(shares) > 1 and service.service.affinity is not Affinity.NONE:
         sticky = tuple(maker.served(number, Reason.AFFINITY) for number in shares)
@@ -197,23 +198,29 @@ def _with_models(view: View, service: CompiledService, request: Request) -> int:
     return sum(1 << number for number in service.members if wanted.issubset(regions[number].models))
 
 
-def _order(view: View, service: CompiledService, request: Request) -> tuple[int, ...]:
+def _paths(view: View, service: CompiledService, location: Location) -> dict[int, NetworkPath]:
+    """The way from the client to each member; empty if its location is unknown."""
+    regions = view.snapshot.regions
+    found = {
+        number: network_path(location, regions[number].lat, regions[number].lon) for number in service.members
+    }
+    return {number: path for number, path in found.items() if path is not None}
+
+
+def _order(service: CompiledService, paths: dict[int, NetworkPath]) -> tuple[int, ...]:
     """The members in the order of preference. Members of weight 0 come last, whatever the steering."""
     position = {number: index for index, number in enumerate(service.members)}
-    location = request.location
     steering = service.service.steering
 
     def rank(number: int) -> tuple[bool, float, int]:
-        region = view.snapshot.regions[number]
         reserve = service.weights[number] == 0
         if steering is Steering.WEIGHTED:
             return reserve, -service.weights[number], position[number]
-        if steering is Steering.FAILOVER or location.lat is None or location.lon is None:
+        if steering is Steering.FAILOVER or not paths:
             return reserve, 0.0, position[number]
-        if steering is Steering.GEO:
-            distance = great_circle_km(location.lat, location.lon, region.lat, region.lon)
-            return reserve, distance, position[number]
-        return reserve, estimate(location, region.lat, region.lon) or 0.0, position[number]
+        path = paths[number]
+        length = path.distance_km if steering is Steering.GEO else path.estimate_ms
+        return reserve, length, position[number]
 
     return tuple(sorted(service.members, key=rank))
 
@@ -235,14 +242,13 @@ def _shares(service: CompiledService, order: tuple[int, ...], eligible: int) -> 
     return {number: share for number, share in shares.items() if share > 0}
 
 
-def _reason(service: CompiledService, request: Request) -> Reason:
+def _reason(steering: Steering, *, located: bool) -> Reason:
     """In one word, what decided among the eligible regions, affinity aside."""
-    steering = service.service.steering
     if steering is Steering.FAILOVER:
         return Reason.FAILOVER_ORDER
     if steering is Steering.WEIGHTED:
         return Reason.WEIGHTED
-    if request.location.lat is None or request.location.lon is None:
+    if not located:
         return Reason.LOCATION_UNKNOWN
     return Reason.NEAREST if steering is Steering.GEO else Reason.LOWEST_LATENCY
 

@@ -1,11 +1,12 @@
 """Estimates of network round-trip time.
 
 Only geography so far: a straight line through distance. Measured round-trip times take precedence once edges carry a
-table of them; `estimate` is the one place that would choose between the two.
+table of them; `network_path` is the one place that would choose between the two.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import asin, cos, radians, sin, sqrt
 
 from gtm.core.model import Location
@@ -27,8 +28,17 @@ def great_circle_km(lat1: float, lon1: float, lat2: float, lon2: float) -> float
     return 2 * EARTH_RADIUS_KM * asin(sqrt(min(1.0, chord)))
 
 
-def estimate(location: Location, lat: float, lon: float) -> float | None:
-    """Estimated round-trip time in ms from a client to a point in degrees; None if the client is nowhere known."""
+@dataclass(frozen=True, slots=True)
+class NetworkPath:
+    """The way from a client to a region: great circle in km, estimated round-trip time in ms."""
+
+    distance_km: float
+    estimate_ms: float
+
+
+def network_path(location: Location, lat: float, lon: float) -> NetworkPath | None:
+    """The way from a client to a point in degrees; None if the client is nowhere known."""
     if location.lat is None or location.lon is None:
         return None
-    return BASE_MS + MS_PER_KM * great_circle_km(location.lat, location.lon, lat, lon)
+    distance = great_circle_km(location.lat, location.lon, lat, lon)
+    return NetworkPath(distance, BASE_MS + MS_PER_KM * distance)

@@ -12,7 +12,7 @@ from gtm.core import endpoints
 from gtm.core.access import Access, Role, TokenGrant, permits
 from gtm.core.compile import compile_policy
 from gtm.core.decide import FenceError, Reason, UnknownNameError, _Maker, choice, decide
-from gtm.core.latency import BASE_MS, EARTH_RADIUS_KM, MS_PER_KM, estimate, great_circle_km
+from gtm.core.latency import BASE_MS, EARTH_RADIUS_KM, MS_PER_KM, NetworkPath, great_circle_km, network_path
 from gtm.core.model import (
     Affinity,
     Endpoint,
@@ -93,11 +93,12 @@ def test_distances_on_the_sphere() -> None:
 
 def test_estimates_grow_with_distance() -> None:
     """A round trip costs its base and so much a kilometre; a client that is nowhere has none."""
-    assert estimate(Location(lat=50.0, lon=8.0), 50.0, 8.0) == BASE_MS
-    far = estimate(Location(lat=0.0, lon=0.0), 0.0, 90.0)
-    assert far == pytest.approx(BASE_MS + MS_PER_KM * pi * EARTH_RADIUS_KM / 2)
-    assert estimate(Location(lat=50.0), 50.0, 8.0) is None
-    assert estimate(Location("DE"), 50.0, 8.0) is None
+    assert network_path(Location(lat=50.0, lon=8.0), 50.0, 8.0) == NetworkPath(0.0, BASE_MS)
+    far = network_path(Location(lat=0.0, lon=0.0), 0.0, 90.0)
+    assert far is not None
+    assert far.estimate_ms == pytest.approx(BASE_MS + MS_PER_KM * pi * EARTH_RADIUS_KM / 2)
+    assert network_path(Location(lat=50.0), 50.0, 8.0) is None
+    assert network_path(Location("DE"), 50.0, 8.0) is None
 
 
 @pytest.mark.parametrize(
