@@ -33,9 +33,9 @@ from gtm.core.model import (
     Location,
     Policy,
     Request,
-    State,
 )
 from gtm.core.problems import Problem
+from gtm.core.state import State
 from gtm.core.view import View, Window, build_view
 from gtm.geoip.address import parse_address
 from gtm.geoip.centres import country_centres

@@ -19,8 +19,10 @@ from gtm.core.model import (
     Affinity,
     DataClass,
     Jurisdiction,
+    OnOverload,
     OnUnusable,
     Policy,
+    Priority,
     ProbeType,
     Region,
     ResidencyRule,
@@ -60,6 +62,8 @@ class ResourceDocument(Document, Generic[C]):
         if document.get("admin_state", ...) is None:
             kept = before.admin_state if isinstance(before, Region) else AdminState.ACTIVE
             document["admin_state"] = kept.value
+            if isinstance(before, Region) and document["draining_since"] is None:
+                document["draining_since"] = msgspec.to_builtins(before.draining_since)
         return msgspec.convert(document, kind)
 
 
@@ -82,6 +86,14 @@ class CapacityDocument(Document):
     outstanding: f.Count | None = None
     """Requests at once."""
     requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
+
+
+class SpillInDocument(Document):
+    """How much a region takes of other regions' demand; absent: as much as it has capacity for."""
+
+    max_share: Annotated[f.Number, Field(ge=0, le=1)] | None = None
+    """Of its usable capacity."""
+    max_requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
 
 
 class ProbeDocument(Document):
@@ -139,9 +151,18 @@ class RegionDocument(ResourceDocument[Region]):
     models: Annotated[tuple[f.ModelName, ...], Field(max_length=1000)] = ()
     """Names of the models served here."""
     capacity: CapacityDocument = CapacityDocument()
+    reserve: Annotated[f.Number, Field(ge=0, le=0.95)] = 0.1
+    """The share of its capacity that no plan uses."""
+    spill_in: SpillInDocument = SpillInDocument()
+    slow_start: Annotated[f.Number, Field(ge=0, le=3600)] = 30.0
+    """Seconds over which its traffic ramps up after a failure."""
     cost_weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
     admin_state: AdminState | None = None
     """Absent: what is in force stays (a new region is active)."""
+    draining_since: f.Moment | None = None
+    """When it began to drain; absent while it drains: what is in force stays, or now."""
+    drain_deadline: Annotated[f.Number, Field(ge=0, le=86_400)] = 300.0
+    """Seconds over which clients with affinity leave it once it drains."""
     probe: ProbeDocument = ProbeDocument()
 
 
@@ -177,6 +198,8 @@ class MemberDocument(Document):
     region: f.Name
     weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
     """0: only when no member with a weight is usable."""
+    capacity: CapacityDocument = CapacityDocument()
+    """What the region holds for this service alone, within its own capacity."""
 
 
 class RefusalDocument(Document):
@@ -204,6 +227,14 @@ class ServiceDocument(ResourceDocument[Service]):
     refusal: RefusalDocument = RefusalDocument()
     on_unusable: OnUnusable = OnUnusable.REFUSE
     """What to do when the fence holds regions, but none that is usable."""
+    on_overload: OnOverload = OnOverload.SHED
+    """What becomes of requests that the plan has no capacity for."""
+    priority: Priority = Priority.REAL_TIME
+    """Of requests that do not state their own."""
+    service_time_ms: Annotated[f.Number, Field(gt=0, le=3_600_000)] | None = None
+    """How long a request occupies its place in a region, as far as no load report says it."""
+    exploration: Annotated[f.Number, Field(ge=0, le=0.2)] = 0.0
+    """The share of requests spread over the other eligible regions, to measure the way there."""
 
 
 class MatchDocument(Document):
@@ -264,6 +295,8 @@ class TenantDocument(ResourceDocument[Tenant]):
     """A customer whose requests rules may single out."""
 
     display_name: f.Line = ""
+    weight: Annotated[f.Number, Field(gt=0, le=1e6)] = 1.0
+    """Its part of a priority tier that does not fit, relative to the other tenants'."""
 
 
 class DataClassDocument(ResourceDocument[DataClass]):
@@ -348,5 +381,5 @@ def export_policy(policy: Policy, *, admin_states: bool = False) -> dict[str, li
     exported: dict[str, list[dict[str, Any]]] = msgspec.to_builtins(policy)
     if not admin_states:
         for region in exported["regions"]:
-            del region["admin_state"]
+            del region["admin_state"], region["draining_since"]
     return exported

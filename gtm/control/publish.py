@@ -19,9 +19,10 @@ from datetime import UTC, datetime
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.health import VantageReport, combine
-from gtm.core.model import EndpointHealth, Policy, State
+from gtm.core.model import EndpointHealth, Policy
 from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
+from gtm.core.state import State
 from gtm.feed.wire import AccessMessage, EdgeReport, HeartbeatMessage, SnapshotMessage, StateMessage, encode
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable

@@ -7,7 +7,7 @@ Everything here is a frozen dataclass or an enum. What a policy *means* is worke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -51,6 +51,24 @@ class OnUnusable(StrEnum):
     IGNORE_HEALTH = "ignore_health"
     """Serve from the fence's regions as if they were healthy (probes may be wrong). Never crosses the fence,
     never picks a draining or disabled region."""
+
+
+class OnOverload(StrEnum):
+    """What becomes of requests that the plan has no capacity for."""
+
+    SHED = "shed"
+    """Refuse them over HTTP, the lowest priority first (503; 429 to a tenant beyond its fair share). DNS cannot
+    refuse a part of its answers; there it is as `queue`."""
+    QUEUE = "queue"
+    """Send them to their home region all the same, to wait there."""
+
+
+class Priority(StrEnum):
+    """How urgent a request is. When demand exceeds all capacity, the lowest tier is shed first."""
+
+    REAL_TIME = "real_time"
+    NEAR_REAL_TIME = "near_real_time"
+    BATCH = "batch"
 
 
 class RuleMode(StrEnum):
@@ -124,8 +142,20 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class SpillIn:
+    """How much a region takes of other regions' demand: a share (0–1) of its usable capacity, requests per second."""
+
+    max_share: float | None = None
+    max_requests_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Region:
-    """A place that serves requests. `country` is ISO 3166-1 alpha-2; its jurisdictions derive from it."""
+    """A place that serves requests. `country` is ISO 3166-1 alpha-2; its jurisdictions derive from it.
+
+    `reserve` is the share of its capacity that no plan uses. Over `slow_start` seconds after a failure its traffic
+    ramps up; over `drain_deadline` seconds from `draining_since` on, clients with affinity leave it.
+    """
 
     name: str
     lat: float
@@ -136,17 +166,26 @@ class Region:
     subdivision: str | None = None
     models: tuple[str, ...] = ()
     capacity: Capacity = Capacity()
+    reserve: float = 0.1
+    spill_in: SpillIn = SpillIn()
+    slow_start: float = 30.0
     cost_weight: float = 1.0
     admin_state: AdminState = AdminState.ACTIVE
+    draining_since: datetime | None = None
+    drain_deadline: float = 300.0
     probe: Probe = Probe()
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A region's part in a service. Weight 0: only when no member with a weight is usable."""
+    """A region's part in a service. Weight 0: only when no member with a weight is usable.
+
+    `capacity` is what the region holds for this service alone, within the region's own.
+    """
 
     region: str
     weight: float = 1.0
+    capacity: Capacity = Capacity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +202,11 @@ class RefusalAddress:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What clients ask for by host name or by service name. `ttl` in seconds."""
+    """What clients ask for by host name or by service name. `ttl` in seconds.
+
+    `service_time_ms` is how long a request occupies its place in a region, as far as no load report says it.
+    `exploration` is the share (0–1) of requests spread over the other eligible regions, to measure the way there.
+    """
 
     name: str
     members: tuple[Member, ...]
@@ -176,6 +219,10 @@ class Service:
     affinity: Affinity = Affinity.NONE
     refusal: RefusalAddress = RefusalAddress()
     on_unusable: OnUnusable = OnUnusable.REFUSE
+    on_overload: OnOverload = OnOverload.SHED
+    priority: Priority = Priority.REAL_TIME
+    service_time_ms: float | None = None
+    exploration: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +288,14 @@ class Jurisdiction:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A customer whose requests rules may single out. Requests that name any other are rejected."""
+    """A customer whose requests rules may single out. Requests that name any other are rejected.
+
+    When a priority tier does not fit, its tenants share what there is in proportion to `weight`.
+    """
 
     name: str
     display_name: str = ""
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,30 +376,21 @@ class Request:
     data_class: str | None = None
     model: str | None = None
     affinity: str | None = None
+    priority: Priority | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointHealth:
-    """An endpoint's health. `since` is a POSIX time in seconds, `detail` the last failure in words."""
+    """An endpoint's health. `since` is a POSIX time in seconds, `detail` the last failure in words.
+
+    `recovered`: it is up after having been down, so that slow start counts from `since`.
+    """
 
     status: HealthStatus = HealthStatus.UNKNOWN
     since: float = 0.0
     detail: str = ""
     latency_ms: float | None = None
+    recovered: bool = False
 
 
 UNKNOWN_HEALTH = EndpointHealth()
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What changes by the second: health now, load and plan later. One epoch, replaced whole.
-
-    `health` maps a region's name to its endpoints' health, by URL. A region or endpoint that is missing is
-    unknown, hence not usable. `vantage` is empty where control published the state; otherwise it names the edge
-    whose own probes it rests on, because that edge has lost control.
-    """
-
-    epoch: int = 0
-    vantage: str = ""
-    health: dict[str, dict[str, EndpointHealth]] = field(default_factory=dict)

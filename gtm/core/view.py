@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from gtm.core.model import Endpoint, HealthStatus, State
+from gtm.core.model import Endpoint, HealthStatus
 from gtm.core.snapshot import CompiledRule, Snapshot
+from gtm.core.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable
 
 from gtm.core.access import Access
-from gtm.core.model import State
 from gtm.core.router import Router
 from gtm.core.snapshot import Snapshot
+from gtm.core.state import State
 from gtm.core.view import Window, build_view
 from gtm.feed.wire import AccessMessage, Message, SnapshotMessage, StateMessage
 

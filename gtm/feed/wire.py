@@ -17,8 +17,9 @@ import msgspec
 
 from gtm.core.access import Access
 from gtm.core.compile import compile_policy
-from gtm.core.model import EndpointHealth, Jurisdiction, Policy, State
+from gtm.core.model import EndpointHealth, Jurisdiction, Policy
 from gtm.core.snapshot import Snapshot
+from gtm.core.state import State
 
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""

@@ -22,8 +22,8 @@ from typing import Any
 
 from gtm import __version__
 from gtm.core.health import fill
-from gtm.core.model import State
 from gtm.core.problems import PolicyError
+from gtm.core.state import State
 from gtm.feed import lastgood
 from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
 from gtm.feed.holder import ViewHolder

@@ -41,8 +41,9 @@ from measure import Load, dns_load, free_port, http_load, listening, missing, se
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
-from gtm.core.model import EndpointHealth, HealthStatus, Location, Policy, Request, State
+from gtm.core.model import EndpointHealth, HealthStatus, Location, Policy, Request
 from gtm.core.router import Router
+from gtm.core.state import State
 from gtm.core.view import View, Window, build_view
 from gtm.runtime.assets import demo_policy
 

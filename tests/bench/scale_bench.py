@@ -30,9 +30,9 @@ from gtm.core.model import (
     Request,
     ResidencyRule,
     Service,
-    State,
 )
 from gtm.core.router import Router
+from gtm.core.state import State
 from gtm.core.view import Window, build_view
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from gtm.core.model import (
     ResidencyRule,
     RuleMode,
     Service,
-    State,
 )
+from gtm.core.state import State
 from gtm.core.view import Window
 
 

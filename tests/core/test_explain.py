@@ -29,10 +29,10 @@ from gtm.core.model import (
     ResidencyRule,
     RuleMode,
     Service,
-    State,
     Steering,
     Tenant,
 )
+from gtm.core.state import State
 from gtm.core.view import View, Window, build_view
 from tests.core.strategies import World, draws, questions, quick
 

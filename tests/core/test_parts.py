@@ -27,11 +27,11 @@ from gtm.core.model import (
     Request,
     ResidencyRule,
     Service,
-    State,
     Steering,
 )
 from gtm.core.residency import Fence
 from gtm.core.router import CANDIDATES, Router
+from gtm.core.state import State
 from gtm.core.view import View, Window, build_view, next_boundary
 from tests.core.strategies import SHIPPED
 
@@ -269,7 +269,8 @@ def test_only_endpoints_that_are_up_are_handed_out() -> None:
 def test_an_unknown_model_is_an_error() -> None:
     """A model that no region serves is a mistake of the caller's, not a want of capacity."""
     from gtm.core.decide import UnknownNameError, decide
-    from gtm.core.model import Endpoint, Member, Policy, Region, Request, Service, State
+    from gtm.core.model import Endpoint, Member, Policy, Region, Request, Service
+    from gtm.core.state import State
     from gtm.core.view import Window, build_view
 
     region = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),), models=("small",))

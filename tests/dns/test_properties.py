@@ -12,8 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
-from gtm.core.model import EndpointHealth, HealthStatus, State
+from gtm.core.model import EndpointHealth, HealthStatus
 from gtm.core.router import Router
+from gtm.core.state import State
 from gtm.core.view import Window, build_view
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts

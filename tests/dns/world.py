@@ -29,11 +29,11 @@ from gtm.core.model import (
     Region,
     ResidencyRule,
     Service,
-    State,
     Steering,
     Zone,
 )
 from gtm.core.router import Router
+from gtm.core.state import State
 from gtm.core.view import Window, build_view
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts

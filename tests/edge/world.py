@@ -29,11 +29,11 @@ from gtm.core.model import (
     ResidencyRule,
     RuleMode,
     Service,
-    State,
     Steering,
     Tenant,
     Zone,
 )
+from gtm.core.state import State
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage

@@ -19,10 +19,10 @@ from gtm.core.model import (
     Region,
     ResidencyRule,
     Service,
-    State,
 )
 from gtm.core.problems import PolicyError
 from gtm.core.router import Router
+from gtm.core.state import State
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, FeedError, HeartbeatMessage, SnapshotMessage, StateMessage
 from tests.core.strategies import SHIPPED

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.access import Access, Role, TokenGrant
-from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Policy, Region, State
+from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Policy, Region
+from gtm.core.state import State
 from gtm.feed import wire
 from gtm.feed.wire import (
     FORMAT,

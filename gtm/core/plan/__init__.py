@@ -1,0 +1,1 @@
+"""The spillover plan: which share of each ranking class which region serves."""

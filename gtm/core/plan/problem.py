@@ -1,0 +1,96 @@
+"""What the planner is asked: demand by ranking class, what regions can take, and the quotas between them.
+
+Units: rates in requests per second, times in ms unless named otherwise. Regions are named, not numbered: a plan
+outlives the revision that numbered them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gtm.core.model import OnOverload, Priority
+
+
+@dataclass(frozen=True, slots=True)
+class ClassDemand:
+    """What one ranking class asks for.
+
+    `regions` are the eligible ones (inside the fence, willing, usable), in the class's order of preference: the first
+    is its home. `latency_ms` is the total latency of each: network, queue wait and service time. `rate` is the demand
+    in requests per second, `tenants` its parts by tenant (`""`: not stated), which sum to it.
+    """
+
+    key: str
+    service: str
+    priority: Priority
+    regions: tuple[str, ...]
+    latency_ms: tuple[float, ...]
+    rate: float
+    tenants: dict[str, float] = field(default_factory=dict)
+    on_overload: OnOverload = OnOverload.SHED
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What one region can take now: after health, reserve, slow start and drain. None: no bound is known.
+
+    `slots` bounds the requests outstanding at once, `rate` the requests per second, both for all services together;
+    `service_slots` and `service_rate` bound single services. By Little's law a service holds its rate times its
+    `service_time_s` slots; a service without one is bound by rates only. `cost_ms` is what serving here costs, in ms
+    of latency that one would accept to avoid it. `spill_in_rate` bounds what it takes of other homes' demand.
+    """
+
+    slots: float | None = None
+    rate: float | None = None
+    service_slots: dict[str, float] = field(default_factory=dict)
+    service_rate: dict[str, float] = field(default_factory=dict)
+    service_time_s: dict[str, float] = field(default_factory=dict)
+    cost_ms: float = 0.0
+    spill_in_rate: float | None = None
+    spill_in_share: float | None = None
+    """Of what the region serves at most (its usable capacity)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpillQuota:
+    """A spillover rule: how much of the demand whose home is `home` may go to any of `to` together.
+
+    A home without rules spills freely inside the fence; one with rules only where a rule leads. A flow that several
+    rules cover counts against each.
+    """
+
+    name: str
+    home: str
+    to: tuple[str, ...]
+    max_share: float | None = None
+    max_rate: float | None = None
+    max_added_latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One tick's question. `tenant_weights`: of tenants inside a tier, 1 where absent."""
+
+    classes: tuple[ClassDemand, ...]
+    supply: dict[str, Supply]
+    quotas: tuple[SpillQuota, ...] = ()
+    tenant_weights: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best answer to a Problem, before steps are bounded.
+
+    `flow` maps a class to the rate each region serves of it (only rates above 0), `shed` to the rate refused,
+    `shed_tenants` to the rates refused by tenant. `prices` are the dual values of the regions' capacity, in ms; `quota_rates`
+    the rate that each quota (a rule's name, or `spill_in:REGION`) allows this tick; `binding` names the quotas and
+    regions that are exhausted. `unplaced` is the rate that queues at home because its service does not shed.
+    """
+
+    flow: dict[str, dict[str, float]]
+    shed: dict[str, float]
+    shed_tenants: dict[str, dict[str, float]]
+    prices: dict[str, float]
+    quota_rates: dict[str, float]
+    binding: tuple[str, ...]
+    unplaced: float = 0.0

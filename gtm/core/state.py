@@ -1,0 +1,53 @@
+"""What changes by the second, as one value: health now, and the plan. Edges get it whole, by epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gtm.core.model import EndpointHealth
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlan:
+    """How the requests of one ranking class are spread.
+
+    `weights` maps region names to shares of what is served (sum 1). `shed` is the share of the class's requests that
+    is refused for want of capacity; `tenants` holds the tenants whose own share differs, because fairness inside a
+    priority tier sheds those beyond their fair share first.
+    """
+
+    weights: dict[str, float]
+    shed: float = 0.0
+    tenants: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the planner wants, made at a POSIX time in seconds.
+
+    `classes` maps a ranking class (`gtm.core.ranking`) to its plan. `prices` says what one more request a second in a
+    region would cost all others, in ms of latency: a class that the plan does not know goes where estimate plus price
+    is least.
+    """
+
+    made: float = 0.0
+    classes: dict[str, ClassPlan] = field(default_factory=dict)
+    prices: dict[str, float] = field(default_factory=dict)
+
+
+NO_PLAN = Plan()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of the world at one epoch, replaced whole.
+
+    `health` maps a region's name to its endpoints' health, by URL. A region or endpoint that is missing is
+    unknown, hence not usable. `vantage` is empty where control published the state; otherwise it names the edge
+    whose own probes it rests on, because that edge has lost control.
+    """
+
+    epoch: int = 0
+    vantage: str = ""
+    health: dict[str, dict[str, EndpointHealth]] = field(default_factory=dict)
+    plan: Plan = NO_PLAN
