@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from gtm.core.decide import Decision
+from gtm.core.choice import Option
+from gtm.core.ranking import Ranking
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_decisions_total": (
@@ -43,11 +44,33 @@ class Counts(dict[str, float]):
         return {key: self.pop(key) for key in list(self)}
 
 
-def decision_key(decision: Decision, via: str) -> str:
-    """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`)."""
+_DECISIONS = "gtm_decisions_total"
+_DEMAND = "demand"
+
+
+def decision_key(ranking: Ranking, option: Option, via: str) -> str:
+    """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`).
+
+    It says what the metrics say, and the request's ranking class and demand cell for the planner.
+    """
+    group = ranking.group
     return "\t".join(
-        ("gtm_decisions_total", decision.service, decision.region or "", decision.outcome.value, via)
+        (
+            _DEMAND,
+            group.service.service.name,
+            option.region or "",
+            option.outcome.value,
+            via,
+            group.key,
+            ranking.cell,
+        )
     )
+
+
+def metric_key(key: str) -> str:
+    """The key of the metric that a key counts towards: a decision's without its ranking class and demand cell."""
+    name, *labels = key.split("\t")
+    return "\t".join((_DECISIONS, *labels[:4])) if name == _DEMAND else key
 
 
 class EdgeMetrics:
@@ -63,7 +86,7 @@ class EdgeMetrics:
     def add(self, counts: Mapping[str, float]) -> None:
         """Take in a worker's increments. Keys of unknown metrics or with the wrong number of labels are ignored."""
         for key, increment in counts.items():
-            name, *labels = key.split("\t")
+            name, *labels = metric_key(key).split("\t")
             if name in METRICS and len(labels) == len(METRICS[name][1]):
                 self._counters[name].labels(*labels).inc(increment)
 

@@ -4,7 +4,7 @@
 `lat` and `lon`, or nothing: unknown), for what (`service`, `tenant`, `data_class`, `model`), in what state of the world
 (`down`, `drained` and `disabled` regions; all else is up and active), at what time (`at`; now, if absent), and what must
 come of it: `region` (a name, or a list of which each draw must hit one), or `refused` (`residency` or `unavailable`),
-with `reason` (see `gtm.core.decide.Reason`) and `rules` (all that match) where they matter.
+with `reason` (see `gtm.core.outcomes.Reason`) and `rules` (all that match) where they matter.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from gtm.control.documents import Document
 from gtm.control.folders import EXPECTATIONS, check_references, read_folder, read_yaml
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.structure import problems_of
+from gtm.core.choice import choice
 from gtm.core.compile import compile_policy
-from gtm.core.decide import Choice, Outcome, Reason, UnknownNameError, choice
+from gtm.core.decide import Decision, explained
 from gtm.core.explain import lines
 from gtm.core.model import (
     UNKNOWN_LOCATION,
@@ -34,9 +35,11 @@ from gtm.core.model import (
     Policy,
     Request,
 )
+from gtm.core.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.problems import Problem
+from gtm.core.ranking import rank
 from gtm.core.state import State
-from gtm.core.view import View, Window, build_view
+from gtm.core.view import View, Window, view_of
 from gtm.geoip.address import parse_address
 from gtm.geoip.centres import country_centres
 
@@ -142,15 +145,17 @@ def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Resu
     view = _view(policy, item, now)
     request = Request(item.service, _location(item, locate), item.tenant, item.data_class, item.model)
     try:
-        made = choice(view, request)
+        ranking = rank(view.basis, request, {})
     except UnknownNameError as error:
         return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
-    first = made.decisions[0]
+    made = choice(view, ranking.group)
+    first = explained(view, ranking, made, made.options[0])
+    regions = frozenset(option.region for option in made.options)
     return Result(
         label=item.label,
-        passed=_holds(item, made),
+        passed=_holds(item, first, regions),
         expected=_expected(item),
-        got=_got(made),
+        got=_got(first, regions),
         why=tuple(lines(view, request, first)),
     )
 
@@ -221,7 +226,7 @@ def _view(policy: Policy, item: Expectation, now: float) -> View:
         for region in regions
     }
     snapshot = compile_policy(replace(policy, regions=regions), shipped_jurisdictions())
-    return build_view(snapshot, State(health=health), Window(moment, moment))
+    return view_of(snapshot, State(health=health), Window(moment, moment))
 
 
 def _location(item: Expectation, locate: Locate) -> Location:
@@ -242,11 +247,10 @@ _REFUSED = {
 }
 
 
-def _holds(item: Expectation, made: Choice) -> bool:
-    first = made.decisions[0]
+def _holds(item: Expectation, first: Decision, regions: frozenset[str | None]) -> bool:
     if item.refused is not None and first.outcome is not _REFUSED[item.refused]:
         return False
-    if item.region is not None and not {d.region for d in made.decisions} <= set(_regions(item)):
+    if item.region is not None and not regions <= set(_regions(item)):
         return False
     if item.reason is not None and first.reason is not item.reason:
         return False
@@ -258,12 +262,11 @@ def _expected(item: Expectation) -> str:
     return _sentence(what, item.reason, item.rules)
 
 
-def _got(made: Choice) -> str:
-    first = made.decisions[0]
+def _got(first: Decision, regions: frozenset[str | None]) -> str:
     if first.region is None:
         what = f"refused ({first.outcome.value.removeprefix('refused_')})"
     else:
-        what = " or ".join(str(decision.region) for decision in made.decisions)
+        what = " or ".join(sorted(str(region) for region in regions))
     return _sentence(what, first.reason, tuple(rule.name for rule in first.rules))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gtm.core.latency import NetworkPath
+from gtm.core.ranking import Ranking
 from gtm.core.residency import Fence
 from gtm.core.view import View
 
@@ -26,8 +27,9 @@ class Candidate:
     """A member region as one decision saw it.
 
     `rank` counts from 1 in the order of preference, `share` is its part of such requests (0–1), `estimate_ms` the
-    round-trip time and `distance_km` the great circle, both None where the client's location is unknown. `rules` names
-    the residency rules that exclude it, `monitored` those that would if they were enforced.
+    round-trip time, `source` what it rests on and `distance_km` the great circle, all None where the client's location is
+    unknown; `processing_ms` is what the region itself takes, where it is known. `rules` names the residency rules that
+    exclude it, `monitored` those that would if they were enforced.
     """
 
     region: str
@@ -38,6 +40,8 @@ class Candidate:
     excluded: Exclusion | None = None
     rules: tuple[str, ...] = ()
     monitored: tuple[str, ...] = ()
+    source: str | None = None
+    processing_ms: float | None = None
 
 
 class Objections:
@@ -68,22 +72,20 @@ class Objections:
 class Judge:
     """Judges the members for one kind of request.
 
-    `paths`: from the client to each member, none if its location is unknown. `willing`: members active and with the
-    models asked for. `eligible`: those the shares were made from.
+    `shares` are those of the request's class, `eligible` the mask they were made from.
     """
 
     view: View
-    paths: dict[int, NetworkPath]
-    within: Fence
+    ranking: Ranking
     objections: Objections
-    shares: dict[int, float]
-    willing: int
+    shares: Mapping[int, float]
     eligible: int
 
     def candidate(self, rank: int, number: int) -> Candidate:
         """The member of this number, at its place in the order of preference."""
         region = self.view.snapshot.regions[number]
-        path = self.paths.get(number)
+        path = self.ranking.paths.get(number)
+        processing = self.view.basis.processing.get(self.ranking.group.service.service.name, {}).get(number)
         enforced, monitored = self.objections.to(number)
         return Candidate(
             region=region.name,
@@ -94,15 +96,18 @@ class Judge:
             excluded=self._exclusion(number),
             rules=enforced,
             monitored=monitored,
+            source=None if path is None else path.source,
+            processing_ms=processing,
         )
 
     def _exclusion(self, number: int) -> Exclusion | None:
         bit = 1 << number
-        if not self.within.allowed & bit:
+        group = self.ranking.group
+        if not group.allowed & bit:
             return Exclusion.RESIDENCY
         if not self.view.snapshot.active & bit:
             return Exclusion(self.view.snapshot.regions[number].admin_state.value)
-        if not self.willing & bit:
+        if not group.willing & bit:
             return Exclusion.MODEL_UNAVAILABLE
         if self.eligible & bit:
             return None

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gtm.core.candidates import Candidate, Exclusion
-from gtm.core.decide import Decision, Outcome, Reason, RuleTrace
+from gtm.core.decide import Decision, RuleTrace
 from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Location, Request
+from gtm.core.outcomes import Outcome, Reason
 from gtm.core.view import View
 
 MAX_REASONS = 20
@@ -20,6 +21,8 @@ _REFUSALS = {
     Reason.FENCE_EMPTY: "refused: the residency rules leave none of the service's regions",
     Reason.FENCE_UNUSABLE: "refused: no region inside the fence is usable, and the residency rules forbid the others",
     Reason.NONE_USABLE: "refused: no region of the service is usable",
+    Reason.SHED: "refused: the plan has no capacity left for requests of this priority",
+    Reason.OVER_FAIR_SHARE: "refused: capacity is short, and the tenant is beyond its fair share of it",
 }
 _STATES = {
     Exclusion.DISABLED: "disabled by its operator",
@@ -50,7 +53,8 @@ def answer(
 
     Returns:
         `service`, `outcome`, `region`, `endpoint`, `ttl` (seconds), `reason` (code), `reasons` (sentences), `client`,
-        `rules`, `revision` and `epoch`; `full` adds `request` and `candidates`.
+        `rules`, `revision` and `epoch`; `full` adds `request`, `ranking_class`, `shed` (the share of such requests that is refused for want of capacity) and
+        `candidates`.
     """
     result: dict[str, Any] = {
         "service": decision.service,
@@ -72,6 +76,8 @@ def answer(
     }
     if full:
         result["request"] = _request(request)
+        result["ranking_class"] = decision.ranking_class
+        result["shed"] = round(decision.shed, 6)
         result["candidates"] = [_candidate(view, request, decision, item) for item in decision.candidates]
     return result
 
@@ -139,6 +145,11 @@ def _chosen(decision: Decision, candidate: Candidate) -> str:
         Reason.NEAREST: f"nearest of the {where}{_measure(decision, candidate)}",
         Reason.WEIGHTED: f"by weight, takes {share}",
         Reason.AFFINITY: f"this client stays on it (by weight {share})",
+        Reason.SPILLOVER: f"spillover by plan: it takes {share}, as regions that rank before it have no room for them",
+        Reason.SLOW_START: f"it takes {share} while a region that ranks before it is in slow start",
+        Reason.DRAINING_SESSION: "it drains, and this client's affinity keeps it there for now",
+        Reason.EXPLORATION: "exploring: one of the few requests spread over all eligible regions to measure the way there",
+        Reason.QUOTA_EXHAUSTED: "home region: the plan would have spilled this request, but the quota is used up",
         Reason.FAILOVER_ORDER: f"first of the {where} in failover order",
         Reason.LOCATION_UNKNOWN: f"first of the {where} in the order written, the client's location is unknown",
         Reason.HEALTH_IGNORED: "although it is not healthy: nothing usable is left, and the service then ignores health",
@@ -191,6 +202,7 @@ def _request(request: Request) -> dict[str, Any]:
         "data_class": request.data_class,
         "model": request.model,
         "affinity": request.affinity,
+        "priority": None if request.priority is None else request.priority.value,
         "location": {
             "country": location.country,
             "subdivision": location.subdivision,
@@ -217,6 +229,8 @@ def _candidate(view: View, request: Request, decision: Decision, item: Candidate
         "rank": item.rank,
         "share": round(item.share, 6),
         "estimate_ms": item.estimate_ms,
+        "estimate_source": item.source,
+        "processing_ms": item.processing_ms,
         "distance_km": item.distance_km,
         "excluded": None if item.excluded is None else item.excluded.value,
         "rules": list(item.rules),

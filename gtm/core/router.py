@@ -1,18 +1,65 @@
-"""Decisions at the speed of a dictionary: `decide` with its first half remembered for one View.
+"""Decisions at the speed of a dictionary: rankings remembered for one Basis, choices for one View.
 
-Law: a Router answers exactly what `decide` answers. It belongs to one View, and goes when the View goes.
+Law: a Router answers exactly what `decide` answers. It belongs to one View, and goes when the View goes; its Ranker
+stays for as long as policy, rules in force and latency table do.
 """
 
 from __future__ import annotations
 
-from gtm.core.decide import Choice, Decision, choice, pick
+from gtm.core.choice import Choice, Option, choice, pick
+from gtm.core.decide import Decision, explained
 from gtm.core.model import Location, Request
-from gtm.core.view import View
+from gtm.core.ranking import Classes, Ranking, RankingClass, rank
+from gtm.core.residency import location_facts
+from gtm.core.view import Basis, View
 
 CANDIDATES = 1_000_000
-"""How many candidates all remembered choices may hold together: some 150 MB."""
+"""How many ways from clients to regions all remembered rankings may hold together: some 150 MB."""
 
-_Key = tuple[str, str | None, float | None, float | None, str | None, str | None, str | None]
+
+class Ranker:
+    """The memory of rankings for one Basis.
+
+    Args:
+        basis: what to rank by.
+        limit: how many kinds of request are remembered, fewer where services have many members; past it the memory
+            starts anew, so that hostile traffic cannot grow it.
+    """
+
+    __slots__ = ("_classes", "_rankings", "basis", "limit")
+
+    def __init__(self, basis: Basis, limit: int = 65_536) -> None:
+        self.basis = basis
+        most = max((len(service.members) for service in basis.snapshot.services.values()), default=1)
+        self.limit = max(1, min(limit, CANDIDATES // max(1, most)))
+        self._rankings: dict[object, Ranking] = {}
+        self._classes: Classes = {}
+
+    def kind(self, location: Location) -> object:
+        """What rankings tell locations apart by: equal for two locations, they are ranked alike."""
+        return self.basis.estimator.key(location), location_facts(location)
+
+    def ranking(self, request: Request) -> Ranking:
+        """The ranking of a request.
+
+        Raises:
+            UnknownNameError: the service, tenant, data class or model is not in the policy.
+        """
+        key = (
+            request.service,
+            self.kind(request.location),
+            request.tenant,
+            request.data_class,
+            request.model,
+            request.priority,
+        )
+        found = self._rankings.get(key)
+        if found is None:
+            if len(self._rankings) >= self.limit:
+                self._rankings = {}
+                self._classes = {}
+            found = self._rankings[key] = rank(self.basis, request, self._classes)
+        return found
 
 
 class Router:
@@ -20,38 +67,24 @@ class Router:
 
     Args:
         view: what to decide from.
-        limit: how many kinds of request are remembered, fewer where services have many members; past it the memory
-            starts anew, so that hostile traffic cannot grow it.
+        ranker: of the View's Basis; a new one if there is none yet.
     """
 
-    __slots__ = ("_choices", "limit", "view")
+    __slots__ = ("_choices", "_decisions", "ranker", "view")
 
-    def __init__(self, view: View, limit: int = 65_536) -> None:
+    def __init__(self, view: View, ranker: Ranker | None = None) -> None:
         self.view = view
-        most = max((len(service.members) for service in view.snapshot.services.values()), default=1)
-        self.limit = max(1, min(limit, CANDIDATES // max(1, most)))
-        self._choices: dict[_Key, Choice] = {}
+        self.ranker = Ranker(view.basis) if ranker is None else ranker
+        self._choices: dict[RankingClass, Choice] = {}
+        self._decisions: dict[tuple[Ranking, Option], Decision] = {}
 
-    def choice(
-        self,
-        service: str,
-        location: Location,
-        tenant: str | None = None,
-        data_class: str | None = None,
-        model: str | None = None,
-    ) -> Choice:
-        """The choice for one kind of request: what ranking and rules look at, and nothing else.
-
-        Raises:
-            UnknownNameError: the service, tenant, data class or model is not in the policy.
-        """
-        key = (service, location.country, location.lat, location.lon, tenant, data_class, model)
-        found = self._choices.get(key)
+    def choice(self, group: RankingClass) -> Choice:
+        """The choice of one of the Ranker's classes."""
+        found = self._choices.get(group)
         if found is None:
-            found = choice(self.view, Request(service, location, tenant, data_class, model))
-            if len(self._choices) >= self.limit:
+            if len(self._choices) >= self.ranker.limit:
                 self._choices = {}
-            self._choices[key] = found
+            found = self._choices[group] = choice(self.view, group)
         return found
 
     def decide(self, request: Request, draw: float) -> Decision:
@@ -60,7 +93,16 @@ class Router:
         Raises:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
-        found = self.choice(
-            request.service, request.location, request.tenant, request.data_class, request.model
-        )
-        return pick(found, request, draw)
+        ranking = self.ranker.ranking(request)
+        chosen = self.choice(ranking.group)
+        return self.explained(ranking, chosen, pick(chosen, request, draw))
+
+    def explained(self, ranking: Ranking, chosen: Choice, option: Option) -> Decision:
+        """As `gtm.core.decide.explained`, from memory where it can."""
+        found = self._decisions.get((ranking, option))
+        if found is None:
+            if len(self._decisions) >= self.ranker.limit:
+                self._decisions = {}
+            found = explained(self.view, ranking, chosen, option)
+            self._decisions[ranking, option] = found
+        return found

@@ -1,6 +1,7 @@
 """All that a decision reads: one compiled policy and one state of the world, joined at swap time.
 
-Law: a View never changes. An edge replaces it whole, by one reference swap, so that the answer path needs no lock.
+Law: neither a Basis nor a View ever changes. An edge replaces them whole, by one reference swap, so that the answer
+path needs no lock.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from gtm.core.model import Endpoint, HealthStatus
+from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
+from gtm.core.model import AdminState, Endpoint, HealthStatus
+from gtm.core.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.snapshot import CompiledRule, Snapshot
 from gtm.core.state import State
 
@@ -36,32 +39,115 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Spill:
+    """A spillover rule with its references resolved: the mask of regions that it leads to."""
+
+    name: str
+    to: int
+    max_added_latency_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """What rankings are made from: a policy, the rules in force, and the latency table. Lasts through many States.
+
+    `rules` maps a service to its rules in force, `processing` to the time regions themselves take (ms, by number);
+    `spillover` maps a region to the rules about its demand, `bounded` is the mask of regions that limit what they take
+    of others' demand.
+    """
+
+    snapshot: Snapshot
+    estimator: Estimator
+    rules: Mapping[str, tuple[CompiledRule, ...]]
+    processing: Mapping[str, Mapping[int, float]]
+    spillover: Mapping[int, tuple[Spill, ...]]
+    bounded: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """What an edge answers from. Masks are of `snapshot.regions`.
 
     `endpoints` holds each region's usable endpoints: those that are up. `up` are the regions with at least one,
-    `unknown` those of which nothing is known at all.
+    `unknown` those of which nothing is known at all. `ramps` holds the regions in slow start with the share of their
+    requests that they may take, `drains` the draining ones with the share of clients with affinity that still stay.
     """
 
-    snapshot: Snapshot
+    basis: Basis
     state: State
     window: Window
-    rules: Mapping[str, tuple[CompiledRule, ...]]
-    """Service → the rules in force during the window."""
     endpoints: tuple[tuple[Endpoint, ...], ...]
     up: int
     unknown: int
+    ramps: Mapping[int, float]
+    drains: Mapping[int, float]
+    changes_at: float
+    """The next POSIX time at which a rule or a ramp changes; infinite if none does."""
 
     @property
-    def changes_at(self) -> float:
-        """The next POSIX time at which a rule comes into or out of force; infinite if none does."""
-        return next_boundary(self.snapshot, self.window.now)
+    def snapshot(self) -> Snapshot:
+        """The compiled policy."""
+        return self.basis.snapshot
+
+    @property
+    def rules(self) -> Mapping[str, tuple[CompiledRule, ...]]:
+        """Service → the rules in force during the window."""
+        return self.basis.rules
 
 
-def build_view(snapshot: Snapshot, state: State, window: Window) -> View:
-    """Join a policy and a state. Cost: linear in regions, endpoints and rules; no request is involved."""
+def build_basis(
+    snapshot: Snapshot, estimator: Estimator, window: Window, previous: Basis | None = None
+) -> Basis:
+    """Join a policy and a latency table at a time.
+
+    Args:
+        snapshot: the policy.
+        estimator: of the same policy's regions.
+        window: decides which rules are in force.
+        previous: returned itself if nothing differs from it, so that what was derived from it stays valid.
+    """
+    rules = {name: service.rules for name, service in snapshot.services.items()}
+    if snapshot.boundaries:  # else every rule is always in force
+        rules = {name: tuple(filter(window.covers, every)) for name, every in rules.items()}
+    if previous is not None and previous.snapshot is snapshot and previous.estimator is estimator:
+        if rules == previous.rules:
+            return previous
+        return Basis(snapshot, estimator, rules, previous.processing, previous.spillover, previous.bounded)
+    numbers = snapshot.region_numbers
+    processing: dict[str, dict[int, float]] = {}
+    for name, service in snapshot.services.items():
+        known = {
+            numbers[region]: times
+            for region, times in estimator.table.processing_ms.items()
+            if region in numbers
+        }
+        found = {
+            number: known[number].get(name, known[number].get("", 0.0))
+            for number in service.members
+            if number in known
+        }
+        if found:
+            processing[name] = found
+    spillover: dict[int, tuple[Spill, ...]] = {}
+    for rule in snapshot.policy.spillover_rules:
+        home = numbers[rule.from_region]
+        mask = sum(1 << numbers[name] for name in rule.to_regions)
+        spillover[home] = (*spillover.get(home, ()), Spill(rule.name, mask, rule.max_added_latency_ms))
+    bounded = sum(
+        1 << number
+        for number, region in enumerate(snapshot.regions)
+        if region.spill_in.max_share is not None or region.spill_in.max_requests_per_second is not None
+    )
+    return Basis(snapshot, estimator, rules, processing, spillover, bounded)
+
+
+def build_view(basis: Basis, state: State, window: Window) -> View:
+    """Join a basis and a state. Cost: linear in regions and endpoints; no request is involved."""
+    snapshot = basis.snapshot
     up = unknown = 0
     endpoints: list[tuple[Endpoint, ...]] = []
+    ramps: dict[int, float] = {}
+    drains: dict[int, float] = {}
     for number, region in enumerate(snapshot.regions):
         known = state.health.get(region.name, {})
         statuses = [
@@ -76,10 +162,23 @@ def build_view(snapshot: Snapshot, state: State, window: Window) -> View:
         endpoints.append(healthy)
         up |= bool(healthy) << number
         unknown |= all(status is HealthStatus.UNKNOWN for status in statuses) << number
-    rules = {name: service.rules for name, service in snapshot.services.items()}
-    if snapshot.boundaries:  # else every rule is always in force
-        rules = {name: tuple(filter(window.covers, every)) for name, every in rules.items()}
-    return View(snapshot, state, window, rules, tuple(endpoints), up, unknown)
+        ramp = slow_start_factor(region, known, window.now)
+        if ramp < 1:
+            ramps[number] = ramp
+        if region.admin_state is AdminState.DRAINING:
+            stays = drain_factor(region, window.now)
+            if stays > 0:
+                drains[number] = stays
+    changes_at = min(
+        next_boundary(snapshot, window.now), next_change(snapshot.regions, state.health, window.now)
+    )
+    return View(basis, state, window, tuple(endpoints), up, unknown, ramps, drains, changes_at)
+
+
+def view_of(snapshot: Snapshot, state: State, window: Window, table: LatencyTable = EMPTY_TABLE) -> View:
+    """A View from scratch, for those who need one only."""
+    basis = build_basis(snapshot, Estimator(snapshot.regions, table), window)
+    return build_view(basis, state, window)
 
 
 def next_boundary(snapshot: Snapshot, now: float) -> float:

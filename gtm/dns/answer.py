@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from gtm.core.choice import pick
 from gtm.core.model import UNKNOWN_LOCATION, Location, Request
 from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Clients
-from gtm.dns.content import NOT_AUTHORITATIVE, Content, host_content, static_content
-from gtm.dns.fast import FastWay, query_key
+from gtm.dns.content import NOT_AUTHORITATIVE, Content, explanation, host_content, static_content
+from gtm.dns.fast import FastWay, Questions, query_key
 from gtm.dns.full import Question, Rejected, locate_client, read_query, render
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
@@ -22,10 +25,11 @@ class Answerer:
         locate: where an address is (text, or packed bytes).
         counts: what answers and dropped packets are counted in.
         predecessor: the Answerer that this one takes over from, if it has the same `locate` with the same data: what
-            it remembers of clients, and the name tables too while the policy is the same.
+            it remembers of clients, the name tables too while the policy is the same, and the clients' ranking
+            classes while the Ranker is.
     """
 
-    __slots__ = ("_counts", "_fast", "_locate", "clients", "names", "router")
+    __slots__ = ("_counts", "_fast", "_locate", "clients", "names", "questions", "router")
 
     def __init__(
         self, router: Router, locate: Locate, counts: Counts, predecessor: Answerer | None = None
@@ -34,14 +38,16 @@ class Answerer:
         self._locate = locate
         self._counts = counts
         snapshot = router.view.snapshot
-        if predecessor is None:
-            self.names: Names = build_names(snapshot)
-            self.clients = Clients(locate)
+        self.clients: Clients = Clients(locate) if predecessor is None else predecessor.clients
+        if predecessor is not None and predecessor.router.view.snapshot is snapshot:
+            self.names: Names = predecessor.names
         else:
-            unchanged = predecessor.router.view.snapshot is snapshot
-            self.names = predecessor.names if unchanged else build_names(snapshot)
-            self.clients = predecessor.clients
-        self._fast = FastWay(router, self.names, self.clients, counts)
+            self.names = build_names(snapshot)
+        if predecessor is not None and predecessor.router.ranker is router.ranker:
+            self.questions: Questions = predecessor.questions
+        else:
+            self.questions = Questions(router.ranker, self.names)
+        self._fast = FastWay(router, self.questions, self.clients, counts)
 
     def answer(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """The reply to a packet, or None to drop it.
@@ -78,6 +84,12 @@ class Answerer:
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
-        decision = self.router.decide(Request(host.service, location), draw)
-        self._counts.add(decision_key(decision, "dns"))
-        return host_content(self.router.view, host, question.rdtype, decision, location)
+        router, request = self.router, Request(host.service, location)
+        ranking = router.ranker.ranking(request)
+        chosen = router.choice(ranking.group)
+        option = pick(chosen, request, draw, sheds=False)
+        self._counts.add(decision_key(ranking, option, "dns"))
+        texts: Sequence[str] = ()
+        if question.rdtype == wire.TXT:
+            texts = explanation(router.explained(ranking, chosen, option), location)
+        return host_content(router.view, host, question.rdtype, option, texts)

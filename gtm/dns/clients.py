@@ -7,6 +7,7 @@ dictionary hit then stands for reading the record, looking its network up, and w
 from __future__ import annotations
 
 from gtm.core.model import Location
+from gtm.core.router import Ranker
 from gtm.dns import wire
 from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
 
@@ -22,13 +23,21 @@ _COOKIE_SIZES = frozenset({8, *range(16, 41)})
 
 
 class Client:
-    """Where a client is. `kind` is what decisions tell clients apart by."""
+    """Where a client is. `kind` is what one Ranker tells clients apart by: the one in `ranker`."""
 
-    __slots__ = ("kind", "location")
+    __slots__ = ("kind", "location", "ranker")
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        self.kind = (location.country, location.lat, location.lon)
+        self.ranker: Ranker | None = None
+        self.kind: object = None
+
+    def kind_for(self, ranker: Ranker) -> object:
+        """What a Ranker tells this client from others by, remembered for the latest one."""
+        if self.ranker is not ranker:
+            self.kind = ranker.kind(self.location)
+            self.ranker = ranker
+        return self.kind
 
 
 class Edns:

@@ -8,12 +8,15 @@ Laws:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from socket import AF_INET, AF_INET6, inet_pton
 
-from gtm.core.decide import Decision, Outcome, Reason
+from gtm.core.choice import Option
+from gtm.core.decide import Decision
 from gtm.core.endpoints import serving
 from gtm.core.model import Endpoint, Location, Service
+from gtm.core.outcomes import Outcome, Reason
 from gtm.core.view import View
 from gtm.dns import wire
 from gtm.dns.zones import Host, Names, ZoneData, name_exists, wire_name
@@ -131,31 +134,31 @@ def _server_records(names: Names, name: bytes, rdtype: int, zone: ZoneData) -> t
 
 
 def host_content(
-    view: View, host: Host, rdtype: int, decision: Decision, location: Location | None
+    view: View, host: Host, rdtype: int, option: Option, explanation: Sequence[str] = ()
 ) -> Content:
-    """What a service's host name answers, given the decision for the client.
+    """What a service's host name answers, given how the request ends.
 
     Args:
-        view: what the decision was made from.
+        view: what the option was made from.
         host: the name's service and zone.
         rdtype: the question's.
-        decision: for this client.
-        location: of the client, for TXT; None is fine for any other type.
+        option: for this client.
+        explanation: the strings of a TXT answer (`explanation`); of no other.
     """
     service = view.snapshot.services[host.service].service
-    if decision.outcome is Outcome.SERVED:
-        ignored = decision.reason is Reason.HEALTH_IGNORED
+    if option.outcome is Outcome.SERVED:
+        ignored = option.reason is Reason.HEALTH_IGNORED
         ttl = min(service.ttl, SHORT_TTL) if ignored else service.ttl
-        content = _from_endpoints(serving(view, decision), host, rdtype, ttl)
+        content = _from_endpoints(serving(view, option), host, rdtype, ttl)
     else:
-        content = _refusal(view, service, host, rdtype, decision)
+        content = _refusal(view, service, host, rdtype, option)
         ttl = min(service.ttl, SHORT_TTL)
     if content is not None:
         return content
     if rdtype == wire.ANY:
         return Content(records=(_minimal_any(ttl),))
     if rdtype == wire.TXT:
-        text = b"".join(_character_string(part) for part in _explain(decision, location))
+        text = b"".join(_character_string(part) for part in explanation)
         return Content(records=(Record(wire.TXT, ttl, text),), tailored=True)
     return Content(denied_by=host.zone)
 
@@ -185,12 +188,12 @@ def _from_endpoints(endpoints: tuple[Endpoint, ...], host: Host, rdtype: int, tt
     return None
 
 
-def _refusal(view: View, service: Service, host: Host, rdtype: int, decision: Decision) -> Content | None:
+def _refusal(view: View, service: Service, host: Host, rdtype: int, option: Option) -> Content | None:
     """The refusal addresses, with the reason; None if the type is none that a refusal changes.
 
     A family that no member ever answers in stays an honest NODATA: nobody is refused by it.
     """
-    error = _refusal_error(decision)
+    error = _refusal_error(option)
     content = _addresses(rdtype, service.refusal.ipv4, service.refusal.ipv6, min(service.ttl, SHORT_TTL))
     if content is not None:
         return Content(records=content.records, error=error, tailored=True)
@@ -223,11 +226,11 @@ def _failure(text: str) -> Content:
     return Content(wire.SERVFAIL, authoritative=False, error=ExtendedError(_EDE_OTHER, text))
 
 
-def _refusal_error(decision: Decision) -> ExtendedError:
+def _refusal_error(option: Option) -> ExtendedError:
     """Residency is a prohibition; for want of a usable region there is no code of its own (RFC 8914 §4)."""
-    if decision.outcome is Outcome.REFUSED_UNAVAILABLE:
+    if option.outcome is Outcome.REFUSED_UNAVAILABLE:
         return ExtendedError(_EDE_OTHER, "no region can serve now")
-    if decision.reason is Reason.FENCE_EMPTY:
+    if option.reason is Reason.FENCE_EMPTY:
         return ExtendedError(_EDE_PROHIBITED, "residency rules allow no region for this client")
     return ExtendedError(_EDE_PROHIBITED, "residency rules allow no usable region for this client")
 
@@ -237,15 +240,15 @@ def _minimal_any(ttl: int) -> Record:
     return Record(wire.HINFO, ttl, _HINFO)
 
 
-def _explain(decision: Decision, location: Location | None) -> list[str]:
+def explanation(decision: Decision, location: Location) -> list[str]:
     """The decision in words, as TXT strings."""
     parts = [
         f"service={decision.service}",
         f"outcome={decision.outcome.value}",
         f"region={decision.region or ''}",
         f"reason={decision.reason.value}",
-        f"country={(location.country if location else None) or 'unknown'}",
-        f"network={(location.network if location else None) or 'unknown'}",
+        f"country={location.country or 'unknown'}",
+        f"network={location.network or 'unknown'}",
     ]
     parts += [f"rule={rule.name} mode={rule.mode}" for rule in decision.rules]
     return [*parts, f"revision={decision.revision}", f"epoch={decision.epoch}"]

@@ -20,16 +20,25 @@ from typing import Any
 
 import msgspec
 
+from gtm.core.choice import Afford
 from gtm.edge.access import Grant, check_subject, grant_of
 from gtm.edge.client import ClientFinder
 from gtm.edge.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
-from gtm.edge.lookup import MAX_BATCH_BYTES, Lookup, check_value, parse_batch, parse_item, parse_query
+from gtm.edge.lookup import (
+    MAX_BATCH_BYTES,
+    Lookup,
+    check_value,
+    parse_batch,
+    parse_item,
+    parse_query,
+    read_priority,
+)
 from gtm.edge.problems import NO_STORE, ProblemError, Response, instance_of, json_response
 from gtm.edge.routes import Locate, LookupRoute, RedirectRoute, Routes
 from gtm.feed.holder import ViewHolder
 from gtm.geoip.address import Address
 from gtm.settings import Network
-from gtm.telemetry import Counts, decision_key
+from gtm.telemetry import Counts
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +75,7 @@ class EdgeApp:
         counts: where requests and decisions are counted.
         metrics: the whole edge's metrics as Prometheus text.
         silent: the kinds of worker of which none listens, for `/readyz` (a caller that answers is no such kind).
+        afford: asked before a spillover quota is used; None: nothing is asked.
         clock: POSIX seconds, for the end of tokens.
     """
 
@@ -78,6 +88,7 @@ class EdgeApp:
         metrics: Callable[[], str],
         *,
         silent: Callable[[], tuple[str, ...]] = tuple,
+        afford: Afford | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._holder = holder
@@ -86,6 +97,7 @@ class EdgeApp:
         self._counts = counts
         self._metrics = metrics
         self._silent = silent
+        self._afford = afford
         self._clock = clock
         self._clients = ClientFinder(options.trusted_proxies)
         self._routes = Routes(None, locate)
@@ -129,7 +141,7 @@ class EdgeApp:
     def _current(self) -> Routes:
         router = self._holder.router
         if self._routes.router is not router:
-            self._routes = Routes(router, self._locate)
+            self._routes = Routes(router, self._locate, self._afford)
         return self._routes
 
     def _count_request(self, route: str, status: int) -> None:
@@ -191,8 +203,9 @@ class EdgeApp:
         key = (service, said, incoming.peer, forwarded)
         route = routes.redirects.get(key)
         if route is None:
-            tenant, data_class, model, affinity = map(_header_text, SAID.values(), said)
-            lookup = Lookup(service, None, tenant, data_class, model, affinity)
+            tenant, data_class, model, affinity, priority = map(_header_text, SAID.values(), said)
+            urgency = None if priority is None else read_priority("X-GTM-Priority", priority)
+            lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency)
             caller = self._clients.find(incoming.peer, *forwarded)
             route = RedirectRoute(routes.kind(lookup, caller, instance_of(b"/r/" + service.encode())))
             routes.remember(routes.redirects, key, route)
@@ -234,9 +247,9 @@ class EdgeApp:
             kind = routes.kind(lookup, _subject(lookup, caller, grant), instance)
         except ProblemError as error:
             return error.document(instance)
-        decision = kind.pick()
-        self._counts.add(decision_key(decision, "lookup"))
-        return kind.rendered(decision)[1]
+        option = kind.pick()
+        self._counts.add(kind.count(option, "lookup"))
+        return kind.rendered(option)[1]
 
     def _grant(self, incoming: Incoming) -> Grant:
         if self._options.open_lookups:

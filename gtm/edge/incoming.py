@@ -25,6 +25,7 @@ SAID = {
     b"x-gtm-data-class": "X-GTM-Data-Class",
     b"x-gtm-model": "X-GTM-Model",
     b"x-gtm-affinity": "X-GTM-Affinity",
+    b"x-gtm-priority": "X-GTM-Priority",
 }
 """What a request that is to be redirected says of itself: query and path are its service's."""
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from gtm.core.model import Priority
 from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address, parse_address
 
@@ -20,7 +21,7 @@ MAX_BATCH_BYTES = 1024 * 1024
 MAX_VALUE = 256
 """Longest value of a parameter, in characters."""
 
-_TEXTS = ("service", "client_ip", "tenant", "data_class", "model", "affinity")
+_TEXTS = ("service", "client_ip", "tenant", "data_class", "model", "affinity", "priority")
 _ALL = (*_TEXTS, "explain")
 _FLAGS = {"1": True, "true": True, "0": False, "false": False}
 
@@ -36,6 +37,7 @@ class Lookup:
     model: str | None = None
     affinity: str | None = None
     explain: bool = False
+    priority: Priority | None = None
 
 
 def parse_query(query: bytes) -> Lookup:
@@ -120,6 +122,19 @@ def check_value(name: str, value: str) -> None:
         )
 
 
+def read_priority(name: str, value: str) -> Priority:
+    """The priority in the parameter, field or header called `name`.
+
+    Raises:
+        ProblemError: it is none.
+    """
+    try:
+        return Priority(value)
+    except ValueError as error:
+        known = ", ".join(priority.value for priority in Priority)
+        raise ProblemError("invalid_request", f"`{name}` is `{_cut(value)}`; it can be {known}") from error
+
+
 def _lookup(values: dict[str, Any]) -> Lookup:
     for name, value in values.items():
         if name not in _ALL:
@@ -137,7 +152,8 @@ def _lookup(values: dict[str, Any]) -> Lookup:
                 "invalid_request",
                 f"`client_ip` is `{_cut(values['client_ip'])}`, which is not an ipv4 or ipv6 address",
             ) from error
-    return Lookup(**{**values, "client_ip": client_ip})
+    priority = read_priority("priority", values["priority"]) if "priority" in values else None
+    return Lookup(**{**values, "client_ip": client_ip, "priority": priority})
 
 
 def _known() -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gtm.core.decide import UnknownNameError
+from gtm.core.outcomes import UnknownNameError
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -27,9 +27,11 @@ _KINDS = {
     "unknown_tenant": (422, "There is no such tenant"),
     "unknown_data_class": (422, "There is no such data class"),
     "unknown_model": (422, "There is no such model"),
+    "over_fair_share": (429, "This tenant is over its share of a capacity that is short"),
     "refused_residency": (451, "Residency rules forbid serving this request"),
     "internal_error": (500, "gtm failed"),
     "not_ready": (503, "Not ready yet"),
+    "refused_overload": (503, "No capacity is left for this request now"),
     "refused_unavailable": (503, "No region can serve this request now"),
 }
 """Code → HTTP status and title. The problem's type is `urn:gtm:problem:` and the code."""

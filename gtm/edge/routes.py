@@ -12,10 +12,12 @@ from random import random
 from typing import Any
 from urllib.parse import quote
 
-from gtm.core.decide import Choice, Decision, Outcome, Reason, UnknownNameError, pick
+from gtm.core.choice import Afford, Choice, Option, pick
 from gtm.core.endpoints import endpoint_for
 from gtm.core.explain import answer
 from gtm.core.model import UNKNOWN_LOCATION, Affinity, Location, Request
+from gtm.core.outcomes import Outcome, Reason, UnknownNameError
+from gtm.core.ranking import Ranking
 from gtm.core.router import Router
 from gtm.core.view import View
 from gtm.edge.lookup import Lookup
@@ -27,6 +29,8 @@ Locate = Callable[[Address], Location]
 
 RETRY_AFTER = 10
 """Seconds after which a refused client may try again: about what a region takes to come back by its probes."""
+RETRY_AFTER_OVERLOAD = 2
+"""The same where capacity is short: the plan is made anew each second."""
 
 _URL_SAFE = "!#$%&'()*+,/:;=?@[]~"
 
@@ -35,6 +39,8 @@ _DETAILS = {
     Reason.FENCE_UNUSABLE: "no region in which this request to service `{}` may be served is usable now, and residency "
     "rules forbid the others",
     Reason.NONE_USABLE: "no region of service `{}` is usable now",
+    Reason.SHED: "the regions of service `{}` have no capacity left for requests of this priority now",
+    Reason.OVER_FAIR_SHARE: "capacity of service `{}` is short, and this tenant is beyond its fair share of it",
 }
 
 
@@ -45,34 +51,50 @@ class Kind:
     `client` is None where its address is unknown.
     """
 
-    view: View
+    router: Router
+    ranking: Ranking
     choice: Choice
     request: Request
     client: Address | None
     instance: str
     full: bool
+    afford: Afford | None
 
-    def pick(self) -> Decision:
-        """The decision for one request of this kind."""
-        return pick(self.choice, self.request, random())
+    @property
+    def view(self) -> View:
+        """What is decided from."""
+        return self.router.view
 
-    def rendered(self, decision: Decision) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+    def pick(self) -> Option:
+        """How one request of this kind ends."""
+        return pick(self.choice, self.request, random(), self.afford)
+
+    def count(self, option: Option, via: str) -> str:
+        """The key that an answer is counted under."""
+        return decision_key(self.ranking, option, via)
+
+    def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
+        decision = self.router.explained(self.ranking, self.choice, option)
         document = answer(
             self.view,
             self.request,
             decision,
             client=None if self.client is None else str(self.client),
-            endpoint=endpoint_for(self.view, decision, self.key),
+            endpoint=endpoint_for(self.view, option, self.key),
             full=self.full,
         )
-        if decision.outcome is Outcome.SERVED:
+        if option.outcome is Outcome.SERVED:
             return 200, document, []
-        detail = _DETAILS[decision.reason].format(decision.service)
-        refusal = problem(decision.outcome.value, detail, self.instance, document)
+        detail = _DETAILS[option.reason].format(decision.service)
+        beyond = option.reason is Reason.OVER_FAIR_SHARE
+        code = option.reason.value if beyond else option.outcome.value
+        refusal = problem(code, detail, self.instance, document)
         headers: list[tuple[bytes, bytes]] = []
-        if decision.reason is not Reason.FENCE_EMPTY:
-            headers.append((b"retry-after", str(RETRY_AFTER).encode()))
+        if option.reason is not Reason.FENCE_EMPTY:
+            overload = option.outcome is Outcome.REFUSED_OVERLOAD
+            seconds = RETRY_AFTER_OVERLOAD if overload else RETRY_AFTER
+            headers.append((b"retry-after", str(seconds).encode()))
         return refusal["status"], refusal, headers
 
     @property
@@ -95,16 +117,16 @@ class LookupRoute:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._responses: dict[int, Response] = {}
+        self._responses: dict[Option, Response] = {}
 
     def respond(self) -> Response:
         """The response to one look-up."""
-        decision = self._kind.pick()
-        found = self._responses.get(decision.number)
+        option = self._kind.pick()
+        found = self._responses.get(option)
         if found is None:
-            status, document, headers = self._kind.rendered(decision)
-            found = json_response(status, document, headers, decision_key(decision, "lookup"))
-            self._responses[decision.number] = found
+            status, document, headers = self._kind.rendered(option)
+            found = json_response(status, document, headers, self._kind.count(option, "lookup"))
+            self._responses[option] = found
         return found
 
 
@@ -115,7 +137,7 @@ class RedirectRoute:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._targets: dict[int, _Target | Response] = {}
+        self._targets: dict[Option, _Target | Response] = {}
 
     def respond(self, rest: bytes, query: bytes) -> Response:
         """The redirect of one request, or its refusal.
@@ -124,25 +146,25 @@ class RedirectRoute:
             rest: the path as it was sent, from its leading slash on; printable ASCII.
             query: likewise, without the question mark.
         """
-        decision = self._kind.pick()
-        target = self._targets.get(decision.number)
+        option = self._kind.pick()
+        target = self._targets.get(option)
         if target is None:
-            target = self._targets[decision.number] = self._target(decision)
+            target = self._targets[option] = self._target(option)
         return target if isinstance(target, Response) else target.response(rest, query)
 
-    def _target(self, decision: Decision) -> _Target | Response:
-        count = decision_key(decision, "redirect")
-        endpoint = endpoint_for(self._kind.view, decision, self._kind.key)
+    def _target(self, option: Option) -> _Target | Response:
+        count = self._kind.count(option, "redirect")
+        endpoint = endpoint_for(self._kind.view, option, self._kind.key)
         if endpoint is None:
-            status, document, headers = self._kind.rendered(decision)
+            status, document, headers = self._kind.rendered(option)
             return json_response(status, document, headers, count)
         headers = [
             # `private`: nobody else's cache may keep it. `no-store`: nor may the client's own, since the next answer
             # may be another by then, and a kept one would lead out of a fence that has changed.
             (b"cache-control", b"private, no-store"),
-            (b"x-gtm-region", quote(decision.region or "").encode()),
-            (b"x-gtm-reason", decision.reason.value.encode()),
-            (b"x-gtm-revision", str(decision.revision).encode()),
+            (b"x-gtm-region", quote(option.region or "").encode()),
+            (b"x-gtm-reason", option.reason.value.encode()),
+            (b"x-gtm-revision", str(self._kind.view.snapshot.revision).encode()),
         ]
         return _Target(quote(endpoint.url.rstrip("/"), safe=_URL_SAFE).encode(), tuple(headers), count)
 
@@ -166,16 +188,20 @@ class Routes:
     Args:
         router: to decide with; None before the first policy.
         locate: where an address is.
+        afford: asked before a spillover quota is used; None: nothing is asked.
         limit: how many kinds are remembered in each table; past it the table starts anew.
     """
 
-    def __init__(self, router: Router | None, locate: Locate, limit: int = 8192) -> None:
+    def __init__(
+        self, router: Router | None, locate: Locate, afford: Afford | None = None, limit: int = 8192
+    ) -> None:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
         self._services: dict[bytes, str | None] = {}
         self._locate = locate
-        self._limit = limit if router is None else min(limit, router.limit)
+        self._afford = afford
+        self._limit = limit if router is None else min(limit, router.ranker.limit)
 
     def kind(self, lookup: Lookup, client: Address | None, instance: str) -> Kind:
         """Decide for a kind of request.
@@ -193,16 +219,21 @@ class Routes:
                 "not_ready", "no policy has been loaded yet; try again", ((b"retry-after", b"1"),)
             )
         location = UNKNOWN_LOCATION if client is None else self._locate(client)
+        request = Request(
+            lookup.service,
+            location,
+            lookup.tenant,
+            lookup.data_class,
+            lookup.model,
+            lookup.affinity,
+            lookup.priority,
+        )
         try:
-            choice = self.router.choice(
-                lookup.service, location, lookup.tenant, lookup.data_class, lookup.model
-            )
+            ranking = self.router.ranker.ranking(request)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
-        request = Request(
-            lookup.service, location, lookup.tenant, lookup.data_class, lookup.model, lookup.affinity
-        )
-        return Kind(self.router.view, choice, request, client, instance, lookup.explain)
+        choice = self.router.choice(ranking.group)
+        return Kind(self.router, ranking, choice, request, client, instance, lookup.explain, self._afford)
 
     def service_of(self, host: bytes) -> str | None:
         """The service whose host name a Host header gives; None if there is none."""

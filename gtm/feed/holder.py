@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable
 
 from gtm.core.access import Access
-from gtm.core.router import Router
+from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
+from gtm.core.router import Ranker, Router
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import State
-from gtm.core.view import Window, build_view
-from gtm.feed.wire import AccessMessage, Message, SnapshotMessage, StateMessage
+from gtm.core.view import Window, build_basis, build_view
+from gtm.feed.wire import AccessMessage, LatencyMessage, Message, SnapshotMessage, StateMessage
 
 
 class ViewHolder:
@@ -33,6 +34,7 @@ class ViewHolder:
         self.access = Access()
         self.snapshot: Snapshot | None = None
         self.state = State()
+        self.table = EMPTY_TABLE
         self._clock = clock
         self._on_swap = on_swap
         self._changing = threading.RLock()  # never taken on the answer path
@@ -40,7 +42,7 @@ class ViewHolder:
         self._window = Window(now, now)
 
     def apply(self, message: Message) -> None:
-        """Take in a message; anything but a snapshot, a state or a change of access is ignored.
+        """Take in a message; anything but a snapshot, a state, a latency table or a change of access is ignored.
 
         Whatever is raised (by `on_swap` too), nothing has changed: the current View stays, and what it was made from.
 
@@ -54,10 +56,13 @@ class ViewHolder:
                 # It is no earlier than when control published this, whatever the clock here says: a clock that went
                 # wrong before a restart lifts no rule either.
                 self._window = Window(self._window.now, max(self._window.latest, message.created))
-                self._swap(snapshot, self.state)
+                self._swap(snapshot, self.state, self.table)
         elif isinstance(message, StateMessage):
             with self._changing:
-                self._swap(self.snapshot, message.state)
+                self._swap(self.snapshot, message.state, self.table)
+        elif isinstance(message, LatencyMessage):
+            with self._changing:
+                self._swap(self.snapshot, self.state, message.table)
         elif isinstance(message, AccessMessage):
             self.access = message.access
 
@@ -73,13 +78,21 @@ class ViewHolder:
     def rebuild(self) -> None:
         """Make a View of what is known and swap it in; nothing happens before the first snapshot."""
         with self._changing:
-            self._swap(self.snapshot, self.state)
+            self._swap(self.snapshot, self.state, self.table)
 
-    def _swap(self, snapshot: Snapshot | None, state: State) -> None:
+    def _swap(self, snapshot: Snapshot | None, state: State, table: LatencyTable) -> None:
         router = self.router
         if snapshot is not None:
             self._window = self._window.advanced(self._clock())
-            router = Router(build_view(snapshot, state, self._window))
+            ranker = router.ranker if router is not None else None
+            previous = ranker.basis if ranker is not None else None
+            estimator = previous.estimator if previous is not None else None
+            if estimator is None or self.snapshot is not snapshot or estimator.table is not table:
+                estimator = Estimator(snapshot.regions, table)
+            basis = build_basis(snapshot, estimator, self._window, previous)
+            if ranker is None or ranker.basis is not basis:
+                ranker = Ranker(basis)
+            router = Router(build_view(basis, state, self._window), ranker)
             if self._on_swap is not None:
                 self._on_swap(router)
-        self.snapshot, self.state, self.router = snapshot, state, router
+        self.snapshot, self.state, self.table, self.router = snapshot, state, table, router

@@ -17,6 +17,7 @@ import msgspec
 
 from gtm.core.access import Access
 from gtm.core.compile import compile_policy
+from gtm.core.latency import LatencyTable
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import State
@@ -81,6 +82,13 @@ class StateMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyMessage:
+    """Measured latency, as control has it together."""
+
+    table: LatencyTable
+
+
+@dataclass(frozen=True, slots=True)
 class AccessMessage:
     """The tokens an edge accepts."""
 
@@ -132,6 +140,7 @@ class CountsMessage:
 Message = (
     SnapshotMessage
     | StateMessage
+    | LatencyMessage
     | AccessMessage
     | HeartbeatMessage
     | MetricsMessage
@@ -143,6 +152,7 @@ Message = (
 _TYPES: dict[str, type[Message]] = {
     "snapshot": SnapshotMessage,
     "state": StateMessage,
+    "latency": LatencyMessage,
     "access": AccessMessage,
     "heartbeat": HeartbeatMessage,
     "metrics": MetricsMessage,

@@ -44,7 +44,7 @@ from gtm.core.decide import decide
 from gtm.core.model import EndpointHealth, HealthStatus, Location, Policy, Request
 from gtm.core.router import Router
 from gtm.core.state import State
-from gtm.core.view import View, Window, build_view
+from gtm.core.view import View, Window, view_of
 from gtm.runtime.assets import demo_policy
 
 BENCH = Path(__file__).parent
@@ -68,7 +68,7 @@ def demo_view(policy: Policy) -> View:
         for region in policy.regions
     }
     now = time.time()
-    return build_view(
+    return view_of(
         compile_policy(policy, shipped_jurisdictions(), revision=1), State(1, "", health), Window(now, now)
     )
 

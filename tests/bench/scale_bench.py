@@ -33,7 +33,7 @@ from gtm.core.model import (
 )
 from gtm.core.router import Router
 from gtm.core.state import State
-from gtm.core.view import Window, build_view
+from gtm.core.view import Window, view_of
 
 T = TypeVar("T")
 
@@ -89,12 +89,12 @@ def main() -> None:
         region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
         for region in policy.regions
     }
-    view, joining = timed(lambda: build_view(snapshot, State(1, "", health), Window(0, 0)))
+    view, joining = timed(lambda: view_of(snapshot, State(1, "", health), Window(0, 0)))
     router = Router(view)
     request = Request("s0", Location("DE", lat=50.0, lon=8.0))
     _, cold = timed(lambda: router.decide(request, 0.5))
     _, warm = timed(lambda: [router.decide(request, 0.5) for _ in range(10_000)])
-    result = {"compile": compiling, "build_view": joining, "cold": cold, "cached": warm / 10_000}
+    result = {"compile": compiling, "view_of": joining, "cold": cold, "cached": warm / 10_000}
     for name, seconds in result.items():
         print(f"{name:12} {1e3 * seconds:12.4f} ms")
     print(json.dumps({"load_average": os.getloadavg()[0], **vars(given), **result}))

@@ -33,7 +33,7 @@ from gtm.core.model import (
     Tenant,
 )
 from gtm.core.state import State
-from gtm.core.view import View, Window, build_view
+from gtm.core.view import View, Window, view_of
 
 SHIPPED = (
     Jurisdiction("EU", "European Union", ("DE", "FR", "IE")),
@@ -193,9 +193,7 @@ def worlds(draw: st.DrawFn) -> World:
     policy = draw(policies())
     state = draw(states(policy))
     window = draw(windows())
-    return World(
-        policy, state, window, build_view(compile_policy(policy, SHIPPED, revision=7), state, window)
-    )
+    return World(policy, state, window, view_of(compile_policy(policy, SHIPPED, revision=7), state, window))
 
 
 @st.composite

@@ -9,7 +9,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gtm.core.candidates import Exclusion
-from gtm.core.decide import Decision, Outcome, Reason, choice, decide
+from gtm.core.choice import choice
+from gtm.core.decide import Decision, decide, explained
 from gtm.core.model import (
     UNKNOWN_LOCATION,
     AdminState,
@@ -18,9 +19,11 @@ from gtm.core.model import (
     RuleMode,
     Steering,
 )
+from gtm.core.outcomes import Outcome, Reason
+from gtm.core.ranking import rank
 from gtm.core.residency import fence
-from gtm.core.router import Router
-from gtm.core.view import View, Window, build_view
+from gtm.core.router import Ranker, Router
+from gtm.core.view import View, Window, view_of
 from tests.core.reference import Reference
 from tests.core.strategies import MOMENTS, SHIPPED, World, draws, questions, quick, requests, worlds
 
@@ -137,7 +140,8 @@ def test_monitoring_rules_change_nothing_and_are_reported(
         without = {
             name: tuple(rule for rule in rules if rule.enforced) for name, rules in world.view.rules.items()
         }
-        bare = decide(replace(world.view, rules=without), request, draw)
+        basis = replace(world.view.basis, rules=without)
+        bare = decide(replace(world.view, basis=basis), request, draw)
         assert (decision.region, decision.outcome, decision.reason) == (
             bare.region,
             bare.outcome,
@@ -151,7 +155,7 @@ def test_monitoring_rules_change_nothing_and_are_reported(
 def test_a_router_answers_what_decide_answers(data: st.DataObject) -> None:
     """Remembered choices, shared by requests that differ in affinity and network only, change nothing at all."""
     world = data.draw(worlds())
-    router = Router(world.view, limit=3)
+    router = Router(world.view, Ranker(world.view.basis, limit=3))
     for _ in range(3):
         request, draw = data.draw(requests(world.policy)), data.draw(draws)
         others = [
@@ -172,17 +176,18 @@ def test_shares_sum_to_one(question: tuple[World, list[Request]]) -> None:
     world, asked = question
     reference = _reference(world)
     for request in asked:
-        chosen = choice(world.view, request)
-        first = chosen.decisions[0]
+        ranking = rank(world.view.basis, request, {})
+        chosen = choice(world.view, ranking.group)
+        first = explained(world.view, ranking, chosen, chosen.options[0])
         if first.region is None:
-            assert len(chosen.decisions) == 1
+            assert len(chosen.options) == 1
             assert all(candidate.share == 0 for candidate in first.candidates)
             continue
         shares = {candidate.region: candidate.share for candidate in first.candidates if candidate.share}
         assert sum(shares.values()) == pytest.approx(1)
         assert shares.keys() <= reference.eligible(request)
         assert shares == {
-            decision.region: weight for decision, weight in zip(chosen.decisions, chosen.weights, strict=True)
+            option.region: weight for option, weight in zip(chosen.options, chosen.weights, strict=True)
         }
         assert chosen.cumulative[-1] == pytest.approx(1)
         assert all(weight > 0 for weight in chosen.weights)
@@ -250,8 +255,8 @@ def test_a_clock_that_steps_back_never_lifts_a_rule(world: World, data: st.DataO
     back = data.draw(st.sampled_from([moment for moment in MOMENTS if moment <= before]))
     snapshot, state = world.view.snapshot, world.state
     window = Window(before, before)
-    then = build_view(snapshot, state, window)
-    after = build_view(snapshot, state, window.advanced(back))
+    then = view_of(snapshot, state, window)
+    after = view_of(snapshot, state, window.advanced(back))
     assert after.window == Window(back, before)
     assert _fence(after, request) <= _fence(then, request)
-    assert _fence(after, request) <= _fence(build_view(snapshot, state, Window(back, back)), request)
+    assert _fence(after, request) <= _fence(view_of(snapshot, state, Window(back, back)), request)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from gtm.core.compile import compile_policy
-from gtm.core.decide import Outcome, UnknownNameError, decide
+from gtm.core.decide import decide
 from gtm.core.endpoints import endpoint_for, serving
 from gtm.core.explain import MAX_REASONS, answer, lines, reasons
 from gtm.core.model import (
@@ -32,8 +32,9 @@ from gtm.core.model import (
     Steering,
     Tenant,
 )
+from gtm.core.outcomes import Outcome, UnknownNameError
 from gtm.core.state import State
-from gtm.core.view import View, Window, build_view
+from gtm.core.view import View, Window, view_of
 from tests.core.strategies import World, draws, questions, quick
 
 BERLIN = Location("DE", None, "EU", 52.5, 13.4, None, "81.2.69.0/24", 24, "geoip")
@@ -67,7 +68,7 @@ def view(
         }
         for region in regions
     }
-    return build_view(compile_policy(policy, ()), State(health=table), Window(0, 0))
+    return view_of(compile_policy(policy, ()), State(health=table), Window(0, 0))
 
 
 def told(seen: View, request: Request = REQUEST) -> list[str]:

@@ -10,8 +10,9 @@ import pytest
 
 from gtm.core import endpoints
 from gtm.core.access import Access, Role, TokenGrant, permits
+from gtm.core.choice import _Maker, choice
 from gtm.core.compile import compile_policy
-from gtm.core.decide import FenceError, Reason, UnknownNameError, _Maker, choice, decide
+from gtm.core.decide import decide
 from gtm.core.latency import BASE_MS, EARTH_RADIUS_KM, MS_PER_KM, NetworkPath, great_circle_km, network_path
 from gtm.core.model import (
     Affinity,
@@ -29,10 +30,11 @@ from gtm.core.model import (
     Service,
     Steering,
 )
-from gtm.core.residency import Fence
-from gtm.core.router import CANDIDATES, Router
+from gtm.core.outcomes import FenceError, Reason, UnknownNameError
+from gtm.core.ranking import rank
+from gtm.core.router import CANDIDATES, Ranker, Router
 from gtm.core.state import State
-from gtm.core.view import View, Window, build_view, next_boundary
+from gtm.core.view import View, Window, next_boundary, view_of
 from tests.core.strategies import SHIPPED
 
 BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24", prefix_length=24)
@@ -55,7 +57,7 @@ def _view(
     regions: tuple[Region, ...] = (DE, US),
 ) -> View:
     policy = Policy(regions=regions, services=(service,), residency_rules=rules)
-    return build_view(compile_policy(policy, SHIPPED), state, Window(now, now))
+    return view_of(compile_policy(policy, SHIPPED), state, Window(now, now))
 
 
 def _service(**changes: object) -> Service:
@@ -153,7 +155,7 @@ def test_the_reason_tells_sticky_from_drawn(
     """A weighted answer says affinity exactly where the draw did not matter, from memory too."""
     view = _view(_service(steering=Steering.WEIGHTED, affinity=affinity))
     router = Router(view)
-    router.choice("chat", BERLIN)
+    router.ranker.ranking(Request("chat", BERLIN))
     request = Request("chat", replace(BERLIN, network=network), affinity=key)
     decisions = [router.decide(request, draw / 10) for draw in range(10)]
     assert {decision.reason for decision in decisions} == {reason}
@@ -171,23 +173,23 @@ def test_a_share_too_small_for_a_float_is_none() -> None:
 def test_reserves_share_evenly() -> None:
     """Members of weight 0 serve only where no other can, and then each as much as the next."""
     service = _service(steering=Steering.WEIGHTED, members=(Member("us", 0.0), Member("de", 0.0)))
-    assert choice(_view(service), Request("chat")).weights == (0.5, 0.5)
+    view = _view(service)
+    assert choice(view, rank(view.basis, Request("chat"), {}).group).weights == (0.5, 0.5)
     service = _service(members=(Member("us", 1.0), Member("de", 0.0)))
     assert decide(_view(service), Request("chat", BERLIN), 0.0).region == "us"
 
 
-def test_decisions_of_one_choice_share_their_candidates() -> None:
-    """However many regions split the clients, each is judged once."""
-    service = _service(steering=Steering.WEIGHTED, affinity=Affinity.CLIENT_NETWORK)
-    made = choice(_view(service), Request("chat"))
-    assert len(made.decisions) > 1
-    assert len({id(decision.candidates) for decision in (*made.decisions, *made.sticky)}) == 1
+def test_a_router_explains_an_option_once() -> None:
+    """The second request that ends alike gets the same decision, not one judged anew."""
+    router = Router(_view(_service()))
+    assert router.decide(Request("chat", BERLIN), 0.1) is router.decide(Request("chat", BERLIN), 0.9)
 
 
 def test_a_region_outside_the_fence_cannot_be_named() -> None:
     """Should the rest of gtm ever be wrong, the one place that names regions refuses."""
     view = _view(_service())
-    maker = _Maker(view, view.snapshot.services["chat"], Fence(0b01, ()), (), ())
+    group = rank(view.basis, Request("chat"), {}).group
+    maker = _Maker(view, replace(group, allowed=0b01))
     with pytest.raises(FenceError, match="region us is outside the fence"):
         maker.served(1, Reason.NEAREST)
 
@@ -207,21 +209,21 @@ def test_a_country_code_that_is_none_counts_as_unknown() -> None:
 
 def test_a_router_forgets_when_full() -> None:
     """Its memory never holds more kinds of request than its limit, and answers stay the same objects meanwhile."""
-    router = Router(_view(_service()), limit=2)
-    first = router.choice("chat", BERLIN)
-    assert router.choice("chat", BERLIN) is first
+    ranker = Ranker(_view(_service()).basis, limit=2)
+    first = ranker.ranking(Request("chat", BERLIN))
+    assert ranker.ranking(Request("chat", BERLIN)) is first
     for lat in range(5):
-        router.choice("chat", Location(lat=float(lat), lon=0.0))
-        assert len(router._choices) <= 2
-    assert router.choice("chat", BERLIN) == first
+        ranker.ranking(Request("chat", Location(lat=float(lat), lon=0.0)))
+        assert len(ranker._rankings) <= 2
+    assert ranker.ranking(Request("chat", BERLIN)).group.key == first.group.key
 
 
 def test_a_router_remembers_less_where_services_are_large() -> None:
     """What it remembers is bounded by candidates too: a thousand members weigh more than one."""
     view = _view(_service())
     members = len(view.snapshot.services["chat"].members)
-    assert Router(view).limit * members <= CANDIDATES
-    assert Router(view, limit=CANDIDATES * 10).limit == CANDIDATES // members
+    assert Ranker(view.basis).limit * members <= CANDIDATES
+    assert Ranker(view.basis, limit=CANDIDATES * 10).limit == CANDIDATES // members
 
 
 def test_windows_bound_rules_on_both_sides() -> None:
@@ -236,7 +238,7 @@ def test_windows_bound_rules_on_both_sides() -> None:
     def binding(now: float, latest: float | None = None) -> bool:
         view = _view(_service(), rule)
         window = Window(now, now if latest is None else latest)
-        return bool(build_view(view.snapshot, UP, window).rules["chat"])
+        return bool(view_of(view.snapshot, UP, window).rules["chat"])
 
     assert [binding(now) for now in (99.9, 100.0, 199.9, 200.0)] == [False, True, True, False]
     assert binding(50.0, latest=150.0)
@@ -268,15 +270,15 @@ def test_only_endpoints_that_are_up_are_handed_out() -> None:
 
 def test_an_unknown_model_is_an_error() -> None:
     """A model that no region serves is a mistake of the caller's, not a want of capacity."""
-    from gtm.core.decide import UnknownNameError, decide
+    from gtm.core.decide import decide
     from gtm.core.model import Endpoint, Member, Policy, Region, Request, Service
     from gtm.core.state import State
-    from gtm.core.view import Window, build_view
+    from gtm.core.view import Window, view_of
 
     region = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),), models=("small",))
     snapshot = compile_policy(
         Policy(regions=(region,), services=(Service("chat", (Member("de"),)),)), SHIPPED
     )
-    view = build_view(snapshot, State(), Window(0, 0))
+    view = view_of(snapshot, State(), Window(0, 0))
     with pytest.raises(UnknownNameError, match="there is no model `large`"):
         decide(view, Request("chat", model="large"), 0.5)

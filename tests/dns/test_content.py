@@ -273,7 +273,8 @@ def test_a_refusal_is_never_an_empty_answer_that_others_would_see(
     snapshot = down.view.snapshot
     compiled = snapshot.services[name]
     changed = replace(compiled, service=replace(compiled.service, refusal=refusal))
-    view = replace(down.view, snapshot=replace(snapshot, services={**snapshot.services, name: changed}))
+    altered = replace(snapshot, services={**snapshot.services, name: changed})
+    view = replace(down.view, basis=replace(down.view.basis, snapshot=altered))
     reply = both(Answerer(Router(view), locate, Counts()), query(f"{name}.demo.test", rdtype, subnet=DE))
     assert reply.rcode() == dns.rcode.SERVFAIL
     assert len(errors_of(reply)) == 1

@@ -15,7 +15,7 @@ from gtm.core.compile import compile_policy
 from gtm.core.model import EndpointHealth, HealthStatus
 from gtm.core.router import Router
 from gtm.core.state import State
-from gtm.core.view import Window, build_view
+from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts
 
@@ -168,7 +168,7 @@ def test_the_fence_holds_in_packets(
     health: dict[str, dict[str, EndpointHealth]] = {}
     for (region, url), status in zip(URLS, statuses, strict=True):
         health.setdefault(region, {})[url] = EndpointHealth(status)
-    router = Router(build_view(SNAPSHOT, State(health=health), Window(0.0, 0.0)))
+    router = Router(view_of(SNAPSHOT, State(health=health), Window(0.0, 0.0)))
     server = Answerer(router, locate, Counts())
     packet = query("chat.demo.test", rdtype, subnet=subnet)
     for reply in (
@@ -198,7 +198,7 @@ def test_a_name_that_exists_is_never_refused_by_an_empty_answer() -> None:
 def test_decisions_outlive_their_choice() -> None:
     """The short way's answers stay right past its memory's limit."""
     server = answerer()
-    server._fast._known = 1 << 17
+    server.questions._known = 1 << 17
     first = server.answer(query("drawn.demo.test"), "10.1.0.1", tcp=False, draw=0.9)
     second = server.answer(query("drawn.demo.test"), "10.2.0.1", tcp=False, draw=0.9)
     assert first is not None

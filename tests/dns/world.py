@@ -34,7 +34,7 @@ from gtm.core.model import (
 )
 from gtm.core.router import Router
 from gtm.core.state import State
-from gtm.core.view import Window, build_view
+from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts
 
@@ -188,7 +188,7 @@ def router(*down: str, policy: Policy = POLICY, drained: Iterable[str] = ()) -> 
         for region in regions
     }
     snapshot = compile_policy(changed, (), revision=7)
-    return Router(build_view(snapshot, State(epoch=3, health=health), Window(0.0, 0.0)))
+    return Router(view_of(snapshot, State(epoch=3, health=health), Window(0.0, 0.0)))
 
 
 def answerer(*down: str, counts: Counts | None = None, **fields: object) -> Answerer:

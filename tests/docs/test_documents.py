@@ -18,8 +18,8 @@ from gtm.cli.main import app
 from gtm.control import yamls
 from gtm.control.check import Expectation, check_folder
 from gtm.control.documents import DOCUMENTS, KINDS, Document, PolicyDocument
-from gtm.core.decide import Reason
 from gtm.core.model import UNKNOWN_LOCATION
+from gtm.core.outcomes import Reason
 from gtm.edge import problems
 from gtm.storage.session import Database
 from tests.docs.blocks import ROOT

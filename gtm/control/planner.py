@@ -1,0 +1,114 @@
+"""The planning loop: once a second from demand, load and health to a plan, and to the rates that quotas allow.
+
+Laws:
+  1. Planning runs beside the feeds and never holds them up. A plan that cannot be made leaves the last one.
+  2. What nobody reported is not idle: see `gtm.core.capacity` and `gtm.control.demand`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from gtm.control.demand import Row, requests_per_answer
+from gtm.core.capacity import supplies
+from gtm.core.latency import Estimator
+from gtm.core.load import FRESH, Key, Load
+from gtm.core.outcomes import Outcome
+from gtm.core.plan.advance import advance
+from gtm.core.plan.build import problem_of
+from gtm.core.plan.problem import PlanError, Problem, Solution
+from gtm.core.plan.solve import solve
+from gtm.core.ranking import PLANNED
+from gtm.core.router import Ranker
+from gtm.core.snapshot import Snapshot
+from gtm.core.state import NO_PLAN, Plan, State
+from gtm.core.view import Basis, Window, build_basis, build_view
+
+logger = logging.getLogger(__name__)
+
+TICK = 1.0
+"""Seconds between plans."""
+_UNMET = frozenset({Outcome.SERVED.value, Outcome.REFUSED_OVERLOAD.value})
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What one tick plans from. `now` in POSIX seconds; `rates` and `loads` as of now."""
+
+    snapshot: Snapshot
+    estimator: Estimator
+    state: State
+    now: float
+    rates: Mapping[Row, float]
+    loads: Mapping[Key, Load]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One tick's outcome. `seconds` is what it took."""
+
+    plan: Plan = NO_PLAN
+    problem: Problem = field(default_factory=lambda: Problem((), {}))
+    solution: Solution | None = None
+    seconds: float = 0.0
+    error: str = ""
+
+
+class Planner:
+    """The planner of one control process: remembers its last plan, and what rankings rest on."""
+
+    def __init__(self) -> None:
+        self.latest = Planned()
+        self._basis: Basis | None = None
+        self._ranker: Ranker | None = None
+        self._per_answer: dict[str, float] = {}
+        self._latest_time = 0.0
+
+    def tick(self, given: Inputs) -> Planned:
+        """Make the next plan. Takes milliseconds to a tenth of a second; call it outside the event loop."""
+        began = perf_counter()
+        self._latest_time = max(self._latest_time, given.now)
+        window = Window(given.now, self._latest_time)
+        self._basis = build_basis(given.snapshot, given.estimator, window, self._basis)
+        if self._ranker is None or self._ranker.basis is not self._basis:
+            self._ranker = Ranker(self._basis)
+        view = build_view(self._basis, given.state, window)
+        supply = supplies(given.snapshot, given.state.health, given.loads, self.latest.plan, given.now)
+        demand, fixed = self._demand(given)
+        problem = problem_of(view, self._ranker, demand, fixed, supply)
+        try:
+            solution = solve(problem, self.latest.plan)
+            plan = advance(self.latest.plan, problem, solution, given.now)
+        except PlanError as error:
+            logger.error("no new plan, the last one stays: %s", error)
+            self.latest = Planned(
+                self.latest.plan, problem, self.latest.solution, perf_counter() - began, str(error)
+            )
+        else:
+            self.latest = Planned(plan, problem, solution, perf_counter() - began)
+        return self.latest
+
+    def _demand(self, given: Inputs) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
+        """Requests per second by class and cell; and by service and region where nothing can be planned."""
+        served: dict[str, float] = defaultdict(float)
+        for (_, service), load in given.loads.items():
+            if service and load.requests_per_second is not None and load.age(given.now) <= FRESH:
+                served[service] += load.requests_per_second
+        self._per_answer = requests_per_answer(given.rates, served, self._per_answer)
+        demand: dict[tuple[str, str], float] = defaultdict(float)
+        fixed: dict[tuple[str, str], float] = defaultdict(float)
+        services = given.snapshot.services
+        for row, rate in given.rates.items():
+            service = services.get(row.service)
+            if service is None or row.outcome not in _UNMET:
+                continue
+            requests = rate * self._per_answer.get(row.service, 1.0) if row.via == "dns" else rate
+            if service.service.steering in PLANNED:
+                demand[row.ranking_class, row.cell] += requests
+            elif row.region:
+                fixed[row.service, row.region] += requests
+        return demand, fixed

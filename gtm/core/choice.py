@@ -1,0 +1,269 @@
+"""All ways in which one ranking class's requests can end in one View, and the pick among them.
+
+Laws:
+  1. The fence is absolute. An `Option` that names a region is made in one place (`_Maker.served`), from a mask that was
+     intersected with the fence, and that place checks it again. Nothing here reads a fallback from elsewhere.
+  2. Nothing usable inside the fence: the answer is a refusal that says why. If a usable region stands outside, the
+     law is the reason (451); if nothing is usable anywhere, it is availability (503). A fence without any region is
+     the law's doing whatever the health of the regions outside (451): to come back later would not help.
+  3. A quota that cannot be afforded bends the answer back to the home region, never out of the fence.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+from gtm.core.affinity import key_hash, rendezvous
+from gtm.core.model import Affinity, OnOverload, OnUnusable, Request, Steering
+from gtm.core.outcomes import FenceError, Outcome, Reason
+from gtm.core.ranking import PLANNED, RankingClass, ranked
+from gtm.core.weights import Shares, explorable, quotas_of, shares_of, staying
+from gtm.core.state import ClassPlan
+from gtm.core.view import View
+
+Afford = Callable[[tuple[str, ...]], bool]
+"""Takes one token of each quota named, or none and says no."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Option:
+    """One way in which a request can end. `number` is the region's place in `Snapshot.regions`, -1 for a refusal.
+
+    `quotas` are those that a request taking this way counts against.
+    """
+
+    number: int
+    region: str | None
+    outcome: Outcome
+    reason: Reason
+    quotas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """All options of one ranking class in one View, and the odds of each.
+
+    `options` with `weights` are what a draw picks from, `cumulative` the running sums of the weights divided by their
+    total. `sticky`, with weights and hashes of its own, is what affinity picks from. `home` serves what no quota can be
+    afforded for. `shed` is the share refused for want of capacity, `shed_tenants` that of tenants where it differs;
+    `refused` and `over_share` are the refusals. `shares` are the regions' parts before exploration; `eligible` is the
+    mask they were made from.
+    """
+
+    options: tuple[Option, ...]
+    weights: tuple[float, ...]
+    cumulative: tuple[float, ...]
+    affinity: Affinity
+    shares: Mapping[int, float]
+    eligible: int
+    sticky: tuple[Option, ...] = ()
+    sticky_weights: tuple[float, ...] = ()
+    hashes: tuple[int, ...] = ()
+    home: Option | None = None
+    shed: float = 0.0
+    shed_tenants: Mapping[str, float] | None = None
+    refused: Option | None = None
+    over_share: Option | None = None
+
+    @property
+    def certain(self) -> Option | None:
+        """The only option, if every request of the class ends that way."""
+        alone = len(self.options) == 1 and len(self.sticky) <= 1 and not self.options[0].quotas
+        return self.options[0] if alone and self.shed_tenants is None else None
+
+    def shed_share(self, tenant: str | None) -> float:
+        """The share of a tenant's requests that is refused for want of capacity."""
+        if self.shed_tenants is None:
+            return 0.0
+        return self.shed if tenant is None else self.shed_tenants.get(tenant, self.shed)
+
+    @property
+    def every(self) -> tuple[Option, ...]:
+        """Whatever `pick` can return."""
+        more = [item for item in (self.home, self.refused, self.over_share) if item is not None]
+        return (*self.options, *self.sticky, *more)
+
+
+def pick(
+    chosen: Choice, request: Request, draw: float, afford: Afford | None = None, *, sheds: bool = True
+) -> Option:
+    """One of the options of a choice: the client's own by affinity, else by the draw.
+
+    Args:
+        chosen: the choice of the request's class.
+        request: tenant, affinity key and network matter here.
+        draw: uniform in [0, 1).
+        afford: asked before a quota is used; None where quotas hold in the mean only (DNS).
+        sheds: whether a part of the requests can be refused (DNS cannot: resolvers would share the refusal).
+    """
+    if sheds and chosen.shed_tenants is not None:
+        share = chosen.shed_share(request.tenant)
+        if draw < share:
+            beyond = request.tenant is not None and share > chosen.shed + 1e-9
+            refusal = chosen.over_share if beyond else chosen.refused
+            assert refusal is not None  # noqa: S101 - made with `shed_tenants`
+            return refusal
+        draw = (draw - share) / (1 - share)
+    option = _drawn(chosen, request, draw)
+    if option.quotas and afford is not None and chosen.home is not None and not afford(option.quotas):
+        return chosen.home
+    return option
+
+
+def _drawn(chosen: Choice, request: Request, draw: float) -> Option:
+    if chosen.sticky:
+        key = request.affinity if chosen.affinity is Affinity.KEY else None
+        if key is None:
+            key = request.location.network
+        if key is not None:
+            return chosen.sticky[rendezvous(key_hash(key), chosen.hashes, chosen.sticky_weights)]
+    options = chosen.options
+    if len(options) == 1:
+        return options[0]
+    return options[min(bisect_right(chosen.cumulative, draw), len(options) - 1)]
+
+
+def choice(view: View, group: RankingClass) -> Choice:
+    """Everything about a class's requests that does not depend on their tenant, affinity or draw."""
+    service = group.service.service
+    usable = group.willing & view.up
+    eligible, ignored = group.allowed & usable, False
+    if not eligible and service.on_unusable is OnUnusable.IGNORE_HEALTH:
+        eligible, ignored = group.allowed & group.willing, True
+    maker = _Maker(view, group)
+    order = ranked(group.service, group.order, eligible)
+    if not order:
+        return _leftovers(maker, usable_anywhere=bool(usable))
+    shares, plan = shares_of(view, group, order)
+    main = Reason.HEALTH_IGNORED if ignored else _reason(group)
+    home = order[0]
+    options = [maker.share(number, home, main, plan) for number in shares]
+    weights = list(shares.values())
+    exploring = () if ignored else explorable(view, group, order, shares)
+    if service.exploration > 0 and exploring:
+        weights = [weight * (1 - service.exploration) for weight in weights]
+        for number in exploring:
+            quotas = () if number == home else quotas_of(view, group, home, number) or ()
+            options.append(maker.served(number, Reason.EXPLORATION, quotas))
+            weights.append(service.exploration / len(exploring))
+    sticky, sticky_weights = _sticky(maker, shares, home, main, plan)
+    sheds = plan is not None and service.on_overload is OnOverload.SHED and (plan.shed > 0 or plan.tenants)
+    total = sum(weights)
+    return Choice(
+        options=tuple(options),
+        weights=tuple(weights),
+        cumulative=tuple(running / total for running in accumulate(weights)),
+        affinity=service.affinity,
+        shares=shares,
+        eligible=eligible,
+        sticky=sticky,
+        sticky_weights=sticky_weights,
+        hashes=tuple(key_hash(option.region or "") for option in sticky),
+        home=maker.served(home, Reason.QUOTA_EXHAUSTED) if any(item.quotas for item in options) else None,
+        shed=plan.shed if plan is not None and sheds else 0.0,
+        shed_tenants=plan.tenants if plan is not None and sheds else None,
+        refused=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.SHED) if sheds else None,
+        over_share=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.OVER_FAIR_SHARE) if sheds else None,
+    )
+
+
+def _leftovers(maker: _Maker, *, usable_anywhere: bool) -> Choice:
+    """No region takes new clients: a refusal, but for clients whose affinity keeps them on a draining region."""
+    refusal = maker.refusal(usable_anywhere=usable_anywhere)
+    sticky, weights = _sticky(maker, {}, -1, refusal.reason, None)
+    if sticky:
+        stay = min(1.0, sum(weights))
+        sticky, weights = (*sticky, refusal), (*weights, 1 - stay)
+        if weights[-1] <= 0:
+            sticky, weights = sticky[:-1], weights[:-1]
+    return Choice(
+        options=(refusal,),
+        weights=(1.0,),
+        cumulative=(1.0,),
+        affinity=maker.group.service.service.affinity,
+        shares={},
+        eligible=0,
+        sticky=sticky,
+        sticky_weights=weights,
+        hashes=tuple(key_hash(option.region or "") for option in sticky),
+    )
+
+
+def _sticky(
+    maker: _Maker, shares: Shares, home: int, main: Reason, plan: ClassPlan | None
+) -> tuple[tuple[Option, ...], tuple[float, ...]]:
+    """What affinity picks from, with weights; nothing where there is no choice to be made."""
+    view, group = maker.view, maker.group
+    if group.service.service.affinity is Affinity.NONE:
+        return (), ()
+    kept = staying(view, group, group.allowed & group.capable & view.up, shares)
+    if len(kept) == 1 and kept.keys() == shares.keys():
+        return (), ()
+    options = []
+    for number in kept:
+        if number not in shares:
+            options.append(maker.served(number, Reason.DRAINING_SESSION))
+        elif main is Reason.HEALTH_IGNORED:
+            options.append(maker.served(number, main))
+        else:
+            options.append(
+                maker.served(number, Reason.AFFINITY, maker.share(number, home, main, plan).quotas)
+            )
+    return tuple(options), tuple(kept.values())
+
+
+def _reason(group: RankingClass) -> Reason:
+    """In one word, what decided among the eligible regions, affinity and plan aside."""
+    steering = group.service.service.steering
+    if steering is Steering.FAILOVER:
+        return Reason.FAILOVER_ORDER
+    if steering is Steering.WEIGHTED:
+        return Reason.WEIGHTED
+    if not group.located:
+        return Reason.LOCATION_UNKNOWN
+    return Reason.NEAREST if steering is Steering.GEO else Reason.LOWEST_LATENCY
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the options of one class in one View."""
+
+    view: View
+    group: RankingClass
+
+    def share(self, number: int, home: int, main: Reason, plan: ClassPlan | None) -> Option:
+        """The option of a region that has a share."""
+        if number == home or main in (Reason.WEIGHTED, Reason.HEALTH_IGNORED):
+            return self.served(number, main)
+        planned = self.group.service.service.steering in PLANNED and bool(self.view.state.plan.prices)
+        if plan is not None:
+            planned = self.view.snapshot.regions[number].name in plan.weights
+        if not planned:
+            return self.served(number, Reason.SLOW_START)
+        return self.served(number, Reason.SPILLOVER, quotas_of(self.view, self.group, home, number) or ())
+
+    def served(self, number: int, reason: Reason, quotas: tuple[str, ...] = ()) -> Option:
+        """The only place where an Option names a region.
+
+        Raises:
+            FenceError: the region is outside the fence (a bug in gtm: better no answer than that one).
+        """
+        name = self.view.snapshot.regions[number].name
+        if not self.group.allowed >> number & 1:
+            raise FenceError(f"region {name} is outside the fence")
+        return Option(number, name, Outcome.SERVED, reason, quotas)
+
+    def refused(self, outcome: Outcome, reason: Reason) -> Option:
+        """A refusal."""
+        return Option(-1, None, outcome, reason)
+
+    def refusal(self, *, usable_anywhere: bool) -> Option:
+        """The refusal of a class that no region can serve."""
+        if not self.group.allowed:
+            return self.refused(Outcome.REFUSED_RESIDENCY, Reason.FENCE_EMPTY)
+        if usable_anywhere:
+            return self.refused(Outcome.REFUSED_RESIDENCY, Reason.FENCE_UNUSABLE)
+        return self.refused(Outcome.REFUSED_UNAVAILABLE, Reason.NONE_USABLE)

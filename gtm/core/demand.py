@@ -1,0 +1,129 @@
+"""Demand, as edges count it: by cell, a kind of request that no policy is needed to understand.
+
+A cell says what a request was (service, country, whereabouts, tenant, data class, model, priority), not what became of
+it. So the same counts feed the planner under this revision, and a simulation under any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+
+from gtm.core.model import Location, Priority, Request
+
+CELL_DEGREES = 5.0
+"""Cells are 5° wide: within one, estimates differ by less (some 6 ms) than estimates err."""
+
+_RADII = (10.0, 50.0, 200.0, 1000.0, 20_040.0)
+"""Radii of accuracy that cells tell apart, in km; the last is half the equator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A demand cell. `lat` and `lon` are of its centre, None where the location was unknown.
+
+    `accuracy_km` bounds the accuracy radius of its clients' locations, where the database has one.
+    """
+
+    service: str
+    country: str | None
+    lat: float | None
+    lon: float | None
+    tenant: str | None
+    data_class: str | None
+    model: str | None
+    priority: Priority
+    anonymous: bool = False
+    accuracy_km: float | None = None
+
+    @property
+    def request(self) -> Request:
+        """A request as they are in this cell."""
+        location = Location(
+            country=self.country,
+            lat=self.lat,
+            lon=self.lon,
+            source="cell",
+            anonymous=self.anonymous,
+            accuracy_km=self.accuracy_km,
+        )
+        return Request(
+            self.service,
+            location,
+            self.tenant,
+            self.data_class,
+            self.model,
+            priority=self.priority,
+        )
+
+
+def cell_of(request: Request, priority: Priority) -> str:
+    """The text of a request's cell. No part of it may hold the separator: names, models and codes cannot."""
+    location = request.location
+    return "|".join(
+        (
+            request.service,
+            location.country or "",
+            _centre(location.lat),
+            _centre(location.lon),
+            request.tenant or "",
+            request.data_class or "",
+            request.model or "",
+            priority.value,
+            "anonymous" if location.anonymous else "",
+            _radius(location.accuracy_km),
+        )
+    )
+
+
+def read_cell(text: str) -> Cell:
+    """A cell from its text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = text.split("|")
+    if len(parts) != 10:
+        raise ValueError(f"`{text[:100]}` is not a demand cell: it has {len(parts)} parts instead of 10")
+    service, country, lat, lon, tenant, data_class, model, priority, anonymous, accuracy = parts
+    if bool(lat) != bool(lon) or anonymous not in ("", "anonymous"):
+        raise ValueError(f"`{text[:100]}` is not a demand cell")
+    return Cell(
+        service=service,
+        country=country or None,
+        lat=_degrees(lat, 90) if lat else None,
+        lon=_degrees(lon, 180) if lon else None,
+        tenant=tenant or None,
+        data_class=data_class or None,
+        model=model or None,
+        priority=Priority(priority),
+        anonymous=bool(anonymous),
+        accuracy_km=_known_radius(accuracy) if accuracy else None,
+    )
+
+
+def _degrees(text: str, most: int) -> float:
+    value = float(text)
+    if not -most - CELL_DEGREES <= value <= most + CELL_DEGREES:  # also keeps NaN out
+        raise ValueError(f"`{text}` is not a number of degrees up to {most}")
+    return value
+
+
+def _radius(km: float | None) -> str:
+    """A radius of accuracy in km as the next of few that is no smaller: a cell is never surer than its requests."""
+    if km is None:
+        return ""
+    return f"{next((known for known in _RADII if km <= known), _RADII[-1]):g}"
+
+
+def _known_radius(text: str) -> float:
+    value = float(text)
+    if value not in _RADII:
+        raise ValueError(f"`{text}` is not one of a cell's radii")
+    return value
+
+
+def _centre(degrees: float | None) -> str:
+    if degrees is None:
+        return ""
+    return f"{(floor(degrees / CELL_DEGREES) + 0.5) * CELL_DEGREES:g}"

@@ -1,0 +1,157 @@
+"""From demand cells to the planner's question: which classes there are, where each may go, and how far that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gtm.core.demand import read_cell
+from gtm.core.model import OnOverload, Policy
+from gtm.core.outcomes import UnknownNameError
+from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
+from gtm.core.ranking import PLANNED, Ranking, ranked
+from gtm.core.router import Ranker
+from gtm.core.view import View
+
+Demand = Mapping[tuple[str, str], float]
+"""Ranking class and demand cell → requests per second."""
+
+
+@dataclass(slots=True)
+class _Class:
+    """One class's cells, with their rankings under this policy."""
+
+    cells: list[tuple[Ranking, float]] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return sum(rate for _, rate in self.cells)
+
+    @property
+    def heaviest(self) -> Ranking:
+        return max(self.cells, key=lambda cell: cell[1])[0]
+
+
+def problem_of(
+    view: View, ranker: Ranker, demand: Demand, fixed: Mapping[tuple[str, str], float], supply: dict[str, Supply]
+) -> Problem:
+    """The planner's question in one state of the world.
+
+    Args:
+        view: policy and health.
+        ranker: of the view's basis.
+        demand: of services whose steering can be planned; cells that this policy does not know are left out.
+        fixed: service and region → requests per second of the other services, which only take up capacity.
+        supply: what each region can take.
+    """
+    classes: dict[str, _Class] = {}
+    for (key, cell), rate in demand.items():
+        ranking = ranking_of(ranker, cell)
+        if ranking is not None and rate > 0 and ranking.group.service.service.steering in PLANNED:
+            classes.setdefault(key, _Class()).cells.append((ranking, rate))
+    asked = [_class_demand(view, key, found) for key, found in sorted(classes.items())]
+    policy = view.snapshot.policy
+    return Problem(
+        classes=(*(one for one in asked if one is not None), *_pinned(view, fixed)),
+        supply=supply,
+        quotas=_quotas(policy),
+        tenant_weights={tenant.name: tenant.weight for tenant in policy.tenants if tenant.weight != 1.0},
+    )
+
+
+def ranking_of(ranker: Ranker, cell: str) -> Ranking | None:
+    """The ranking of a demand cell; None if it is damaged, or the policy no longer knows what it names."""
+    try:
+        return ranker.ranking(read_cell(cell).request)
+    except (ValueError, UnknownNameError):
+        return None
+
+
+def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
+    """A class as the planner sees it; None while no region of its is usable.
+
+    The class's name has the order of preference that its clients have. Their cells, which are coarser, only say how
+    far the regions are on average; a region is never taken to be nearer than one that the clients prefer.
+    """
+    ranking = found.heaviest
+    group = ranking.group
+    service = group.service
+    eligible = group.allowed & group.willing & view.up
+    regions = view.snapshot.regions
+    numbers = ranked(service, group.order, eligible)
+    if not numbers:
+        return None
+    named = {name: place for place, name in enumerate(_preferred(key))}
+    distance = {number: _mean_latency(view, found, number, place) for place, number in enumerate(numbers)}
+    order = sorted(numbers, key=lambda number: (named.get(regions[number].name, len(named)), distance[number]))
+    latency: list[float] = []
+    for number in order:
+        latency.append(max(distance[number], latency[-1] if latency else 0.0))
+    tenants: dict[str, float] = {}
+    for one, rate in found.cells:
+        tenant = one.tenant or ""
+        tenants[tenant] = tenants.get(tenant, 0.0) + rate
+    return ClassDemand(
+        key=key,
+        service=service.service.name,
+        priority=group.priority,
+        regions=tuple(regions[number].name for number in order),
+        latency_ms=tuple(latency),
+        rate=sum(tenants.values()),
+        tenants=tenants,
+        on_overload=service.service.on_overload,
+    )
+
+
+def _preferred(key: str) -> list[str]:
+    """The regions in a class's name, in order."""
+    parts = key.split("|")
+    return parts[2].split(">") if len(parts) > 2 and parts[2] else []
+
+
+def _mean_latency(view: View, found: _Class, number: int, place: int) -> float:
+    """Network and processing, weighted by the cells' rates; the place in the order where locations are unknown."""
+    total = weight = 0.0
+    for ranking, rate in found.cells:
+        path = ranking.paths.get(number)
+        if path is not None:
+            total += rate * path.estimate_ms
+            weight += rate
+    service = found.heaviest.group.service.service.name
+    processing = view.basis.processing.get(service, {}).get(number, 0.0)
+    return total / weight + processing if weight else float(place)
+
+
+def _pinned(view: View, fixed: Mapping[tuple[str, str], float]) -> list[ClassDemand]:
+    """Demand that nothing moves: it takes up its regions' capacity, and is never shed."""
+    services = view.snapshot.services
+    return [
+        ClassDemand(
+            key=f"{service}@{region}",
+            service=service,
+            priority=services[service].service.priority,
+            regions=(region,),
+            latency_ms=(0.0,),
+            rate=rate,
+            tenants={"": rate},
+            on_overload=OnOverload.QUEUE,
+        )
+        for (service, region), rate in sorted(fixed.items())
+        if service in services and region in view.snapshot.region_numbers and rate > 0
+    ]
+
+
+def _quotas(policy: Policy) -> tuple[SpillQuota, ...]:
+    return tuple(
+        SpillQuota(
+            rule.name,
+            rule.from_region,
+            rule.to_regions,
+            rule.max_share,
+            rule.max_requests_per_second,
+            rule.max_added_latency_ms,
+        )
+        for rule in policy.spillover_rules
+    )
+
+

@@ -1,0 +1,156 @@
+"""What a request's kind amounts to, whatever the health of regions and the plan: fence, order of preference, class.
+
+Law: a Ranking depends on its Basis (policy, rules in force, latency table) and on the request, and on nothing that
+changes by the second. So it is found once per kind of request and Basis; a new State touches ranking classes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from gtm.core.demand import cell_of
+from gtm.core.latency import NetworkPath
+from gtm.core.model import Priority, Request, Steering
+from gtm.core.outcomes import UnknownNameError
+from gtm.core.residency import Fence, fence
+from gtm.core.snapshot import CompiledService, Snapshot, bits
+from gtm.core.view import Basis
+
+ORDER_DEPTH = 4
+"""How many regions of the order of preference tell ranking classes apart for the planner. With all of them, 50 regions
+would make as many classes as there are places on a map; beyond the fourth, latencies are averaged."""
+
+PLANNED = frozenset({Steering.LATENCY, Steering.GEO})
+"""Steering that leaves the planner room. The others are the operator's own word."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankingClass:
+    """Requests of one service that may go to the same regions and prefer them in the same order.
+
+    `key` names the class the same way everywhere and across revisions. `allowed` is the fence's mask, `capable` that
+    of the members with the models asked for, `willing` that of those of them that take new clients. `order` holds all
+    members, `latency_ms` the total latency of each (network and the region's own processing) as first seen; none where
+    the location is unknown.
+    """
+
+    key: str
+    service: CompiledService
+    priority: Priority
+    allowed: int
+    capable: int
+    willing: int
+    order: tuple[int, ...]
+    latency_ms: Mapping[int, float]
+
+    @property
+    def located(self) -> bool:
+        """Whether there was anything to rank by."""
+        return bool(self.latency_ms)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """One kind of request: its class, the rules that matched, the way to each member, and its demand cell."""
+
+    group: RankingClass
+    within: Fence
+    paths: Mapping[int, NetworkPath]
+    tenant: str | None
+    cell: str
+
+
+_Identity = tuple[str, Priority, int, int, tuple[int, ...], bool]
+Classes = dict[_Identity, RankingClass]
+"""The ranking classes of one Basis."""
+
+
+def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
+    """Rank one kind of request.
+
+    Args:
+        basis: policy, rules in force, latency table.
+        request: its affinity is not looked at.
+        classes: the classes known so far; a new one is added.
+
+    Raises:
+        UnknownNameError: the service, tenant, data class or model is not in the policy.
+    """
+    snapshot = basis.snapshot
+    service = snapshot.services.get(request.service)
+    if service is None:
+        raise UnknownNameError("service", request.service)
+    _check_names(snapshot, request)
+    within = fence(basis.rules[request.service], service.mask, request)
+    paths = basis.estimator.paths(request.location, service.members)
+    processing = basis.processing.get(request.service, {})
+    latency = {number: path.estimate_ms + processing.get(number, 0.0) for number, path in paths.items()}
+    order = _order(service, paths, latency)
+    capable = _with_models(snapshot, service, request)
+    willing = capable & snapshot.active
+    priority = request.priority or service.service.priority
+    identity = (request.service, priority, within.allowed, capable, order, bool(latency))
+    group = classes.get(identity)
+    if group is None:
+        key = class_key(snapshot, service, priority, order, within.allowed & willing)
+        group = RankingClass(key, service, priority, within.allowed, capable, willing, order, latency)
+        classes[identity] = group
+    return Ranking(group, within, paths, request.tenant, cell_of(request, priority))
+
+
+def ranked(service: CompiledService, order: tuple[int, ...], eligible: int) -> tuple[int, ...]:
+    """The eligible regions in order of preference. Members of weight 0 stand in only when no other is eligible."""
+    found = [number for number in order if eligible >> number & 1]
+    with_weight = tuple(number for number in found if service.weights[number] > 0)
+    return with_weight or tuple(found)
+
+
+def class_key(
+    snapshot: Snapshot, service: CompiledService, priority: Priority, order: tuple[int, ...], allowed: int
+) -> str:
+    """The name of a ranking class: service, priority, the first regions in order, and a hash of all that are allowed.
+
+    Names and not numbers, so that a class is the same in every revision that does not change it.
+    """
+    names = [snapshot.regions[number].name for number in ranked(service, order, allowed)]
+    digest = blake2b("\n".join(sorted(names)).encode(), digest_size=4).hexdigest()
+    return f"{service.service.name}|{priority.value}|{'>'.join(names[:ORDER_DEPTH])}|{digest}"
+
+
+def _check_names(snapshot: Snapshot, request: Request) -> None:
+    if request.tenant is not None and request.tenant not in snapshot.tenants:
+        raise UnknownNameError("tenant", request.tenant)
+    if request.data_class is not None and request.data_class not in snapshot.data_classes:
+        raise UnknownNameError("data class", request.data_class)
+    if request.model is not None and request.model not in snapshot.models:
+        raise UnknownNameError("model", request.model)
+
+
+def _with_models(snapshot: Snapshot, service: CompiledService, request: Request) -> int:
+    """The members that serve every model asked for, by the service and by the request."""
+    wanted = {name for name in (service.service.model, request.model) if name is not None}
+    if not wanted:
+        return service.mask
+    regions = snapshot.regions
+    return sum(1 << number for number in bits(service.mask) if wanted.issubset(regions[number].models))
+
+
+def _order(
+    service: CompiledService, paths: Mapping[int, NetworkPath], latency: Mapping[int, float]
+) -> tuple[int, ...]:
+    """The members in the order of preference. Members of weight 0 come last, whatever the steering."""
+    position = {number: index for index, number in enumerate(service.members)}
+    steering = service.service.steering
+
+    def rank_of(number: int) -> tuple[bool, float, int]:
+        reserve = service.weights[number] == 0
+        if steering is Steering.WEIGHTED:
+            return reserve, -service.weights[number], position[number]
+        if steering is Steering.FAILOVER or not paths:
+            return reserve, 0.0, position[number]
+        length = paths[number].distance_km if steering is Steering.GEO else latency[number]
+        return reserve, length, position[number]
+
+    return tuple(sorted(service.members, key=rank_of))

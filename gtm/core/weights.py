@@ -1,0 +1,155 @@
+"""Which part of a ranking class's requests each eligible region takes: by steering or plan, then slow start.
+
+Everything here maps region numbers to shares above 0 that sum to 1, in order of preference, and names eligible regions
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from gtm.core.model import Steering
+from gtm.core.ranking import PLANNED, RankingClass
+from gtm.core.snapshot import bits
+from gtm.core.state import ClassPlan
+from gtm.core.view import View
+
+Shares = dict[int, float]
+
+_NOTHING = 1e-9
+
+
+def shares_of(view: View, group: RankingClass, order: Sequence[int]) -> tuple[Shares, ClassPlan | None]:
+    """The shares of a class, and the plan they follow (None: there is none for it).
+
+    Args:
+        view: the state of the world.
+        group: the class.
+        order: its eligible regions in order of preference, at least one.
+    """
+    plan = None
+    shares = None
+    if group.service.service.steering in PLANNED:
+        plan = view.state.plan.classes.get(group.key)
+        if plan is not None:
+            shares = _planned(view, plan, order)
+        elif view.state.plan.prices:
+            shares = {_cheapest(view, group, order): 1.0}
+    if shares is None:
+        shares = steered(group, order)
+    return ramped(shares, view.ramps, order), plan
+
+
+def steered(group: RankingClass, order: Sequence[int]) -> Shares:
+    """The shares that the service's steering alone gives."""
+    if group.service.service.steering is not Steering.WEIGHTED:
+        return {order[0]: 1.0}
+    weights = group.service.weights
+    total = sum(weights[number] for number in order)
+    if total <= 0:
+        return {number: 1 / len(order) for number in order}
+    shares = {number: weights[number] / total for number in order}
+    return {number: share for number, share in shares.items() if share > 0}
+
+
+def _planned(view: View, plan: ClassPlan, order: Sequence[int]) -> Shares | None:
+    """The plan's weights among the eligible; a failed region's part goes to the others in proportion.
+
+    None if nothing of the plan is left: an outage that the next plan will know.
+    """
+    regions = view.snapshot.regions
+    weights = {number: plan.weights.get(regions[number].name, 0.0) for number in order}
+    total = sum(weights.values())
+    if total <= _NOTHING:
+        return None
+    return {number: weight / total for number, weight in weights.items() if weight > 0}
+
+
+def _cheapest(view: View, group: RankingClass, order: Sequence[int]) -> int:
+    """Where a request of a class that the plan does not know adds least: its latency plus the region's price.
+
+    The price is the planner's dual value: the latency that others would lose to one more request there.
+    """
+    prices, regions = view.state.plan.prices, view.snapshot.regions
+    home = order[0]
+    best, least = home, inf
+    for place, number in enumerate(order):
+        if number != home and quotas_of(view, group, home, number) is None:
+            continue
+        cost = group.latency_ms.get(number, float(place)) + prices.get(regions[number].name, 0.0)
+        if cost < least:
+            best, least = number, cost
+    return best
+
+
+def ramped(shares: Shares, ramps: Mapping[int, float], order: Sequence[int]) -> Shares:
+    """Shares with regions in slow start bounded by their ramp; the rest goes to the next in order of preference.
+
+    If all are in slow start together there is nobody else: they share it in proportion.
+    """
+    if all(share <= ramps.get(number, 1.0) for number, share in shares.items()):
+        return shares
+    bounded = {number: min(share, ramps.get(number, 1.0)) for number, share in shares.items()}
+    spare = 1 - sum(bounded.values())
+    for number in order:
+        if spare <= _NOTHING:
+            break
+        given = min(spare, ramps.get(number, 1.0) - bounded.get(number, 0.0))
+        if given > 0:
+            bounded[number] = bounded.get(number, 0.0) + given
+            spare -= given
+    total = sum(bounded.values())
+    return {number: bounded[number] / total for number in order if bounded.get(number, 0.0) > 0}
+
+
+def explorable(view: View, group: RankingClass, order: Sequence[int], shares: Shares) -> tuple[int, ...]:
+    """The regions that exploring requests may go to: eligible, open to spillover from home, neither ramping nor full."""
+    prices, regions = view.state.plan.prices, view.snapshot.regions
+    return tuple(
+        number
+        for number in order
+        if shares.get(number, 0.0) < 1
+        and number not in view.ramps
+        and prices.get(regions[number].name, 0.0) <= 0
+        and (number == order[0] or quotas_of(view, group, order[0], number) is not None)
+    )
+
+
+def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[str, ...] | None:
+    """The quotas that a request counts against when it goes from its home region to another.
+
+    None if no spillover rule leads there although the home region has some: then it may not.
+    """
+    basis = view.basis
+    rules = basis.spillover.get(home)
+    bounded = (f"spill_in:{view.snapshot.regions[number].name}",) if basis.bounded >> number & 1 else ()
+    if rules is None:
+        return bounded
+    added = group.latency_ms.get(number, 0.0) - group.latency_ms.get(home, 0.0)
+    leading = tuple(
+        rule.name
+        for rule in rules
+        if rule.to >> number & 1 and (rule.max_added_latency_ms is None or added <= rule.max_added_latency_ms)
+    )
+    return (*leading, *bounded) if leading else None
+
+
+def staying(view: View, group: RankingClass, within: int, shares: Shares) -> Shares:
+    """The shares of clients with affinity: those of a draining home region leave it step by step.
+
+    Args:
+        view: the state of the world.
+        group: the class.
+        within: mask of the regions that may serve if draining did not matter (inside the fence, healthy, with models).
+        shares: of everybody else.
+    """
+    draining = [number for number in bits(within) if number in view.drains]
+    if not draining:
+        return shares
+    eligible = sum(1 << number for number in shares) | sum(1 << number for number in draining)
+    order = [number for number in group.order if eligible >> number & 1]
+    before = steered(group, order)
+    staying_on = {number: before[number] * view.drains[number] for number in draining if number in before}
+    rest = 1 - sum(staying_on.values())
+    return {**staying_on, **{number: share * rest for number, share in shares.items() if share * rest > 0}}
