@@ -6,13 +6,15 @@ resources is checked by `gtm.core.compile`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Self, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from gtm.control import fields as f
+from gtm.control.draining import with_drain_start
 from gtm.core.kinds import KINDS, Resource
 from gtm.core.model import (
     AdminState,
@@ -51,20 +53,20 @@ class ResourceDocument(Document, Generic[C]):
 
     name: f.Name
 
-    def to_core(self, kind: type[C], before: Resource | None = None) -> C:
+    def to_core(self, kind: type[C], before: Resource | None = None, now: datetime | None = None) -> C:
         """The core value.
 
         Args:
             kind: its class.
             before: the resource of this name in force, whose admin state stays where the document has none.
+            now: when a drain begins that the document starts without saying when; None: that stays open.
         """
         document = self.model_dump(mode="json")
+        known = before if isinstance(before, Region) else None
         if document.get("admin_state", ...) is None:
-            kept = before.admin_state if isinstance(before, Region) else AdminState.ACTIVE
-            document["admin_state"] = kept.value
-            if isinstance(before, Region) and document["draining_since"] is None:
-                document["draining_since"] = msgspec.to_builtins(before.draining_since)
-        return msgspec.convert(document, kind)
+            document["admin_state"] = (known.admin_state if known else AdminState.ACTIVE).value
+        value = msgspec.convert(document, kind)
+        return cast("C", with_drain_start(value, known, now)) if isinstance(value, Region) else value
 
 
 class EndpointDocument(Document):
@@ -330,13 +332,13 @@ class PolicyDocument(Document):
         """
         return cls.model_validate(msgspec.to_builtins(policy))
 
-    def to_core(self, before: Policy | None = None) -> Policy:
-        """The core value; regions without an admin state keep that of `before`."""
+    def to_core(self, before: Policy | None = None, now: datetime | None = None) -> Policy:
+        """The core value; regions without an admin state keep that of `before`, and drains begin `now`."""
         known = {region.name: region for region in before.regions} if before is not None else {}
         return Policy(
             **{
                 kind: tuple(
-                    item.to_core(core, known.get(item.name) if core is Region else None)
+                    item.to_core(core, known.get(item.name) if core is Region else None, now)
                     for item in getattr(self, kind)
                 )
                 for kind, core in KINDS.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gtm.core import model
 from gtm.core.countries import COUNTRIES
 from gtm.core.jurisdictions import resolve
 from gtm.core.kinds import KINDS
-from gtm.core.model import Policy
+from gtm.core.model import Policy, Region
 from gtm.core.problems import PolicyError
 
 DEMO = Path(__file__).parents[2] / "policies" / "demo"
@@ -209,6 +210,33 @@ def test_shipped_jurisdictions_resolve() -> None:
     assert not members["GDPR-ADEQUATE"] & members["EEA"]
     assert set(law_notes()) <= COUNTRIES
     assert all(item.source for item in shipped_jurisdictions())
+
+
+DRAINING = {"admin_state": "draining"}
+NOON = datetime(2027, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
+LATER, GIVEN = NOON + timedelta(hours=1), datetime(2026, 12, 31, tzinfo=UTC)
+
+
+def _region(before: Region | None, now: datetime | None, **changes: Any) -> Region:
+    return DOCUMENTS["regions"].model_validate({**REGION, **changes}).to_core(Region, before, now)
+
+
+def test_a_drain_has_a_beginning() -> None:
+    """A region drains from when its state first says so, or as its document says, to when its state says otherwise."""
+    noon = NOON.replace(microsecond=0)
+    drained = _region(None, NOON, **DRAINING)
+    assert drained.draining_since == noon
+    assert _region(drained, LATER, **DRAINING).draining_since == noon
+    assert _region(drained, LATER).draining_since == noon
+    assert _region(drained, LATER, **DRAINING, draining_since=GIVEN.isoformat()).draining_since == GIVEN
+    for state in ("active", "disabled"):
+        stopped = _region(drained, LATER, admin_state=state, draining_since=GIVEN.isoformat())
+        assert stopped.draining_since is None
+        assert _region(stopped, LATER, draining_since=GIVEN.isoformat()).draining_since is None
+        assert _region(stopped, LATER, **DRAINING).draining_since == noon + timedelta(hours=1)
+    assert _region(None, None, **DRAINING).draining_since is None
+    of_old = dataclasses.replace(drained, draining_since=None)
+    assert _region(of_old, LATER).draining_since == noon + timedelta(hours=1)
 
 
 def test_policies_compare_by_field() -> None:
