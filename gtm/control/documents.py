@@ -21,7 +21,9 @@ from gtm.core.model import (
     Affinity,
     DataClass,
     Jurisdiction,
+    OnAnonymous,
     OnOverload,
+    OnUnknownLocation,
     OnUnusable,
     Policy,
     Priority,
@@ -149,6 +151,8 @@ class RegionDocument(ResourceDocument[Region]):
     """ISO 3166-1 alpha-2; the region's jurisdictions derive from it."""
     subdivision: f.Subdivision | None = None
     """ISO 3166-2."""
+    operator_country: f.CountryCode | None = None
+    """Where whoever runs it is established; absent: unknown."""
     endpoints: Annotated[tuple[EndpointDocument, ...], Field(min_length=1, max_length=64)]
     models: Annotated[tuple[f.ModelName, ...], Field(max_length=1000)] = ()
     """Names of the models served here."""
@@ -250,10 +254,13 @@ class MatchDocument(Document):
 
 
 class PlacesDocument(Document):
-    """A set of regions, named directly or by jurisdiction (a country code is a jurisdiction too)."""
+    """A set of regions, named directly, by jurisdiction (a country code is one too), or by their operators'."""
 
     jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
+    """Where regions stand."""
     regions: Annotated[tuple[f.Name, ...], Field(max_length=1000)] = ()
+    operator_jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
+    """Where regions' operators are established. Unknown is in no `allow` and in every `deny`."""
 
 
 class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
@@ -264,6 +271,12 @@ class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
     deny: PlacesDocument = PlacesDocument()
     mode: RuleMode = RuleMode.ENFORCE
     """`monitor` only records what the rule would have excluded."""
+    on_unknown_location: OnUnknownLocation = OnUnknownLocation.MATCH
+    """Whether the rule concerns clients whose country is not known well enough."""
+    on_anonymous: OnAnonymous = OnAnonymous.MATCH
+    """Whether the rule concerns all clients behind anonymising networks, or those located in its countries."""
+    max_accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
+    """A client not located to within this radius counts as one whose country is not known."""
     legal_basis: f.Text = ""
     """The law behind the rule, handed out with refusals."""
     effective_from: f.Moment | None = None
@@ -282,6 +295,14 @@ class SpilloverRuleDocument(ResourceDocument[SpilloverRule]):
     max_added_latency_ms: Annotated[f.Number, Field(ge=0, le=60_000)] | None = None
 
 
+class TermDocument(Document):
+    """The time for which a jurisdiction has a member. A member may have several."""
+
+    member: f.JurisdictionName
+    effective_from: f.Moment | None = None
+    effective_until: f.Moment | None = None
+
+
 class JurisdictionDocument(ResourceDocument[Jurisdiction]):
     """A body of law and where it binds."""
 
@@ -291,6 +312,8 @@ class JurisdictionDocument(ResourceDocument[Jurisdiction]):
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: f.Text = ""
     """The law or treaty that says so."""
+    terms: Annotated[tuple[TermDocument, ...], Field(max_length=300)] = ()
+    """When memberships begin or end; a member without a term is one at all times."""
 
 
 class TenantDocument(ResourceDocument[Tenant]):
