@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -21,8 +22,8 @@ from gtm.control.jurisdictions import (
     shipped_jurisdictions,
 )
 from gtm.core.countries import COUNTRIES
-from gtm.core.jurisdictions import resolve
-from gtm.core.model import Jurisdiction
+from gtm.core.jurisdictions import countries_at, resolve
+from gtm.core.model import Jurisdiction, Term
 from gtm.storage.session import Database
 
 router = APIRouter(prefix="/v1/jurisdictions", tags=["jurisdictions"])
@@ -36,6 +37,7 @@ class _View:
     display_name: str
     members: tuple[str, ...]
     source: str
+    terms: tuple[Term, ...]
     origin: str
     countries: tuple[str, ...]
     decisions: tuple[AdequacyDecision, ...]
@@ -47,7 +49,9 @@ async def _all(database: Database) -> dict[str, tuple[_View, str]]:
     async with database.transaction() as transaction:
         stored = await transaction.jurisdictions.all()
     operators = [item.value for item in stored]
-    members, _ = resolve(shipped_jurisdictions(), operators)
+    membership, _ = resolve(shipped_jurisdictions(), operators)
+    now = datetime.now(UTC).timestamp()
+    members = {name: countries_at(periods, now) for name, periods in membership.items()}
     found = {
         code: (_view(Jurisdiction(code, members=(code,)), "country", frozenset({code})), '"shipped"')
         for code in COUNTRIES
@@ -67,6 +71,7 @@ def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
         item.display_name,
         item.members,
         item.source,
+        item.terms,
         origin,
         tuple(sorted(countries)),
         decisions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -95,6 +96,7 @@ async def apply(ctx: Ctx, who: Operator, body: ApplyRequest, if_match: IfMatch =
         ctx.database,
         body.policy,
         author=who.name,
+        now=datetime.now(UTC),
         comment=body.comment,
         dry_run=body.dry_run,
         expected=_expected(if_match),
@@ -219,7 +221,9 @@ def _add_state(verb: str, state: AdminState, summary: str) -> None:
 
 
 async def _set_state(ctx: Context, who: Principal, name: str, state: AdminState) -> Response:
-    return await put_reply(ctx, await resources.set_admin_state(ctx.database, name, state, author=who.name))
+    now = datetime.now(UTC)
+    done = await resources.set_admin_state(ctx.database, name, state, author=who.name, now=now)
+    return await put_reply(ctx, done)
 
 
 for _verb, (_state, _summary) in _STATES.items():

@@ -3,6 +3,7 @@
 # No postponed annotations here: the factory's endpoints are annotated with its local types.
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
@@ -144,6 +145,7 @@ def _add_put(router: APIRouter, kind: str) -> None:
             kind,
             given.model_copy(update={"name": name}),
             author=who.name,
+            now=datetime.now(UTC),
             precondition=precondition(if_match, if_none_match),
         )
         return await put_reply(ctx, done)

@@ -138,11 +138,15 @@ class AdequacySchema(Schema):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
 
     country: str
+    article: str
+    """The ground it was taken on, and that it stands on."""
     act: str
     date: str
+    """When it was adopted."""
     scope: str
     url: str
     until: str | None
+    """The day on which it lapses, and the membership with it (its start, UTC)."""
 
 
 class LawSchema(Schema):
@@ -160,7 +164,7 @@ class JurisdictionView(JurisdictionDocument):
     origin: str = Field(json_schema_extra={"enum": ["shipped", "operator", "country"]})
     """`shipped` with gtm, an `operator`'s own, or a `country` (every ISO 3166-1 code is a jurisdiction)."""
     countries: list[str]
-    """All countries it covers, members of members included."""
+    """All countries it covers now, members of members included."""
     decisions: list[AdequacySchema]
     laws: list[LawSchema]
 

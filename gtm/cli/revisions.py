@@ -120,10 +120,13 @@ def rollback(
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
+_TODAYS = frozenset({"admin_state", "draining_since"})
+
+
 def _without_admin_states(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What a roll-back changes: regions stay drained or disabled as they are today."""
     kept = [
-        {**change, "fields": [field for field in change["fields"] if field["path"] != "admin_state"]}
+        {**change, "fields": [field for field in change["fields"] if field["path"] not in _TODAYS]}
         for change in changes
     ]
     return [change for change in kept if change["fields"] or change["action"] != "updated"]

@@ -6,20 +6,24 @@ resources is checked by `gtm.core.compile`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Self, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from gtm.control import fields as f
+from gtm.control.draining import with_drain_start
 from gtm.core.kinds import KINDS, Resource
 from gtm.core.model import (
     AdminState,
     Affinity,
     DataClass,
     Jurisdiction,
+    OnAnonymous,
     OnOverload,
+    OnUnknownLocation,
     OnUnusable,
     Policy,
     Priority,
@@ -51,20 +55,20 @@ class ResourceDocument(Document, Generic[C]):
 
     name: f.Name
 
-    def to_core(self, kind: type[C], before: Resource | None = None) -> C:
+    def to_core(self, kind: type[C], before: Resource | None = None, now: datetime | None = None) -> C:
         """The core value.
 
         Args:
             kind: its class.
             before: the resource of this name in force, whose admin state stays where the document has none.
+            now: when a drain begins that the document starts without saying when; None: that stays open.
         """
         document = self.model_dump(mode="json")
+        known = before if isinstance(before, Region) else None
         if document.get("admin_state", ...) is None:
-            kept = before.admin_state if isinstance(before, Region) else AdminState.ACTIVE
-            document["admin_state"] = kept.value
-            if isinstance(before, Region) and document["draining_since"] is None:
-                document["draining_since"] = msgspec.to_builtins(before.draining_since)
-        return msgspec.convert(document, kind)
+            document["admin_state"] = (known.admin_state if known else AdminState.ACTIVE).value
+        value = msgspec.convert(document, kind)
+        return cast("C", with_drain_start(value, known, now)) if isinstance(value, Region) else value
 
 
 class EndpointDocument(Document):
@@ -147,6 +151,8 @@ class RegionDocument(ResourceDocument[Region]):
     """ISO 3166-1 alpha-2; the region's jurisdictions derive from it."""
     subdivision: f.Subdivision | None = None
     """ISO 3166-2."""
+    operator_country: f.CountryCode | None = None
+    """Where whoever runs it is established; absent: unknown."""
     endpoints: Annotated[tuple[EndpointDocument, ...], Field(min_length=1, max_length=64)]
     models: Annotated[tuple[f.ModelName, ...], Field(max_length=1000)] = ()
     """Names of the models served here."""
@@ -248,10 +254,13 @@ class MatchDocument(Document):
 
 
 class PlacesDocument(Document):
-    """A set of regions, named directly or by jurisdiction (a country code is a jurisdiction too)."""
+    """A set of regions, named directly, by jurisdiction (a country code is one too), or by their operators'."""
 
     jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
+    """Where regions stand."""
     regions: Annotated[tuple[f.Name, ...], Field(max_length=1000)] = ()
+    operator_jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
+    """Where regions' operators are established. Unknown is in no `allow` and in every `deny`."""
 
 
 class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
@@ -262,6 +271,12 @@ class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
     deny: PlacesDocument = PlacesDocument()
     mode: RuleMode = RuleMode.ENFORCE
     """`monitor` only records what the rule would have excluded."""
+    on_unknown_location: OnUnknownLocation = OnUnknownLocation.MATCH
+    """Whether the rule concerns clients whose country is not known well enough."""
+    on_anonymous: OnAnonymous = OnAnonymous.MATCH
+    """Whether the rule concerns all clients behind anonymising networks, or those located in its countries."""
+    max_accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
+    """A client not located to within this radius counts as one whose country is not known."""
     legal_basis: f.Text = ""
     """The law behind the rule, handed out with refusals."""
     effective_from: f.Moment | None = None
@@ -280,6 +295,14 @@ class SpilloverRuleDocument(ResourceDocument[SpilloverRule]):
     max_added_latency_ms: Annotated[f.Number, Field(ge=0, le=60_000)] | None = None
 
 
+class TermDocument(Document):
+    """The time for which a jurisdiction has a member. A member may have several."""
+
+    member: f.JurisdictionName
+    effective_from: f.Moment | None = None
+    effective_until: f.Moment | None = None
+
+
 class JurisdictionDocument(ResourceDocument[Jurisdiction]):
     """A body of law and where it binds."""
 
@@ -289,6 +312,8 @@ class JurisdictionDocument(ResourceDocument[Jurisdiction]):
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: f.Text = ""
     """The law or treaty that says so."""
+    terms: Annotated[tuple[TermDocument, ...], Field(max_length=300)] = ()
+    """When memberships begin or end; a member without a term is one at all times."""
 
 
 class TenantDocument(ResourceDocument[Tenant]):
@@ -330,13 +355,13 @@ class PolicyDocument(Document):
         """
         return cls.model_validate(msgspec.to_builtins(policy))
 
-    def to_core(self, before: Policy | None = None) -> Policy:
-        """The core value; regions without an admin state keep that of `before`."""
+    def to_core(self, before: Policy | None = None, now: datetime | None = None) -> Policy:
+        """The core value; regions without an admin state keep that of `before`, and drains begin `now`."""
         known = {region.name: region for region in before.regions} if before is not None else {}
         return Policy(
             **{
                 kind: tuple(
-                    item.to_core(core, known.get(item.name) if core is Region else None)
+                    item.to_core(core, known.get(item.name) if core is Region else None, now)
                     for item in getattr(self, kind)
                 )
                 for kind, core in KINDS.items()

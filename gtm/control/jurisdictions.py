@@ -1,21 +1,29 @@
-"""The jurisdictions that come with gtm, and what is known of the law behind them."""
+"""The jurisdictions that come with gtm, and what is known of the law behind them.
+
+A membership that rests on a decision with an end lapses with it (the start of that day, UTC).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from gtm.control import yamls
-from gtm.core.model import Jurisdiction
+from gtm.core.model import Jurisdiction, Term
 
 
 @dataclass(frozen=True, slots=True)
 class AdequacyDecision:
-    """A decision of the European Commission under Art. 45 GDPR (or its predecessor); dates are ISO 8601."""
+    """A decision of the European Commission under Art. 45 GDPR (or its predecessor); dates are ISO 8601.
+
+    `article` is the ground it was taken on, `date` that of its adoption, `until` the day on which it lapses.
+    """
 
     country: str
+    article: str
     act: str
     date: str
     scope: str
@@ -44,7 +52,20 @@ def _data() -> dict[str, Any]:
 def shipped_jurisdictions() -> tuple[Jurisdiction, ...]:
     """EU, EEA, … as `compile_policy` takes them."""
     return tuple(
-        Jurisdiction(item["name"], item["display_name"], tuple(item["members"]), item["source"])
+        Jurisdiction(
+            item["name"],
+            item["display_name"],
+            tuple(item["members"]),
+            item["source"],
+            tuple(
+                Term(
+                    decision.country,
+                    effective_until=datetime.fromisoformat(decision.until).replace(tzinfo=UTC),
+                )
+                for decision in adequacy_decisions().get(item["name"], ())
+                if decision.until is not None
+            ),
+        )
         for item in _data()["jurisdictions"]
     )
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from gtm.control.diff import ResourceChange, diff_policies, summary
 from gtm.control.documents import PolicyDocument
@@ -69,6 +70,7 @@ async def apply(
     document: PolicyDocument,
     *,
     author: str,
+    now: datetime,
     comment: str = "",
     dry_run: bool = False,
     expected: int | None = None,
@@ -79,6 +81,7 @@ async def apply(
         database: where.
         document: the policy wanted. Regions without an admin state keep theirs.
         author: who.
+        now: when regions begin to drain that did not before.
         comment: why.
         dry_run: only say what would change.
         expected: the revision that must be in force, None for any.
@@ -90,12 +93,12 @@ async def apply(
     if dry_run:
         policy, revision = await current_policy(database)
         _expect(expected, revision)
-        wanted = document.to_core(policy)
+        wanted = document.to_core(policy, now)
         warnings = (await _compiled(wanted)).warnings
         return Outcome(revision, diff_policies(policy, wanted), warnings)
     async with edit(database, author=author, comment=comment) as change:
         _expect(expected, change.revision)
-        await _write(change, document.to_core(change.policy))
+        await _write(change, document.to_core(change.policy, now))
     return change.outcome
 
 
@@ -106,10 +109,11 @@ async def rollback(database: Database, policy: Policy, *, author: str, comment: 
         PolicyError: it does not compile any more.
     """
     async with edit(database, author=author, comment=comment) as change:
-        states = {region.name: region.admin_state for region in change.policy.regions}
+        today = {region.name: region for region in change.policy.regions}
         regions = tuple(
-            replace(region, admin_state=states.get(region.name, region.admin_state))
+            replace(region, admin_state=kept.admin_state, draining_since=kept.draining_since)
             for region in policy.regions
+            for kept in (today.get(region.name, region),)
         )
         await _write(change, replace(policy, regions=regions))
     return change.outcome

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from gtm.control.documents import ResourceDocument
+from gtm.control.draining import with_drain_start
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.policy import Outcome, edit
@@ -74,9 +76,17 @@ async def get(database: Database, kind: str, name: str) -> Stored[Any]:
 
 
 async def put(
-    database: Database, kind: str, document: ResourceDocument[Any], *, author: str, precondition: Precondition
+    database: Database,
+    kind: str,
+    document: ResourceDocument[Any],
+    *,
+    author: str,
+    now: datetime,
+    precondition: Precondition,
 ) -> Put:
     """Create or replace a resource; an equal one stays as it is, and makes no revision.
+
+    A region that begins to drain with it does so `now`.
 
     Raises:
         PreconditionFailed: the resource is not what the client thinks.
@@ -89,7 +99,7 @@ async def put(
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
         precondition.check(tag(before) if before else None)
-        value = document.to_core(KINDS[kind], before.value if before else None)
+        value = document.to_core(KINDS[kind], before.value if before else None, now)
         outcome, stored = await repository.put(value)
     return Put(outcome, stored, change.outcome)
 
@@ -120,8 +130,10 @@ async def delete(
     return change.outcome
 
 
-async def set_admin_state(database: Database, name: str, state: AdminState, *, author: str) -> Put:
-    """Drain, disable or activate a region.
+async def set_admin_state(
+    database: Database, name: str, state: AdminState, *, author: str, now: datetime
+) -> Put:
+    """Drain, disable or activate a region. A drain that is under way keeps its beginning; a new one begins `now`.
 
     Raises:
         NotFound: there is no such region.
@@ -130,7 +142,8 @@ async def set_admin_state(database: Database, name: str, state: AdminState, *, a
         before = await change.transaction.regions.get(name)
         if before is None:
             raise NotFound(f"there is no region `{name}`")
-        outcome, stored = await change.transaction.regions.put(replace(before.value, admin_state=state))
+        after = with_drain_start(replace(before.value, admin_state=state), before.value, now)
+        outcome, stored = await change.transaction.regions.put(after)
     return Put(outcome, stored, change.outcome)
 
 

@@ -5,12 +5,14 @@ Laws:
   2. The first result decides at once (a fresh edge must not refuse clients for `up_threshold` rounds); after that a
      change takes as many results in a row as its threshold says.
   3. Silence is not health: a vantage whose report is stale has no vote.
+  4. An endpoint has recovered when it was seen down and is up again: not when its observer started, and together not
+     before most vantages say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Probe
 
@@ -46,13 +48,14 @@ def advance(track: Track, result: ProbeResult, probe: Probe) -> Track:
     before = track.health
     detail = "" if result.ok else result.detail
     if before.status is wanted:
-        return Track(EndpointHealth(wanted, before.since, detail, result.latency_ms))
+        return Track(replace(before, detail=detail, latency_ms=result.latency_ms))
     threshold = probe.up_threshold if result.ok else probe.down_threshold
     streak = track.streak + 1
     if before.status is HealthStatus.UNKNOWN or streak >= threshold:
-        return Track(EndpointHealth(wanted, result.at, detail, result.latency_ms))
+        recovered = result.ok and before.status is HealthStatus.DOWN
+        return Track(EndpointHealth(wanted, result.at, detail, result.latency_ms, recovered))
     kept = before.detail if result.ok else detail
-    return Track(EndpointHealth(before.status, before.since, kept, result.latency_ms), streak)
+    return Track(replace(before, detail=kept, latency_ms=result.latency_ms), streak)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,16 @@ def _verdict(cast: list[EndpointHealth]) -> EndpointHealth:
     down = [health for health in cast if health.status is HealthStatus.DOWN]
     side = up if len(up) > len(down) else down
     latencies = sorted(health.latency_ms for health in side if health.latency_ms is not None)
+    # The vantage whose word made the majority: one that flapped alone, or has just started, moves no ramp.
+    made = (
+        sorted(up, key=lambda health: (health.recovered, health.since))[len(cast) // 2]
+        if side is up
+        else max(down, key=lambda health: health.since)
+    )
     return EndpointHealth(
-        status=side[0].status,
-        since=max(health.since for health in side),
+        status=made.status,
+        since=made.since,
+        recovered=made.recovered,
         detail=next((health.detail for health in side if health.detail), ""),
         latency_ms=latencies[len(latencies) // 2] if latencies else None,
     )

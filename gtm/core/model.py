@@ -79,6 +79,27 @@ class RuleMode(StrEnum):
     """Only recorded: the answer names the rule and what it would have excluded."""
 
 
+class OnUnknownLocation(StrEnum):
+    """What a residency rule about client countries makes of a client whose country is not known well enough."""
+
+    MATCH = "match"
+    """The client may be in any country, so the rule concerns it."""
+    IGNORE = "ignore"
+    """The rule concerns only clients known to be in its countries."""
+
+
+class OnAnonymous(StrEnum):
+    """What a residency rule about client countries makes of a client behind a VPN, a proxy, Tor or a hosting provider.
+
+    The address says where that is, not where the client is.
+    """
+
+    MATCH = "match"
+    """The client may be in any country, so the rule concerns it."""
+    TRUST = "trust"
+    """The client counts as being where its address is."""
+
+
 class ProbeType(StrEnum):
     """The protocol of a health check."""
 
@@ -153,6 +174,9 @@ class SpillIn:
 class Region:
     """A place that serves requests. `country` is ISO 3166-1 alpha-2; its jurisdictions derive from it.
 
+    `operator_country` is where whoever runs it is established (ISO 3166-1 alpha-2): a law may reach the operator
+    wherever the machines stand. None: unknown.
+
     `reserve` is the share of its capacity that no plan uses. Over `slow_start` seconds after a failure its traffic
     ramps up; over `drain_deadline` seconds from `draining_since` on, clients with affinity leave it.
     """
@@ -164,6 +188,7 @@ class Region:
     endpoints: tuple[Endpoint, ...]
     display_name: str = ""
     subdivision: str | None = None
+    operator_country: str | None = None
     models: tuple[str, ...] = ()
     capacity: Capacity = Capacity()
     reserve: float = 0.1
@@ -242,21 +267,35 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """A set of regions, named directly or by jurisdiction (a country code is a jurisdiction too)."""
+    """A set of regions, named directly, by jurisdiction (a country code is one too), or by their operators'.
+
+    Where the places `jurisdictions` and `regions` and the operators are both named, `allow` holds the regions that
+    satisfy both, and `deny` those that satisfy either. A region of unknown operator is in no `allow` by operator, and
+    in every `deny` by operator: the most restrictive reading.
+    """
 
     jurisdictions: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
+    operator_jurisdictions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ResidencyRule:
-    """Where matching requests may be served: inside `allow` (everywhere, if empty) and not inside `deny`."""
+    """Where matching requests may be served: inside `allow` (everywhere, if empty) and not inside `deny`.
+
+    A rule about client countries also concerns clients that may be in them: those whose country is unknown or not
+    known to within `max_accuracy_km` (`on_unknown_location`), and those behind an anonymising network
+    (`on_anonymous`). None of the three lets go of a client that is located in the rule's countries.
+    """
 
     name: str
     match: Match = Match()
     allow: Places = Places()
     deny: Places = Places()
     mode: RuleMode = RuleMode.ENFORCE
+    on_unknown_location: OnUnknownLocation = OnUnknownLocation.MATCH
+    on_anonymous: OnAnonymous = OnAnonymous.MATCH
+    max_accuracy_km: float | None = None
     legal_basis: str = ""
     effective_from: datetime | None = None
     effective_until: datetime | None = None
@@ -277,13 +316,26 @@ class SpilloverRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """The time for which a jurisdiction has a member: from one moment (always, if None) until before another."""
+
+    member: str
+    effective_from: datetime | None = None
+    effective_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Jurisdiction:
-    """A body of law and where it binds. `members` are ISO 3166-1 alpha-2 codes or other jurisdictions' names."""
+    """A body of law and where it binds. `members` are ISO 3166-1 alpha-2 codes or other jurisdictions' names.
+
+    A member without a term in `terms` is one at all times.
+    """
 
     name: str
     display_name: str = ""
     members: tuple[str, ...] = ()
     source: str = ""
+    terms: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +402,8 @@ class Location:
 
     `network` is the widest CIDR around the client for which all of this holds: its length is the SCOPE
     PREFIX-LENGTH of a DNS answer (RFC 7871 §7.2.1). `source` names what said so: `geoip`, `override` or `none`.
+    `anonymous`: the network is a VPN, a proxy, Tor or a hosting provider, so that the client may be anywhere.
+    `accuracy_km` is the radius around the coordinates within which the database expects the client.
     """
 
     country: str | None = None
@@ -361,6 +415,8 @@ class Location:
     network: str | None = None
     prefix_length: int = 0
     source: str = "none"
+    anonymous: bool = False
+    accuracy_km: float | None = None
 
 
 UNKNOWN_LOCATION = Location()

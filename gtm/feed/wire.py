@@ -25,9 +25,11 @@ from gtm.core.state import State
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
 
-FORMAT = 1
+FORMAT = 2
 """The feed format of this gtm. It grows whenever a field is added that restricts (another dimension of a residency
-rule, say): a receiver that would ignore such a field must refuse the snapshot, or its fence would stand open."""
+rule, say): a receiver that would ignore such a field must refuse the snapshot, or its fence would stand open.
+
+2: operators' jurisdictions in residency rules, rules' readings of uncertain locations, terms of memberships."""
 
 CONTENT_TYPE = "application/x-ndjson"
 

@@ -82,16 +82,25 @@ def test_regions_keep_their_admin_state(world: Api) -> None:
     """A drained region stays drained through PUT, apply and rollback, until it is activated."""
     drained = world.operator.post("/v1/regions/eu-west:drain")
     assert drained.json()["resource"]["admin_state"] == "draining"
+    since = drained.json()["resource"]["draining_since"]
+    assert abs(datetime.fromisoformat(since) - datetime.now(UTC)) < timedelta(minutes=10)
+    assert world.operator.post("/v1/regions/eu-west:drain").json()["outcome"] == "unchanged"
     world.must_put("/v1/regions/eu-west", region("eu-west", cost_weight=2))
     exported = world.viewer.get("/v1/policy").json()["policy"]
-    assert "admin_state" not in exported["regions"][0]
+    assert not {"admin_state", "draining_since"} & set().union(*exported["regions"])
     applied = world.operator.post("/v1/policy:apply", json={"policy": exported}).json()
     assert applied["changes"] == []
     rolled = world.operator.post("/v1/revisions/2:rollback", json={"comment": "back"})
     assert rolled.status_code == 200
     now = world.viewer.get("/v1/regions/eu-west").json()
-    assert (now["admin_state"], now["cost_weight"]) == ("draining", 1.0)
-    assert world.operator.post("/v1/regions/eu-west:activate").json()["resource"]["admin_state"] == "active"
+    assert (now["admin_state"], now["draining_since"], now["cost_weight"]) == ("draining", since, 1.0)
+    activated = world.operator.post("/v1/regions/eu-west:activate").json()["resource"]
+    assert (activated["admin_state"], activated["draining_since"]) == ("active", None)
+    again = {"policy": {**exported, "regions": [{**exported["regions"][1], "admin_state": "draining"}]}}
+    again["policy"] |= {"services": [], "residency_rules": []}
+    planned = world.operator.post("/v1/policy:apply", json={**again, "dry_run": True}).json()
+    fields = next(change["fields"] for change in planned["changes"] if change["action"] == "updated")
+    assert [field["path"] for field in fields] == ["cost_weight", "admin_state", "draining_since"]
     problem(world.operator.post("/v1/regions/nowhere:drain"), 404)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from gtm.control.jurisdictions import adequacy_decisions, law_notes, shipped_jur
 from gtm.control.structure import problems_of
 from gtm.core import model
 from gtm.core.countries import COUNTRIES
-from gtm.core.jurisdictions import resolve
+from gtm.core.jurisdictions import countries_at, resolve
 from gtm.core.kinds import KINDS
-from gtm.core.model import Policy
+from gtm.core.model import Policy, Region
 from gtm.core.problems import PolicyError
 
 DEMO = Path(__file__).parents[2] / "policies" / "demo"
@@ -200,8 +201,10 @@ def test_folders_list_every_problem_with_its_file(tmp_path: Path) -> None:
 
 def test_shipped_jurisdictions_resolve() -> None:
     """They compile, name real countries only, and each adequate country has its decision."""
-    members, problems = resolve(shipped_jurisdictions(), ())
+    membership, problems = resolve(shipped_jurisdictions(), ())
     assert problems == []
+    today = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
+    members = {name: countries_at(periods, today) for name, periods in membership.items()}
     assert len(members["EU"] - {"AX", "GF", "GP", "MF", "MQ", "RE", "YT"}) == 27
     assert members["EEA"] - members["EU"] == {"IS", "LI", "NO"}
     for name in ("GDPR-ADEQUATE", "GDPR-ADEQUATE-PARTIAL"):
@@ -209,6 +212,45 @@ def test_shipped_jurisdictions_resolve() -> None:
     assert not members["GDPR-ADEQUATE"] & members["EEA"]
     assert set(law_notes()) <= COUNTRIES
     assert all(item.source for item in shipped_jurisdictions())
+
+
+def test_an_adequacy_decision_lapses_with_the_membership() -> None:
+    """On the day a decision ends the country is out, of what is built on it too, and decisions name their ground."""
+    membership, _ = resolve(shipped_jurisdictions(), ())
+    lapse = datetime(2031, 12, 27, tzinfo=UTC).timestamp()
+    for name in ("GDPR-ADEQUATE", "EEA-OR-ADEQUATE"):
+        before, after = countries_at(membership[name], lapse - 1), countries_at(membership[name], lapse)
+        assert before - after == {"GB"}
+    decisions = [decision for items in adequacy_decisions().values() for decision in items]
+    assert all("Art. 45" in decision.article and decision.act and decision.date for decision in decisions)
+    assert all("95/46" in item.article for item in decisions if item.date < "2018-05-25")
+
+
+DRAINING = {"admin_state": "draining"}
+NOON = datetime(2027, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
+LATER, GIVEN = NOON + timedelta(hours=1), datetime(2026, 12, 31, tzinfo=UTC)
+
+
+def _region(before: Region | None, now: datetime | None, **changes: Any) -> Region:
+    return DOCUMENTS["regions"].model_validate({**REGION, **changes}).to_core(Region, before, now)
+
+
+def test_a_drain_has_a_beginning() -> None:
+    """A region drains from when its state first says so, or as its document says, to when its state says otherwise."""
+    noon = NOON.replace(microsecond=0)
+    drained = _region(None, NOON, **DRAINING)
+    assert drained.draining_since == noon
+    assert _region(drained, LATER, **DRAINING).draining_since == noon
+    assert _region(drained, LATER).draining_since == noon
+    assert _region(drained, LATER, **DRAINING, draining_since=GIVEN.isoformat()).draining_since == GIVEN
+    for state in ("active", "disabled"):
+        stopped = _region(drained, LATER, admin_state=state, draining_since=GIVEN.isoformat())
+        assert stopped.draining_since is None
+        assert _region(stopped, LATER, draining_since=GIVEN.isoformat()).draining_since is None
+        assert _region(stopped, LATER, **DRAINING).draining_since == noon + timedelta(hours=1)
+    assert _region(None, None, **DRAINING).draining_since is None
+    of_old = dataclasses.replace(drained, draining_since=None)
+    assert _region(of_old, LATER).draining_since == noon + timedelta(hours=1)
 
 
 def test_policies_compare_by_field() -> None:

@@ -68,6 +68,12 @@ def test_a_track_keeps_the_latest_failure_in_words() -> None:
     assert _run("+-")[-1].health.latency_ms == 20.0
 
 
+def test_only_an_endpoint_that_was_down_recovers() -> None:
+    """It has recovered from the change to up until it is down again; a first verdict of up is no recovery."""
+    recovered = "".join("r" if track.health.recovered else "." for track in _run("+---+++--+---++"))
+    assert recovered == ".....rrrrrrr..r"
+
+
 def _report(vantage: str, status: HealthStatus, received: float = 100.0, **more: object) -> VantageReport:
     return VantageReport(vantage, received, {"r": {"u": EndpointHealth(status, **more)}})  # type: ignore[arg-type]
 
@@ -115,6 +121,30 @@ def test_a_combined_verdict_speaks_for_its_side() -> None:
     assert combine(reports, 100.0, 5.0) == {"r": {"u": EndpointHealth(DOWN, 20.0, "refused", 8.0)}}
     assert combine([*reports[3:], _report("e", UP)], 100.0, 5.0)["r"]["u"].latency_ms == 1.0
     assert combine([_report("e", UP)], 100.0, 5.0)["r"]["u"].latency_ms is None
+
+
+@pytest.mark.parametrize(
+    ("votes", "recovered", "since"),
+    [
+        ("r10", True, 10),
+        ("r10 r12 r11", True, 11),
+        ("r10 r12 -11", True, 12),
+        ("u1 u2 r90", False, 2),
+        ("u95 r10 r12", True, 10),
+        ("u1 r90", True, 90),
+        ("u1 u3", False, 3),
+    ],
+)
+def test_a_recovery_counts_from_when_most_vantages_saw_it(votes: str, recovered: bool, since: int) -> None:
+    """A vantage that flapped alone starts no ramp, and one that has just started neither ends nor renews one."""
+    statuses = {"u": UP, "r": UP, "-": DOWN}
+    reports = [
+        _report(str(number), statuses[vote[0]], since=float(vote[1:]), recovered=vote[0] == "r")
+        for number, vote in enumerate(votes.split())
+    ]
+    found = combine(reports, 100.0, 5.0)["r"]["u"]
+    assert (found.status, found.recovered, found.since) == (UP, recovered, float(since))
+    assert fill({"r": {"u": found}}, {"r": {"u": EndpointHealth(UP)}})["r"]["u"] == found
 
 
 def test_own_verdicts_fill_what_the_vantages_do_not_know() -> None:

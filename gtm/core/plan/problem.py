@@ -55,8 +55,9 @@ class Supply:
 class SpillQuota:
     """A spillover rule: how much of the demand whose home is `home` may go to any of `to` together.
 
-    A home without rules spills freely inside the fence; one with rules only where a rule leads. A flow that several
-    rules cover counts against each.
+    A home without rules spills freely inside the fence; one with rules only where a rule leads. A flow to a region
+    that several rules name must satisfy each: it stays within every added latency (the difference of `latency_ms`
+    between there and home), and counts against every share and rate.
     """
 
     name: str
@@ -81,10 +82,11 @@ class Problem:
 class Solution:
     """The best answer to a Problem, before steps are bounded.
 
-    `flow` maps a class to the rate each region serves of it (only rates above 0), `shed` to the rate refused,
-    `shed_tenants` to the rates refused by tenant. `prices` are the dual values of the regions' capacity, in ms; `quota_rates`
-    the rate that each quota (a rule's name, or `spill_in:REGION`) allows this tick; `binding` names the quotas and
-    regions that are exhausted. `unplaced` is the rate that queues at home because its service does not shed.
+    `flow` maps a class to the rate each region serves of it (only rates above 0), `shed` to the rate refused (only
+    classes that shed), `shed_tenants` to the rates refused by tenant. `prices` are the dual values of the regions'
+    capacity, in ms of latency per request; `quota_rates` the rate that each quota (a rule's name, or
+    `spill_in:REGION`) allows this tick; `binding` names the quotas and regions that are exhausted. `queued` maps a
+    class whose service does not shed to the rate that did not fit: it is part of its flow to its home.
     """
 
     flow: dict[str, dict[str, float]]
@@ -93,4 +95,13 @@ class Solution:
     prices: dict[str, float]
     quota_rates: dict[str, float]
     binding: tuple[str, ...]
-    unplaced: float = 0.0
+    queued: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def unplaced(self) -> float:
+        """The rate that queues at home, all classes together."""
+        return sum(self.queued.values())
+
+
+class PlanError(Exception):
+    """A problem that makes no sense, or that the solver could not solve. The caller keeps the last plan."""

@@ -1,0 +1,137 @@
+"""Who is refused inside a priority tier: weighted max-min fairness over tenants.
+
+Classes compete where they share an exhausted bound. Those connected by such bounds form a group; a group's admitted
+work is shared among its tenants by water-filling: each gets its demand, or an equal level times its weight, whichever
+is less (Bertsekas and Gallager, Data Networks, 1992, §6.5.2). Work is counted in slots where a bound on slots is
+exhausted, else in requests a second, so that long requests do not count as short ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from gtm.core.plan.lp import Answer
+from gtm.core.plan.model import Model
+from gtm.core.plan.rows import Bound, Flags, Floats, Ints
+
+_EXHAUSTED = 1e-6
+
+
+def water_fill(demand: Floats, weight: Floats, amount: float) -> Floats:
+    """Weighted max-min fair parts of an amount: at most each one's demand, otherwise one level times its weight."""
+    order = np.argsort(demand / weight, kind="stable")
+    sorted_demand, sorted_weight = demand[order], weight[order]
+    before = np.cumsum(sorted_demand) - sorted_demand
+    rest = np.cumsum(sorted_weight[::-1])[::-1]
+    level = (amount - before) / rest
+    stops = np.flatnonzero(sorted_demand > level * sorted_weight)
+    if not len(stops):
+        return demand.copy()
+    return np.minimum(demand, np.maximum(level[stops[0]], 0.0) * weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """The demand of classes by tenant, as parallel arrays: class, tenant's number, rate, and tenant's weight."""
+
+    names: tuple[str, ...]
+    classes: Ints
+    tenant: Ints
+    rate: Floats
+    weight: Floats
+
+    @classmethod
+    def of(cls, model: Model, weights: dict[str, float]) -> Tenants:
+        """Read the tenants of all classes; a class that states none is one of the tenant `""`."""
+        number: dict[str, int] = {}
+        classes, tenant, rate = [], [], []
+        for index, one in enumerate(model.classes):
+            total = sum(one.tenants.values())
+            parts = one.tenants if total > 0 else {"": one.rate}
+            for name, part in parts.items():
+                classes.append(index)
+                tenant.append(number.setdefault(name, len(number)))
+                rate.append(part * one.rate / (total or one.rate))
+        of_name = np.array([max(weights.get(name, 1.0), 1e-9) for name in number])
+        at = np.array(tenant, dtype=np.intp)
+        return cls(tuple(number), np.array(classes, dtype=np.intp), at, np.array(rate), of_name)
+
+    def of_classes(self, classes: Ints) -> Ints:
+        """The tenants with demand in some of the classes."""
+        return self.tenant[np.isin(self.classes, classes) & (self.rate > 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Classes that compete for the same exhausted bounds, and whether some are bounds on slots."""
+
+    members: Ints
+    slots: bool
+
+
+def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags) -> list[Group]:
+    """The groups of a tier in which something stays unserved. `unserved` and `tier` are by class."""
+    columns, rows = model.columns, model.rows
+    exhausted = (rows.limits > 0) & (rows.matrix @ answer.flow >= rows.limits * (1 - _EXHAUSTED))
+    least = _EXHAUSTED * model.rate[columns.classes]
+    involved = tier[columns.classes] & ((answer.flow > least) | (unserved[columns.classes] > least))
+    entries = rows.matrix.tocoo()
+    edge = exhausted[entries.row] & involved[entries.col]
+    of_class, row = columns.classes[entries.col[edge]], entries.row[edge]
+    size = len(model.classes) + len(rows.limits)
+    ends = (of_class, row + len(model.classes))
+    _, label = connected_components(coo_array((np.ones(len(row)), ends), shape=(size, size)), directed=False)
+    on_slots = np.isin(rows.bound, (Bound.SLOTS, Bound.SERVICE_SLOTS)) & exhausted
+    slot_labels = set(label[len(model.classes) :][on_slots].tolist())
+    short = tier & (unserved > _EXHAUSTED * model.rate)
+    by_class = label[: len(model.classes)]
+    return [
+        Group(np.flatnonzero((by_class == one) & tier), one in slot_labels)
+        for one in np.unique(by_class[short]).tolist()
+    ]
+
+
+def fair_shares(
+    model: Model, tenants: Tenants, competing: Sequence[Group], served: Floats, base: Floats
+) -> Floats:
+    """The rate within its fair share of each entry of `tenants`, given what each class is served.
+
+    Entries outside the groups keep what `base` says.
+    """
+    within = base.copy()
+    for group in competing:
+        work = np.ones(len(model.classes))
+        if group.slots:
+            known = model.work[group.members]
+            work[group.members] = np.where(known > 0, known, known[known > 0].mean() if known.any() else 1.0)
+        mine = np.isin(tenants.classes, group.members)
+        tenant = tenants.tenant[mine]
+        demand = np.bincount(
+            tenant, tenants.rate[mine] * work[tenants.classes[mine]], minlength=len(tenants.names)
+        )
+        amount = float((served[group.members] * work[group.members]).sum())
+        asking = demand > 0
+        admitted = np.zeros(len(demand))
+        admitted[asking] = water_fill(demand[asking], tenants.weight[asking], amount) / demand[asking]
+        within[mine] *= admitted[tenant]
+    return within
+
+
+def split(tenants: Tenants, within: Floats, number: int, served: float) -> dict[str, float]:
+    """What each tenant of one class is refused: beyond the fair share first, then inside it, evenly."""
+    mine = np.flatnonzero(tenants.classes == number)
+    rate, fair = tenants.rate[mine], within[mine]
+    weight = tenants.weight[tenants.tenant[mine]]
+    missing = served - fair.sum()
+    admitted = (
+        fair + water_fill(rate - fair, weight, missing) if missing >= 0 else water_fill(fair, weight, served)
+    )
+    return {
+        tenants.names[tenant]: float(refused)
+        for tenant, refused in zip(tenants.tenant[mine], rate - admitted, strict=True)
+    }

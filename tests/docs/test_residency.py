@@ -1,0 +1,108 @@
+"""The truth tables of the residency page, held against the fence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from gtm.core.compile import compile_policy
+from gtm.core.model import (
+    Endpoint,
+    Location,
+    Match,
+    Member,
+    OnAnonymous,
+    OnUnknownLocation,
+    Places,
+    Policy,
+    Region,
+    Request,
+    ResidencyRule,
+    Service,
+)
+from gtm.core.residency import fence
+from tests.core.strategies import SHIPPED
+from tests.docs.blocks import ROOT
+
+PAGE = (ROOT / "docs/residency.md").read_text()
+
+
+def _table(heading: str) -> list[list[str]]:
+    """The rows, without the heading's, of the table whose first heading cell this is."""
+    (rows,) = re.findall(rf"^\| {heading} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in rows.splitlines()]
+
+
+def _region(name: str, country: str, operator: str | None) -> Region:
+    return Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),), operator_country=operator)
+
+
+def _pattern(phrase: str) -> str:
+    """A reason without the country and the distance in it."""
+    return re.sub(r"\d+ km", "0 km", re.sub(r"country (unknown|[A-Z]{2})", "country XX", phrase))
+
+
+REASONS = {_pattern(phrase) for phrase in re.findall(r"`(client country [^`]+)`", re.sub(r"\s+", " ", PAGE))}
+
+
+def _location(words: str) -> Location:
+    country = re.search(r"in ([A-Z]{2})", words)
+    accuracy = re.search(r"within (\d+) km", words)
+    return Location(
+        country=country[1] if country else None,
+        source="override" if "override" in words else "geoip",
+        anonymous="anonymous" in words,
+        accuracy_km=float(accuracy[1]) if accuracy else None,
+    )
+
+
+CLIENTS = Match(client_countries=("DE", "FR"))
+AWAY = Places(regions=("r",))
+SETTINGS = [
+    ResidencyRule("r", CLIENTS, deny=AWAY),
+    ResidencyRule("r", CLIENTS, deny=AWAY, on_unknown_location=OnUnknownLocation.IGNORE),
+    ResidencyRule("r", CLIENTS, deny=AWAY, on_anonymous=OnAnonymous.TRUST),
+    ResidencyRule("r", CLIENTS, deny=AWAY, max_accuracy_km=100.0),
+]
+
+
+@pytest.mark.parametrize("row", _table("the client"), ids=lambda row: row[0])
+def test_clients_concern_a_rule_as_the_table_says(row: list[str]) -> None:
+    """Each cell of the table of clients is what the fence makes of that client under that setting."""
+    service = Service("s", (Member("r"), Member("other")))
+    regions = (_region("r", "US", None), _region("other", "US", None))
+    for rule, cell in zip(SETTINGS, row[1:], strict=True):
+        snapshot = compile_policy(
+            Policy(regions=regions, services=(service,), residency_rules=(rule,)), SHIPPED
+        )
+        compiled = snapshot.services["s"]
+        found = fence(compiled.rules, compiled.mask, Request("s", _location(row[0])))
+        assert bool(found.matched) is (found.allowed != compiled.mask) is (cell == "applies"), rule
+        for match in found.matched:
+            (phrase,) = match.because
+            assert _pattern(phrase) in REASONS
+
+
+EU, US = ("EU",), ("US",)
+RULES = [
+    ResidencyRule("rule", allow=Places(jurisdictions=EU)),
+    ResidencyRule("rule", allow=Places(operator_jurisdictions=EU)),
+    ResidencyRule("rule", allow=Places(jurisdictions=EU, operator_jurisdictions=EU)),
+    ResidencyRule("rule", deny=Places(operator_jurisdictions=US)),
+    ResidencyRule("rule", deny=Places(jurisdictions=US, operator_jurisdictions=US)),
+]
+
+
+@pytest.mark.parametrize("row", _table("stands in"), ids=lambda row: "-".join(row[:2]))
+def test_regions_are_allowed_as_the_table_says(row: list[str]) -> None:
+    """Each cell of the table of regions is whether that rule leaves a region that stands and is run there."""
+    country, operator, *cells = row
+    region = _region("r", country, None if operator == "unknown" else operator)
+    service = Service("s", (Member("r"),))
+    for rule, cell in zip(RULES, cells, strict=True):
+        meant = replace(rule, acknowledge_empty_fence=True)
+        policy = Policy(regions=(region,), services=(service,), residency_rules=(meant,))
+        compiled = compile_policy(policy, SHIPPED).services["s"]
+        assert bool(fence(compiled.rules, compiled.mask, Request("s")).allowed) is (cell == "yes"), rule
