@@ -140,11 +140,11 @@ _values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(_names | st.text(max_size=5), inner, max_size=5)
     ),
-    max_leaves=20,
+    max_leaves=10,
 )
 
 
-@quick(400)
+@quick(150)
 @given(
     _values
     | st.fixed_dictionaries(
