@@ -1,6 +1,7 @@
 """The fence, and what is usable inside it, told slowly: names and sets, straight from the policy as written.
 
-This is what `gtm.core` is tested against. It shares no code with it but the values.
+This is what `gtm.core` is tested against. It shares no code with it but the values. Time passes here moment by moment:
+a rule is read at each moment of the window at which anything may be different.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from gtm.core.model import (
     AdminState,
     HealthStatus,
     Jurisdiction,
+    Location,
+    OnAnonymous,
+    OnUnknownLocation,
     OnUnusable,
     Places,
     Policy,
@@ -20,6 +24,7 @@ from gtm.core.model import (
     ResidencyRule,
     RuleMode,
     Service,
+    Term,
 )
 from gtm.core.state import State
 from gtm.core.view import Window
@@ -34,36 +39,77 @@ class Reference:
         self.policy, self.state, self.window = policy, state, window
         self.jurisdictions = {item.name: item for item in (*shipped, *policy.jurisdictions)}
 
-    def covers(self, place: str, country: str) -> bool:
-        """Whether a country lies in a place: is it, or belongs to one of its members."""
-        if place in self.jurisdictions:
-            return any(self.covers(member, country) for member in self.jurisdictions[place].members)
-        return place == country
+    def moments(self) -> list[datetime]:
+        """The clock's reading now, and whatever lies between it and the highest it ever showed."""
+        terms = (term for item in self.jurisdictions.values() for term in item.terms)
+        dated: tuple[ResidencyRule | Term, ...] = (*self.policy.residency_rules, *terms)
+        begin, end = (datetime.fromtimestamp(at, UTC) for at in (self.window.now, self.window.latest))
+        changes = {at for item in dated for at in (item.effective_from, item.effective_until) if at}
+        return [begin, *(at for at in changes if begin < at <= end)]
 
-    def within(self, places: Places, region: Region) -> bool:
-        """Whether a region is among some places."""
+    def holds(self, item: ResidencyRule | Term, at: datetime) -> bool:
+        """Whether a rule or membership holds at a moment."""
+        begun = item.effective_from is None or item.effective_from <= at
+        return begun and (item.effective_until is None or at < item.effective_until)
+
+    def covers(self, place: str, country: str, at: datetime) -> bool:
+        """Whether a country lies in a place: is it, or belongs to what is a member of it at the moment."""
+        if place not in self.jurisdictions:
+            return place == country
+        jurisdiction = self.jurisdictions[place]
+        for member in jurisdiction.members:
+            terms = [term for term in jurisdiction.terms if term.member == member]
+            belongs = not terms or any(self.holds(term, at) for term in terms)
+            if belongs and self.covers(member, country, at):
+                return True
+        return False
+
+    def stands_in(self, places: Places, region: Region, at: datetime) -> bool:
+        """Whether a region is named, or stands in a place named."""
         return region.name in places.regions or any(
-            self.covers(place, region.country) for place in places.jurisdictions
+            self.covers(place, region.country, at) for place in places.jurisdictions
         )
 
-    def permits(self, rule: ResidencyRule, region: Region) -> bool:
+    def run_from(self, places: Places, region: Region, at: datetime) -> bool:
+        """Whether a region's operator is known, and in one of the jurisdictions named."""
+        operator = region.operator_country
+        return operator is not None and any(
+            self.covers(place, operator, at) for place in places.operator_jurisdictions
+        )
+
+    def permits(self, rule: ResidencyRule, region: Region, at: datetime) -> bool:
         """Whether a rule lets a region serve those it concerns."""
-        unlimited = not rule.allow.regions and not rule.allow.jurisdictions
-        return (unlimited or self.within(rule.allow, region)) and not self.within(rule.deny, region)
-
-    def in_force(self, rule: ResidencyRule) -> bool:
-        """Whether a rule binds at some moment from the clock's reading to the highest it ever showed."""
-        begun = rule.effective_from is None or rule.effective_from <= datetime.fromtimestamp(
-            self.window.latest, UTC
+        allow, deny = rule.allow, rule.deny
+        if (allow.regions or allow.jurisdictions) and not self.stands_in(allow, region, at):
+            return False
+        if allow.operator_jurisdictions and not self.run_from(allow, region, at):
+            return False
+        if self.stands_in(deny, region, at):
+            return False
+        return not deny.operator_jurisdictions or (
+            region.operator_country is not None and not self.run_from(deny, region, at)
         )
-        over = rule.effective_until is not None and rule.effective_until <= datetime.fromtimestamp(
-            self.window.now, UTC
-        )
-        return begun and not over
 
-    def concerns(self, rule: ResidencyRule, request: Request) -> bool:
-        """Whether a rule is about a request. What the request does not say is taken to be what the rule is about."""
-        match, country = rule.match, request.location.country
+    def may_be_in(self, rule: ResidencyRule, location: Location, at: datetime) -> bool:
+        """Whether a client may be where a rule is about, as the rule reads what is known of its location."""
+        country, sure = location.country, location.source == "override"
+        places = (*rule.match.client_countries, *rule.match.client_jurisdictions)
+        if country in COUNTRIES and any(self.covers(place, country, at) for place in places):
+            return True
+        if location.anonymous and not sure and rule.on_anonymous is OnAnonymous.MATCH:
+            return True
+        known = country in COUNTRIES
+        if rule.max_accuracy_km is not None and not sure:
+            known = (
+                known and location.accuracy_km is not None and location.accuracy_km <= rule.max_accuracy_km
+            )
+        return not known and rule.on_unknown_location is OnUnknownLocation.MATCH
+
+    def concerns(self, rule: ResidencyRule, request: Request, at: datetime) -> bool:
+        """Whether a rule binds a request. What the request does not say is taken to be what the rule is about."""
+        match = rule.match
+        if not self.holds(rule, at):
+            return False
         if match.services and request.service not in match.services:
             return False
         if match.tenants and request.tenant is not None and request.tenant not in match.tenants:
@@ -71,18 +117,23 @@ class Reference:
         stated = request.data_class is not None
         if match.data_classes and stated and request.data_class not in match.data_classes:
             return False
-        clients = (*match.client_countries, *match.client_jurisdictions)
-        if not clients or country not in COUNTRIES:
-            return True
-        return any(self.covers(place, country) for place in clients)
+        scoped = bool(match.client_countries or match.client_jurisdictions)
+        return not scoped or self.may_be_in(rule, request.location, at)
 
     def matched(self, request: Request) -> list[ResidencyRule]:
         """The rules in force that are about a request, monitoring ones too."""
+        moments = self.moments()
         return [
             rule
             for rule in self.policy.residency_rules
-            if self.in_force(rule) and self.concerns(rule, request)
+            if any(self.concerns(rule, request, at) for at in moments)
         ]
+
+    def excludes(self, rule: ResidencyRule, region: Region, request: Request) -> bool:
+        """Whether a rule keeps a region from serving a request."""
+        return any(
+            self.concerns(rule, request, at) and not self.permits(rule, region, at) for at in self.moments()
+        )
 
     def service(self, request: Request) -> Service:
         """The service asked for."""
@@ -95,11 +146,11 @@ class Reference:
 
     def fence(self, request: Request) -> set[str]:
         """The regions that the law lets serve a request."""
-        binding = [rule for rule in self.matched(request) if rule.mode is RuleMode.ENFORCE]
+        binding = [rule for rule in self.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
         return {
             region.name
             for region in self.members(request)
-            if all(self.permits(rule, region) for rule in binding)
+            if not any(self.excludes(rule, region, request) for rule in binding)
         }
 
     def willing(self, request: Request) -> set[str]:

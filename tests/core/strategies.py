@@ -21,6 +21,8 @@ from gtm.core.model import (
     Location,
     Match,
     Member,
+    OnAnonymous,
+    OnUnknownLocation,
     OnUnusable,
     Places,
     Policy,
@@ -31,6 +33,7 @@ from gtm.core.model import (
     Service,
     Steering,
     Tenant,
+    Term,
 )
 from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
@@ -40,10 +43,28 @@ SHIPPED = (
     Jurisdiction("EEA", "European Economic Area", ("EU", "NO")),
     Jurisdiction("UK", "United Kingdom", ("GB",)),
     Jurisdiction("NOWHERE", "A treaty that nobody has signed"),
+    Jurisdiction(
+        "ADEQUATE",
+        "Decisions that begin and lapse",
+        ("EEA", "GB", "BR"),
+        terms=(
+            Term("GB", effective_until=datetime.fromtimestamp(300, UTC)),
+            Term("BR", datetime.fromtimestamp(200, UTC), datetime.fromtimestamp(400, UTC)),
+            Term("BR", datetime.fromtimestamp(500, UTC)),
+        ),
+    ),
 )
 COUNTRIES = ("DE", "FR", "NO", "GB", "US", "SG", "BR")
-PLACES = ("EU", "EEA", "UK", "ATLANTIC", "NOWHERE", *COUNTRIES)
-OPERATORS = (Jurisdiction("ATLANTIC", "", ("EEA", "UK", "US")),)
+PLACES = ("EU", "EEA", "UK", "ATLANTIC", "ADEQUATE", "ALLIES", "NOWHERE", *COUNTRIES)
+OPERATORS = (
+    Jurisdiction("ATLANTIC", "", ("EEA", "UK", "US")),
+    Jurisdiction(
+        "ALLIES",
+        "",
+        ("ADEQUATE", "SG"),
+        terms=(Term("ADEQUATE", datetime.fromtimestamp(100, UTC), datetime.fromtimestamp(400, UTC)),),
+    ),
+)
 TENANTS = ("clinic", "bank")
 DATA_CLASSES = ("health", "payment")
 MODELS = ("small", "large")
@@ -87,6 +108,7 @@ def regions(draw: st.DrawFn, name: str) -> Region:
         lat=draw(latitudes),
         lon=draw(longitudes),
         country=draw(st.sampled_from(COUNTRIES)),
+        operator_country=draw(st.sampled_from([None, "US", "DE", *COUNTRIES])),
         endpoints=tuple(Endpoint(f"https://{name}-{index}.test") for index in range(endpoints)),
         models=draw(_subset(MODELS)),
         admin_state=draw(
@@ -117,7 +139,14 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
     kind = draw(st.sampled_from(["allow", "allow", "deny", "both"]))
     # A place is never both allowed and denied, so each name is dealt to one side.
     dealt = draw(st.lists(st.sampled_from((*PLACES, *names)), unique=True, min_size=2, max_size=5))
-    allow, deny = {"allow": (dealt, []), "deny": ([], dealt), "both": (dealt[::2], dealt[1::2])}[kind]
+    run = draw(st.sampled_from([(), (), ("US",), ("EU", "ADEQUATE"), ("GB", "EEA")]))
+    if run and draw(st.booleans()):
+        dealt = []
+    allow, deny = {
+        "allow": (_places(dealt, run), Places()),
+        "deny": (Places(), _places(dealt, run)),
+        "both": (_places(dealt[::2], run[::2]), _places(dealt[1::2], run[1::2])),
+    }[kind]
     since, until = draw(
         st.sampled_from([(None, None)] * 3 + [(0, None), (200, None), (None, 400), (200, 400)])
     )
@@ -130,9 +159,12 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
             tenants=draw(_subset(TENANTS)),
             data_classes=draw(_subset(DATA_CLASSES)),
         ),
-        allow=_places(allow),
-        deny=_places(deny),
+        allow=allow,
+        deny=deny,
         mode=draw(st.sampled_from([RuleMode.ENFORCE, RuleMode.ENFORCE, RuleMode.MONITOR])),
+        on_unknown_location=draw(st.sampled_from(["match", "match", "ignore"]).map(OnUnknownLocation)),
+        on_anonymous=draw(st.sampled_from(OnAnonymous)),
+        max_accuracy_km=draw(st.sampled_from([None, None, 100.0])),
         legal_basis=draw(st.sampled_from(["", "GDPR Art. 44"])),
         effective_from=None if since is None else datetime.fromtimestamp(since, UTC),
         effective_until=None if until is None else datetime.fromtimestamp(until, UTC),
@@ -140,10 +172,11 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
     )
 
 
-def _places(names: list[str]) -> Places:
+def _places(names: list[str], run: tuple[str, ...]) -> Places:
     return Places(
         jurisdictions=tuple(name for name in names if name in PLACES),
         regions=tuple(name for name in names if name not in PLACES),
+        operator_jurisdictions=run,
     )
 
 
@@ -198,7 +231,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def locations(draw: st.DrawFn) -> Location:
-    """Known, country only, coordinates only, or unknown; the country may be a code that is none."""
+    """Known, country only, coordinates only, or unknown, more or less surely; the country may be a code that is none."""
     country = draw(st.sampled_from([None, *COUNTRIES, "IE", "JP", "EU", "UK", "A1"]))
     known = draw(st.booleans())
     return Location(
@@ -207,6 +240,9 @@ def locations(draw: st.DrawFn) -> Location:
         lon=draw(longitudes) if known else None,
         network=draw(st.sampled_from([None, "192.0.2.0/24", "198.51.100.0/24", "2001:db8::/48"])),
         prefix_length=24,
+        source=draw(st.sampled_from(["geoip", "geoip", "override"])),
+        anonymous=draw(st.booleans()),
+        accuracy_km=draw(st.sampled_from([None, 20.0, 500.0])),
     )
 
 

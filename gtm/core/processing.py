@@ -1,0 +1,154 @@
+"""How long requests take inside a region: service times and waits, smoothed, and how they change rankings.
+
+Laws:
+  1. Reports are smoothed over 30 s: one slow request moves nothing.
+  2. What ranks regions changes only when it is off by 10 ms and by a fifth, so that rankings do not flap.
+  3. A region that reports nothing counts as the mean of those that do: not knowing makes none attractive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import exp
+
+from gtm.core.load import Freshness, Key, Load, freshness
+from gtm.core.model import Policy, Service
+
+SMOOTHING = 30.0
+"""Time constant, in seconds, of the smoothed times."""
+STEP_MS = 10.0
+"""Processing times are multiples of this."""
+DEADBAND = 0.2
+"""Share by which a processing time must be off before it changes."""
+
+
+class TimeSource(StrEnum):
+    """What says how long a request is served."""
+
+    REPORTED = "reported"
+    DECLARED = "declared"
+    OTHER_REGIONS = "other_regions"
+    """The mean of what other regions report of the service."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """All that is remembered from one assessment to the next. Times in ms by region and service.
+
+    `service_ms` and `wait_ms` are smoothed reports, `processing_ms` what rankings use; `at` is POSIX seconds.
+    """
+
+    at: float = 0.0
+    service_ms: Mapping[Key, float] = field(default_factory=dict)
+    wait_ms: Mapping[Key, float] = field(default_factory=dict)
+    processing_ms: Mapping[Key, float] = field(default_factory=dict)
+
+
+NO_TIMES = Times()
+
+
+def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float) -> Times:
+    """Take the loads of the moment into account.
+
+    Args:
+        before: what was remembered.
+        policy: the policy in force.
+        loads: what was reported, also of old.
+        now: POSIX seconds.
+    """
+    lone = _lone_services(policy)
+    service_ms: dict[Key, float] = {}
+    wait_ms: dict[Key, float] = {}
+    keep = exp(-max(0.0, now - before.at) / SMOOTHING)
+    for service in policy.services:
+        for member in service.members:
+            key = (member.region, service.name)
+            load = _usable(loads, key, lone, now)
+            if load is None:
+                continue
+            if load.service_time_ms is not None:
+                service_ms[key] = _smooth(before.service_ms.get(key), load.service_time_ms, keep)
+            wait = load.queue_wait_ms if load.queue_wait_ms is not None else _wait(load)
+            if wait is not None:
+                wait_ms[key] = _smooth(before.wait_ms.get(key), wait, keep)
+    processing: dict[Key, float] = {}
+    for service in policy.services:
+        processing |= _processing(service, service_ms, wait_ms, before.processing_ms)
+    return Times(now, service_ms, wait_ms, processing)
+
+
+def service_time(times: Times, region: str, service: Service) -> tuple[float | None, TimeSource]:
+    """How long a region serves a request of a service, in ms, and what says so.
+
+    The region's reports; else what the service declares; else the mean of other regions' reports; else unknown.
+    """
+    reported = times.service_ms.get((region, service.name))
+    if reported is not None:
+        return reported, TimeSource.REPORTED
+    if service.service_time_ms is not None:
+        return service.service_time_ms, TimeSource.DECLARED
+    others = _mean(times.service_ms.get((member.region, service.name)) for member in service.members)
+    return others, TimeSource.OTHER_REGIONS if others is not None else TimeSource.UNKNOWN
+
+
+def _processing(
+    service: Service,
+    service_ms: Mapping[Key, float],
+    wait_ms: Mapping[Key, float],
+    before: Mapping[Key, float],
+) -> dict[Key, float]:
+    """By region, for one service: the wait, and the service time beyond the fastest region's."""
+    keys = [(member.region, service.name) for member in service.members]
+    fastest = min((service_ms[key] for key in keys if key in service_ms), default=0.0)
+    typical_time = _mean(service_ms.get(key) for key in keys) or 0.0
+    typical_wait = _mean(wait_ms.get(key) for key in keys) or 0.0
+    found = {}
+    for key in keys:
+        excess = service_ms.get(key, typical_time) - fastest
+        found[key] = _settled(before.get(key), excess + wait_ms.get(key, typical_wait))
+    return found
+
+
+def _settled(before: float | None, value: float) -> float:
+    """The value in steps; the one before as long as it is about right."""
+    if before is not None and abs(value - before) <= max(STEP_MS, DEADBAND * before):
+        return before
+    return round(value / STEP_MS) * STEP_MS
+
+
+def _lone_services(policy: Policy) -> Mapping[str, str]:
+    """Region → its service, of regions that serve one only: what they report as a whole is that service's."""
+    found: dict[str, set[str]] = {}
+    for service in policy.services:
+        for member in service.members:
+            found.setdefault(member.region, set()).add(service.name)
+    return {region: next(iter(names)) for region, names in found.items() if len(names) == 1}
+
+
+def _usable(loads: Mapping[Key, Load], key: Key, lone: Mapping[str, str], now: float) -> Load | None:
+    """What is known now of a region and service."""
+    load = loads.get(key)
+    if load is None and lone.get(key[0]) == key[1]:
+        load = loads.get((key[0], ""))
+    return load if freshness(load, now) in (Freshness.FRESH, Freshness.STALE) else None
+
+
+def _wait(load: Load) -> float | None:
+    """The wait by Little's law, where a region reports its queue and its throughput rather than the wait itself."""
+    if load.queue == 0:
+        return 0.0
+    if load.queue is None or not load.requests_per_second:
+        return None
+    return load.queue / load.requests_per_second * 1000
+
+
+def _smooth(before: float | None, value: float, keep: float) -> float:
+    return value if before is None else value + (before - value) * keep
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    stated = [value for value in values if value is not None]
+    return sum(stated) / len(stated) if stated else None

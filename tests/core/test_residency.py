@@ -1,0 +1,301 @@
+"""The fence against its readable reference, and what it says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import product
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.core.compile import compile_policy
+from gtm.core.jurisdictions import MAX_PERIODS, countries_at, resolve
+from gtm.core.model import (
+    UNKNOWN_LOCATION,
+    Endpoint,
+    Jurisdiction,
+    Location,
+    Match,
+    Member,
+    OnAnonymous,
+    OnUnknownLocation,
+    Places,
+    Policy,
+    Region,
+    Request,
+    ResidencyRule,
+    RuleMode,
+    Service,
+    Term,
+)
+from gtm.core.problems import PolicyError
+from gtm.core.residency import Fence, fence, location_facts
+from gtm.core.state import State
+from gtm.core.view import View, Window, build_view
+from tests.core.reference import Reference
+from tests.core.strategies import (
+    COUNTRIES,
+    DATA_CLASSES,
+    MOMENTS,
+    SHIPPED,
+    TENANTS,
+    World,
+    locations,
+    policies,
+    quick,
+    windows,
+    worlds,
+)
+
+WORLDS = 120
+LOCATIONS = [
+    UNKNOWN_LOCATION,
+    Location(anonymous=True),
+    Location("EU", anonymous=True, accuracy_km=20.0),
+    *(
+        Location(country, source=source, anonymous=anonymous, accuracy_km=accuracy)
+        for country, source, anonymous, accuracy in product(
+            (*COUNTRIES, "JP"), ("geoip", "override"), (False, True), (None, 20.0, 500.0)
+        )
+    ),
+]
+
+
+def _fence(view: View, request: Request) -> Fence:
+    return fence(view.rules[request.service], view.snapshot.services[request.service].mask, request)
+
+
+@quick(WORLDS)
+@given(policies(), windows(), st.data())
+def test_the_fence_is_that_of_the_reference(policy: Policy, window: Window, data: st.DataObject) -> None:
+    """Whatever the policy and the time, the fence and the rules that match are the reference's.
+
+    Each of the 120 policies is asked for one of its services by every kind of client, of every tenant and class of
+    data: 891 requests, more than 100,000 together.
+    """
+    view = build_view(compile_policy(policy, SHIPPED), State(), window)
+    reference = Reference(policy, SHIPPED, State(), window)
+    service = data.draw(st.sampled_from(policy.services)).name
+    for location, tenant, data_class in product(LOCATIONS, (None, *TENANTS), (None, *DATA_CLASSES)):
+        request = Request(service, location, tenant, data_class)
+        found = _fence(view, request)
+        assert set(view.snapshot.names(found.allowed)) == reference.fence(request)
+        assert [match.compiled.rule for match in found.matched] == reference.matched(request)
+        assert all(match.because for match in found.matched)
+
+
+@quick(100)
+@given(worlds(), locations(), locations())
+def test_locations_of_equal_facts_have_equal_fences(world: World, one: Location, other: Location) -> None:
+    """The facts hold all of a location that the fence looks at, so that fences may be remembered by them."""
+    alike = replace(
+        other, country=one.country, anonymous=one.anonymous, accuracy_km=one.accuracy_km, source=one.source
+    )
+    assert location_facts(alike) == location_facts(one)
+    for service in world.policy.services:
+        fences = [_fence(world.view, Request(service.name, location)) for location in (one, alike, other)]
+        assert fences[0] == fences[1]
+        if location_facts(one) == location_facts(other):
+            assert fences[0] == fences[2]
+
+
+def test_facts_of_overrides_are_certain() -> None:
+    """An override is neither anonymous nor inaccurate, and codes that are no country are unknown."""
+    assert location_facts(Location("DE", anonymous=True, accuracy_km=9.0)) == ("DE", True, 9.0)
+    assert location_facts(Location("DE", source="override", anonymous=True)) == ("DE", False, 0.0)
+    assert location_facts(Location("EU")) == (None, False, inf)
+
+
+def _region(name: str, country: str, operator: str | None = None) -> Region:
+    return Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),), operator_country=operator)
+
+
+DE, GB, US = _region("de", "DE", "DE"), _region("gb", "GB", "US"), _region("us", "US")
+CHAT = Service("chat", (Member("de"), Member("gb"), Member("us")))
+POLICY = Policy(regions=(DE, GB, US), services=(CHAT,))
+
+
+def _view(*rules: ResidencyRule, now: float = 0.0, latest: float | None = None) -> View:
+    snapshot = compile_policy(replace(POLICY, residency_rules=rules), SHIPPED)
+    return build_view(snapshot, State(), Window(now, now if latest is None else latest))
+
+
+def _seen(view: View, location: Location = UNKNOWN_LOCATION) -> tuple[set[str], list[tuple[str, ...]]]:
+    found = _fence(view, Request("chat", location))
+    return set(view.snapshot.names(found.allowed)), [match.because for match in found.matched]
+
+
+CLIENTS = Match(client_countries=("DE",))
+HOME = Places(regions=("de",))
+
+
+@pytest.mark.parametrize(
+    ("rule", "location", "because"),
+    [
+        ({}, Location("DE", anonymous=True), "client country DE"),
+        ({}, Location("US", anonymous=True), "client country US by an anonymising network"),
+        ({}, Location(anonymous=True), "client country unknown by an anonymising network"),
+        ({}, Location(), "client country unknown"),
+        ({"max_accuracy_km": 50.0}, Location("US"), "client country US with unknown accuracy"),
+        (
+            {"max_accuracy_km": 50.0},
+            Location("US", accuracy_km=200.0),
+            "client country US to within 200 km only",
+        ),
+    ],
+)
+def test_a_match_says_what_of_the_location_it_was(
+    rule: dict[str, float], location: Location, because: str
+) -> None:
+    """The reason names the country, and what makes it uncertain where that is why the rule applies."""
+    made = ResidencyRule("r", CLIENTS, HOME, max_accuracy_km=rule.get("max_accuracy_km"))
+    assert _seen(_view(made), location) == ({"de"}, [(because,)])
+
+
+def test_a_rule_can_believe_and_ignore() -> None:
+    """Only rules that say so let go of clients who hide, or whom nobody can locate."""
+    trusting = ResidencyRule("r", CLIENTS, HOME, on_anonymous=OnAnonymous.TRUST)
+    known = ResidencyRule("r", CLIENTS, HOME, on_unknown_location=OnUnknownLocation.IGNORE)
+    everywhere = {"de", "gb", "us"}
+    assert _seen(_view(trusting), Location("US", anonymous=True)) == (everywhere, [])
+    assert _seen(_view(trusting))[0] == {"de"}
+    assert _seen(_view(known)) == (everywhere, [])
+    assert _seen(_view(known), Location("US", anonymous=True))[0] == {"de"}
+    assert _seen(_view(known), Location("DE"))[0] == {"de"}
+
+
+def test_an_unknown_operator_is_in_no_allow_and_every_deny() -> None:
+    """Who runs a region must be known to be allowed, and denying anyone denies whoever is not known."""
+    allowed = ResidencyRule("r", allow=Places(operator_jurisdictions=("EU", "US")))
+    denied = ResidencyRule("r", deny=Places(operator_jurisdictions=("BR",)))
+    both = ResidencyRule("r", allow=Places(jurisdictions=("GB", "US"), operator_jurisdictions=("US",)))
+    either = ResidencyRule("r", deny=Places(jurisdictions=("GB",), operator_jurisdictions=("FR",)))
+    assert [_seen(_view(rule))[0] for rule in (allowed, denied, both, either)] == [
+        {"de", "gb"},
+        {"de", "gb"},
+        {"gb"},
+        {"de"},
+    ]
+
+
+ADEQUATE = ResidencyRule("r", allow=Places(jurisdictions=("ADEQUATE",)))
+
+
+def test_a_membership_that_lapses_takes_its_regions_along() -> None:
+    """The fence narrows at the moment of the lapse, which is a boundary of the policy; other rules have none."""
+    assert _seen(_view(ADEQUATE, now=299.0))[0] == {"de", "gb"}
+    assert _seen(_view(ADEQUATE, now=300.0))[0] == {"de"}
+    snapshot = _view(ADEQUATE).snapshot
+    assert snapshot.boundaries == (300.0,)
+    assert snapshot.warnings == ()
+    assert _view(ResidencyRule("r", allow=Places(jurisdictions=("EEA",)))).snapshot.boundaries == ()
+
+
+def test_a_clock_that_steps_back_over_a_lapse_binds_by_both_periods() -> None:
+    """The rule is named once, and leaves what it left before and after."""
+    clients = Match(client_jurisdictions=("ADEQUATE",))
+    view = _view(
+        ResidencyRule("no-us", clients, deny=Places(regions=("us",))), ADEQUATE, now=250.0, latest=450.0
+    )
+    assert _seen(view) == ({"de"}, [("client country unknown",), ("every request",)])
+    assert _seen(view, Location("GB")) == ({"de"}, [("client country GB",), ("every request",)])
+
+
+def test_a_fence_that_will_be_empty_is_a_warning_with_its_time() -> None:
+    """A rule that leaves a service nothing only for a time is accepted, and the warning says for what time."""
+    only = replace(POLICY, services=(Service("chat", (Member("gb"),)),), residency_rules=(ADEQUATE,))
+    (warning,) = compile_policy(only, SHIPPED).warnings
+    assert "(gb) is allowed from 1970-01-01T00:05:00Z on: every matching request" in warning
+    meant = replace(ADEQUATE, acknowledge_empty_fence=True)
+    (warning,) = compile_policy(replace(only, residency_rules=(meant,)), SHIPPED).warnings
+    assert warning.endswith("on; acknowledged")
+    monitor = replace(ADEQUATE, mode=RuleMode.MONITOR)
+    assert compile_policy(replace(only, residency_rules=(monitor,)), SHIPPED).warnings == ()
+    over = replace(ADEQUATE, effective_until=datetime.fromtimestamp(300, UTC))
+    assert compile_policy(replace(only, residency_rules=(over,)), SHIPPED).warnings == ()
+
+
+def _term(member: str, since: float | None = None, until: float | None = None) -> Term:
+    return Term(member, *(None if at is None else datetime.fromtimestamp(at, UTC) for at in (since, until)))
+
+
+def test_terms_of_members_of_members_meet() -> None:
+    """A country is covered while every membership on some way to it holds."""
+    inner = Jurisdiction("INNER", members=("DE", "FR"), terms=(_term("DE", 100, 300),))
+    outer = Jurisdiction(
+        "OUTER", members=("INNER", "US"), terms=(_term("INNER", 200), _term("US", None, 100))
+    )
+    membership, problems = resolve((inner,), (outer,))
+    assert problems == []
+    assert [sorted(countries_at(membership["OUTER"], at)) for at in (-1e9, 150, 200, 300, 1e12)] == [
+        ["US"],
+        [],
+        ["DE", "FR"],
+        ["FR"],
+        ["FR"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("terms", "path", "code"),
+    [
+        ((_term("US", 1),), "terms[0].member", "unknown_reference"),
+        ((_term("DE", 5, 5),), "terms[0].effective_until", "out_of_range"),
+        ((Term("DE", datetime(2027, 1, 1)),), "terms[0].effective_from", "missing"),  # noqa: DTZ001 - the point
+        (tuple(_term("DE", at, at + 1) for at in range(0, 2 * MAX_PERIODS, 2)), "terms", "out_of_range"),
+    ],
+)
+def test_wrong_terms_are_problems(terms: tuple[Term, ...], path: str, code: str) -> None:
+    """A term of no member, of no time, of no time zone, and more of them than are compiled."""
+    _, problems = resolve((), (Jurisdiction("MINE", members=("DE",), terms=terms),))
+    assert [(problem.path, problem.code) for problem in problems] == [(f"jurisdictions.MINE.{path}", code)]
+
+
+def test_a_rule_of_too_many_periods_is_a_problem() -> None:
+    """Jurisdictions that are within bounds each may change too often together."""
+    own = tuple(
+        Jurisdiction(
+            f"J{n}", members=("DE",), terms=tuple(_term("DE", at + n, at + n + 1) for at in range(0, 470, 10))
+        )
+        for n in (0, 5)
+    )
+    rule = ResidencyRule("r", allow=Places(regions=("us",), jurisdictions=("J0", "J5")))
+    assert compile_policy(replace(POLICY, jurisdictions=own), SHIPPED).boundaries == ()
+    with pytest.raises(PolicyError, match="the most accepted is 99"):
+        compile_policy(replace(POLICY, jurisdictions=own, residency_rules=(rule,)), SHIPPED)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("eea", "EEA"), ("ADEQUAT", "ADEQUATE"), ("Uk", "UK"), ("XYZZY", None)]
+)
+def test_misspelt_jurisdictions_are_told_from_those_they_resemble(written: str, meant: str | None) -> None:
+    """An unknown jurisdiction comes with the one that was probably meant."""
+    rule = ResidencyRule("r", deny=Places(operator_jurisdictions=(written,)))
+    with pytest.raises(PolicyError) as caught:
+        _view(rule)
+    (problem,) = caught.value.problems
+    assert problem.path == "residency_rules.r.deny.operator_jurisdictions[0]"
+    assert problem.message.endswith("`" if meant is None else f"; did you mean `{meant}`?")
+
+
+def test_an_operators_country_is_one() -> None:
+    """A region's operator is in a country that exists."""
+    wrong = replace(POLICY, regions=(DE, GB, _region("us", "US", "ZZ")))
+    with pytest.raises(PolicyError, match=r"regions.us.operator_country: `ZZ` is not a country code"):
+        compile_policy(wrong, SHIPPED)
+
+
+@quick(60)
+@given(policies(), st.sampled_from(MOMENTS), st.sampled_from(MOMENTS))
+def test_nothing_changes_between_boundaries(policy: Policy, one: float, other: float) -> None:
+    """Two moments without a boundary of the snapshot between them have the same rules in force."""
+    snapshot = compile_policy(policy, SHIPPED)
+    if any(min(one, other) < boundary <= max(one, other) for boundary in snapshot.boundaries):
+        return
+    assert (
+        build_view(snapshot, State(), Window(one, one)).rules
+        == build_view(snapshot, State(), Window(other, other)).rules
+    )
