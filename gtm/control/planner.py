@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from gtm.control.demand import Row, requests_per_answer
-from gtm.core.capacity import supplies
+from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.latency import Estimator
 from gtm.core.load import FRESH, Key, Load
 from gtm.core.outcomes import Outcome
@@ -54,6 +54,7 @@ class Planned:
     plan: Plan = NO_PLAN
     problem: Problem = field(default_factory=lambda: Problem((), {}))
     solution: Solution | None = None
+    capacity: Assessment = NO_ASSESSMENT
     seconds: float = 0.0
     error: str = ""
 
@@ -77,19 +78,20 @@ class Planner:
         if self._ranker is None or self._ranker.basis is not self._basis:
             self._ranker = Ranker(self._basis)
         view = build_view(self._basis, given.state, window)
-        supply = supplies(given.snapshot, given.state.health, given.loads, self.latest.plan, given.now)
+        capacity = assess(
+            given.snapshot.policy, given.state.health, given.loads, given.now, self.latest.capacity
+        )
         demand, fixed = self._demand(given)
-        problem = problem_of(view, self._ranker, demand, fixed, supply)
+        problem = problem_of(view, self._ranker, demand, fixed, capacity.supply)
         try:
             solution = solve(problem, self.latest.plan)
             plan = advance(self.latest.plan, problem, solution, given.now)
         except PlanError as error:
             logger.error("no new plan, the last one stays: %s", error)
-            self.latest = Planned(
-                self.latest.plan, problem, self.latest.solution, perf_counter() - began, str(error)
-            )
+            plan, solution, failure = self.latest.plan, self.latest.solution, str(error)
         else:
-            self.latest = Planned(plan, problem, solution, perf_counter() - began)
+            failure = ""
+        self.latest = Planned(plan, problem, solution, capacity, perf_counter() - began, failure)
         return self.latest
 
     def _demand(self, given: Inputs) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
@@ -103,11 +105,11 @@ class Planner:
         fixed: dict[tuple[str, str], float] = defaultdict(float)
         services = given.snapshot.services
         for row, rate in given.rates.items():
-            service = services.get(row.service)
-            if service is None or row.outcome not in _UNMET:
+            compiled = services.get(row.service)
+            if compiled is None or row.outcome not in _UNMET:
                 continue
             requests = rate * self._per_answer.get(row.service, 1.0) if row.via == "dns" else rate
-            if service.service.steering in PLANNED:
+            if compiled.service.steering in PLANNED:
                 demand[row.ranking_class, row.cell] += requests
             elif row.region:
                 fixed[row.service, row.region] += requests

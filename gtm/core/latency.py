@@ -6,11 +6,10 @@ table of them; `network_path` is the one place that would choose between the two
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import asin, cos, radians, sin, sqrt
 
-from gtm.core.model import Location, Region
+from gtm.core.model import Location
 
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the IUGG."""
@@ -35,7 +34,6 @@ class NetworkPath:
 
     distance_km: float
     estimate_ms: float
-    source: str = "model"
 
 
 def network_path(location: Location, lat: float, lon: float) -> NetworkPath | None:
@@ -44,29 +42,3 @@ def network_path(location: Location, lat: float, lon: float) -> NetworkPath | No
         return None
     distance = great_circle_km(location.lat, location.lon, lat, lon)
     return NetworkPath(distance, BASE_MS + MS_PER_KM * distance)
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyTable:
-    """STUB."""
-
-    version: int = 0
-    processing_ms: dict[str, dict[str, float]] = field(default_factory=dict)
-
-
-EMPTY_TABLE = LatencyTable()
-
-
-class Estimator:
-    """STUB."""
-
-    def __init__(self, regions: Sequence[Region], table: LatencyTable = EMPTY_TABLE) -> None:
-        self.regions = regions
-        self.table = table
-
-    def key(self, location: Location) -> Hashable:
-        return location.lat, location.lon
-
-    def paths(self, location: Location, members: Sequence[int]) -> dict[int, NetworkPath]:
-        found = {n: network_path(location, self.regions[n].lat, self.regions[n].lon) for n in members}
-        return {n: path for n, path in found.items() if path is not None}
