@@ -1,0 +1,230 @@
+"""What control knows of round trips: sums that forget, and the table that edges estimate from.
+
+Laws:
+  1. A sum's weight halves with every half-life, whether or not anything is added.
+  2. A delta no heavier than what is known moves it by at most its share of the weight times `Settings.most_step_ms`.
+  3. A row enters the table only with enough samples of enough sources; of a network's, with many.
+  4. The table changes only where an estimate has moved enough to matter, and then its version grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from heapq import nlargest
+from math import floor, isfinite, log2
+from typing import NamedTuple
+
+from gtm.core.rtt_samples import MAX_RTT_MS, Delta, Level
+from gtm.core.rtt_table import LatencyTable, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How sums are kept and published. Times in seconds, weights in samples.
+
+    `half_life`: after this long, a sample counts half. `beacon_weight`: what a browser's sample counts beside a
+    balancer's. `most_weight`: beyond this, the newest outweigh the oldest. `step_ms`, `most_step_ms`: a delta counts
+    as at most three spreads away from what it meets, at least the one and at most the other. `min_weight`,
+    `min_sources`: what a row needs to be published; `network_weight` what a network's needs instead of `min_weight`.
+    `min_change_ms`: what an estimate must move to be published anew. `max_rows`: of the table, heaviest first.
+    `max_sums`: of the memory, heaviest kept.
+    """
+
+    half_life: float = 86_400.0
+    beacon_weight: float = 0.25
+    most_weight: float = 500.0
+    step_ms: float = 20.0
+    most_step_ms: float = 100.0
+    min_weight: float = 4.0
+    network_weight: float = 20.0
+    min_sources: int = 3
+    min_change_ms: float = 3.0
+    max_rows: int = 3_000
+    max_sums: int = 200_000
+
+
+class Sum(NamedTuple):
+    """A sum as it is stored: no client and no address, and of the sources one bit in 64 each.
+
+    `weight` in samples as of `updated` (POSIX seconds); `mean` and `spread` in ms, as in `Delta`.
+    """
+
+    level: Level
+    key: str
+    region: str
+    weight: float
+    mean: float
+    spread: float
+    updated: float
+    sources: int
+
+
+_Key = tuple[Level, str, str]
+
+
+class Aggregates:
+    """The sums of all edges' deltas.
+
+    Args:
+        sums: what was stored, from `sums`.
+        settings: how sums are kept and published.
+    """
+
+    def __init__(self, sums: Iterable[Sum] = (), settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self._sums: dict[_Key, Sum] = {(kept.level, kept.key, kept.region): kept for kept in sums}
+
+    def merge(self, deltas: Iterable[Delta]) -> None:
+        """Add what an edge sent. The order of deltas does not matter, but for what is cut off of outliers.
+
+        Raises:
+            ValueError: a delta's numbers are impossible. The deltas before it are added, it and those after it not.
+        """
+        for delta in deltas:
+            self._add(delta)
+        if len(self._sums) > self.settings.max_sums:
+            newest = max(kept.updated for kept in self._sums.values())
+            heaviest = nlargest(
+                self.settings.max_sums * 3 // 4,
+                self._sums.values(),
+                key=lambda kept: self._weight(kept, newest),
+            )
+            self._sums = {(kept.level, kept.key, kept.region): kept for kept in heaviest}
+
+    def sums(self, now: float) -> list[Sum]:
+        """All that is to be stored. What has all but been forgotten is dropped for good."""
+        self._sums = {key: kept for key, kept in self._sums.items() if self._weight(kept, now) >= 0.1}
+        return list(self._sums.values())
+
+    def table(
+        self,
+        previous: LatencyTable,
+        now: float,
+        regions: Collection[str],
+        processing_ms: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> LatencyTable:
+        """The table for the edges: `previous` itself, if nothing has moved enough to matter.
+
+        Args:
+            previous: the table that edges have.
+            now: POSIX seconds.
+            regions: names of those that may be in the table.
+            processing_ms: what regions take themselves, by region and service; None: as in `previous`.
+        """
+        mutual: dict[str, dict[str, float]] = {}
+        levels: dict[Level, dict[str, Row]] = {level: {} for level in _FIELDS}
+        weights: dict[tuple[Level, str], float] = {}
+        for (level, key, region), kept in self._sums.items():
+            weight = self._weight(kept, now)
+            if region not in regions:
+                continue
+            if level is Level.REGION:
+                if key in regions and weight >= 0.5:
+                    before = previous.mutual.get(key, {}).get(region)
+                    mutual.setdefault(key, {})[region] = self._steady(kept.mean, before)
+                continue
+            old = getattr(previous, _FIELDS[level]).get(key, {}).get(region)
+            if self._enough(level, kept, weight, published=old is not None):
+                levels[level].setdefault(key, {})[region] = self._cell(kept.mean, weight, old)
+                favour = 1.0 if old is None else 2.0  # so that rows of like weight do not take turns
+                weights[level, key] = weights.get((level, key), 0.0) + favour * weight
+        chosen = set(nlargest(self.settings.max_rows, weights, key=lambda row: (weights[row], row)))
+        table = LatencyTable(
+            version=previous.version,
+            mutual=mutual,
+            processing_ms=_steady_processing(previous, processing_ms),
+            **{
+                name: {key: row for key, row in levels[level].items() if (level, key) in chosen}
+                for level, name in _FIELDS.items()
+            },
+        )
+        return previous if table == previous else replace(table, version=previous.version + 1)
+
+    def _add(self, delta: Delta) -> None:
+        _check(delta)
+        settings = self.settings
+        added = delta.samples * (1.0 if delta.trusted else settings.beacon_weight)
+        key = (delta.level, delta.key, delta.region)
+        kept = self._sums.get(key)
+        if kept is None:
+            self._sums[key] = Sum(
+                *key, min(added, settings.most_weight), delta.centre, delta.spread, delta.at, delta.sources
+            )
+            return
+        at = max(kept.updated, delta.at)
+        had = self._weight(kept, at)
+        added *= self._decay(at - delta.at)
+        total = had + added
+        if total <= 0.0:  # both forgotten beyond what a float can hold
+            return
+        limit = min(settings.most_step_ms, max(settings.step_ms, 3 * max(kept.spread, 0.0)))
+        step = max(-limit, min(limit, delta.centre - kept.mean))
+        # From the heavier of the two, the lighter counts as no farther away than the limit.
+        mean = kept.mean + step * added / total if had >= added else delta.centre - step * had / total
+        variance = (had * kept.spread**2 + added * delta.spread**2 + had * added / total * step**2) / total
+        self._sums[key] = Sum(
+            *key, min(total, settings.most_weight), mean, variance**0.5, at, kept.sources | delta.sources
+        )
+
+    def _decay(self, seconds: float) -> float:
+        return float(0.5 ** (max(0.0, seconds) / self.settings.half_life))
+
+    def _weight(self, kept: Sum, now: float) -> float:
+        return kept.weight * self._decay(now - kept.updated)
+
+    def _enough(self, level: Level, kept: Sum, weight: float, *, published: bool) -> bool:
+        """Whether a sum may be in the table; what is there already stays down to half the weight."""
+        settings = self.settings
+        needed = settings.network_weight if level is Level.NETWORK else settings.min_weight
+        return kept.sources.bit_count() >= settings.min_sources and weight >= (
+            needed / 2 if published else needed
+        )
+
+    def _steady(self, mean: float, before: float | None) -> float:
+        return (
+            before
+            if before is not None and abs(mean - before) < self.settings.min_change_ms
+            else round(mean, 1)
+        )
+
+    def _cell(self, mean: float, weight: float, before: tuple[float, float] | None) -> tuple[float, float]:
+        """A residual and its weight as published: the weight in powers of two, that it change rarely."""
+        if before is not None and before[1] / 2 <= weight < before[1] * 4:
+            worth = before[1]
+        else:
+            worth = 2.0 ** floor(log2(weight))
+        return self._steady(mean, None if before is None else before[0]), worth
+
+
+_FIELDS = {
+    Level.NETWORK: "networks",
+    Level.ASN: "asns",
+    Level.COUNTRY: "countries",
+    Level.PLACE: "places",
+}
+"""Where each level is in a `LatencyTable`."""
+
+
+def _check(delta: Delta) -> None:
+    numbers = (delta.centre, delta.spread, delta.at)
+    if delta.samples < 1 or not all(map(isfinite, numbers)):
+        raise ValueError(f"a delta of {delta.level} `{delta.key}` has impossible numbers: {delta}")
+    if abs(delta.centre) > MAX_RTT_MS or not 0 <= delta.spread <= 2 * MAX_RTT_MS:
+        raise ValueError(f"a delta of {delta.level} `{delta.key}` is beyond {MAX_RTT_MS:.0f} ms: {delta}")
+
+
+def _steady_processing(
+    previous: LatencyTable, measured: Mapping[str, Mapping[str, float]] | None
+) -> dict[str, dict[str, float]]:
+    """Processing times as published: anew only where they are a quarter and 1 ms away from what was."""
+    if measured is None:
+        return previous.processing_ms
+    steady: dict[str, dict[str, float]] = {}
+    for region, services in measured.items():
+        before = previous.processing_ms.get(region, {})
+        for service, ms in services.items():
+            old = before.get(service)
+            close = old is not None and abs(ms - old) < max(1.0, old / 4)
+            steady.setdefault(region, {})[service] = old if close and old is not None else round(ms, 1)
+    return steady

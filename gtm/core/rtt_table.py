@@ -1,0 +1,50 @@
+"""What was measured of round trips, as control hands it to the edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gtm.core.geometry import parse_cell
+from gtm.core.model import Location
+
+Row = dict[str, tuple[float, float]]
+"""Region name → residual (measured less the geographic model's) in ms, and how many samples it is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTable:
+    """Measured round trips, replaced whole. Two tables of the same version are equal.
+
+    `mutual` holds round trips between regions in ms, by the names of who measured and who answered. The levels map a
+    CIDR network, an operator in a country (`3320|DE`), a country (`DE`) and a cell (`gtm.core.geometry.cell_key`) to
+    what was measured there. `processing_ms` is what a region itself takes on average (waiting and service time), by
+    region and service; service "" stands for all others.
+
+    Raises:
+        ValueError: a key of `places` is no cell.
+    """
+
+    version: int = 0
+    mutual: dict[str, dict[str, float]] = field(default_factory=dict)
+    networks: dict[str, Row] = field(default_factory=dict)
+    asns: dict[str, Row] = field(default_factory=dict)
+    countries: dict[str, Row] = field(default_factory=dict)
+    places: dict[str, Row] = field(default_factory=dict)
+    processing_ms: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in self.places:
+            parse_cell(key)
+
+    def processing(self, region: str, service: str) -> float | None:
+        """What a region takes for a service's request, in ms; None if nobody has measured it."""
+        services = self.processing_ms.get(region)
+        return None if services is None else services.get(service, services.get(""))
+
+
+EMPTY_TABLE = LatencyTable()
+
+
+def asn_key(location: Location) -> str | None:
+    """The key of the client's operator in its country; None if either is unknown."""
+    return f"{location.asn}|{location.country}" if location.asn and location.country else None
