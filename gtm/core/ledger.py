@@ -1,0 +1,231 @@
+"""Control's books of the quotas' leases: what every edge may have in force, and what it gets next.
+
+Laws:
+  1. What all edges may have in force of a quota, whatever messages were lost, plus what rests, is at most the quota.
+     Where a quota itself falls, that holds once the leases of before have ended or shrunk.
+  2. An edge's part changes in two steps: the new lease is offered, and the old one counts until the edge proves that
+     all its workers have taken the new. Meanwhile the offer stays as it is.
+  3. What an edge gave up rests until what its buckets may have saved is paid for (docs/decisions/0007-quota-leases.md).
+  4. A ledger that knows nothing (control has just started) gives nobody more than it says it holds, until every lease
+     of another ledger has ended and rested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import exp, sqrt
+
+from gtm.core.buckets import WINDOW, depth
+from gtm.core.leases import DURATION, Lease, LeaseGrant, LeaseUse
+from gtm.core.shares import LEAST, parts_of, shares
+
+MARGIN = 0.01
+"""Part of a duration by which control's books outlast it: clocks that differ by this much in rate do no harm."""
+_DEMAND_TIME = 3.0
+"""Time constant, in seconds, of the moving average of demand."""
+_LEARN_EVERY = 0.5
+"""Shortest time, in seconds, over which demand is estimated: a report may follow another at once."""
+_SIGMAS = 4.0
+"""A change of demand this many standard deviations of random arrivals wide is none of chance, and counts at once."""
+_AMPLE = 2.0
+"""Times its demand that an edge keeps while others wait."""
+_NOISE = 0.1
+_STEP = 0.02
+"""Parts of an edge's rate by which it must be too high, or too low, before it is changed."""
+
+Holder = tuple[str, str]
+"""An edge's name, and its instance."""
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one holder may have in force of one quota: the lease it has proven, and the one offered since a grant."""
+
+    proven: Lease | None
+    offered: Lease | None
+    since: int
+
+    @property
+    def rate(self) -> float:
+        """The most that may be in force, in requests per second."""
+        return max(_rate(self.proven), _rate(self.offered))
+
+    def rest(self, left: float) -> float:
+        """Seconds that what is given up must rest, when only `left` requests per second of it stay."""
+        saved = max(depth(lease.rate, lease.parts) for lease in (self.proven, self.offered) if lease)
+        return min(WINDOW, saved / (self.rate - left)) * (1 + MARGIN)
+
+
+@dataclass(slots=True)
+class _Book:
+    """What is known of one holder. Times are of control's own clock, in seconds."""
+
+    report: int
+    heard: float
+    workers: int
+    ends: float = float("-inf")
+    counts: dict[str, int] = field(default_factory=dict)
+    demand: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, _Share] = field(default_factory=dict)
+
+
+class LeaseLedger:
+    """The books. Only one ledger may grant at a time; times are seconds of a clock that never steps back.
+
+    Args:
+        now: when no other ledger granted any more.
+        first_sequence: above every sequence number that another ledger granted (POSIX milliseconds, say).
+    """
+
+    def __init__(self, now: float, first_sequence: int = 0) -> None:
+        self._sequence = first_sequence
+        self._alone = now + (DURATION + WINDOW) * (1 + MARGIN)
+        self._quotas: dict[str, float] = {}
+        self._books: dict[Holder, _Book] = {}
+        self._targets: dict[str, dict[Holder, float]] = {}
+        self._short: set[str] = set()  # quotas of which some edges wait for what others hold
+        self._over: set[str] = set()  # quotas that fell below what is held
+        self._resting: dict[str, list[tuple[float, float]]] = {}
+
+    def apportion(self, quotas: Mapping[str, float], now: float) -> None:
+        """Share the quotas anew, as every second: quota → requests per second. It takes effect with the next grants."""
+        self._end(now)
+        self._quotas = dict(quotas)
+        self._targets = {}
+        self._short, self._over = set(), set()
+        for quota, total in quotas.items():
+            demand = {holder: book.demand.get(quota, 0.0) for holder, book in self._books.items()}
+            held = {
+                holder: share.rate for holder, book in self._books.items() if (share := book.shares.get(quota))
+            }
+            # Shares are by edge and instance; the two are joined only to have one name to sort by.
+            targets = shares({_name(holder): rate for holder, rate in demand.items()}, total, set(map(_name, held)))
+            self._targets[quota] = {holder: targets.get(_name(holder), 0.0) for holder in demand}
+            missing = sum(
+                max(0.0, target - held.get(holder, 0.0)) for holder, target in self._targets[quota].items()
+            )
+            free = total - sum(held.values())
+            if free < 0:
+                self._over.add(quota)
+            if missing > free:
+                self._short.add(quota)
+
+    def answer(self, edge: str, use: LeaseUse, now: float) -> LeaseGrant:
+        """Take a report into the books, and grant what the edge may hold next."""
+        self._end(now)
+        holder = (edge, use.instance)
+        book = self._books.get(holder)
+        if book is None:
+            book = self._books[holder] = _Book(use.report, now, use.workers, counts=_counts(use))
+            if now < self._alone:
+                self._adopt(book, use)
+        elif use.report > book.report:
+            self._learn(book, use, now)
+            self._prove(book, use.sequence, now)
+        self._sequence += 1
+        for quota in self._quotas.keys() | book.shares.keys():
+            self._offer(holder, book, quota, now)
+        book.ends = now + DURATION * (1 + MARGIN)
+        leases = tuple(share.offered for _, share in sorted(book.shares.items()) if share.offered)
+        return LeaseGrant(use.report, self._sequence, DURATION, leases)
+
+    def in_force(self, quota: str, now: float) -> float:
+        """The most that all edges together may spend of a quota, in requests per second, with what rests of it."""
+        self._end(now)
+        resting = sum(rate for _, rate in self._resting.get(quota, ()))
+        return resting + sum(share.rate for book in self._books.values() if (share := book.shares.get(quota)))
+
+    def _end(self, now: float) -> None:
+        """Close the books of holders whose leases have all ended, and let go what has rested."""
+        for holder, book in [item for item in self._books.items() if item[1].ends <= now]:
+            for quota, share in book.shares.items():
+                self._rest(quota, share.rate, book.ends + share.rest(0.0))
+            del self._books[holder]
+        for quota, resting in list(self._resting.items()):
+            left = [entry for entry in resting if entry[0] > now]
+            if left:
+                self._resting[quota] = left
+            else:
+                del self._resting[quota]
+
+    def _rest(self, quota: str, rate: float, until: float) -> None:
+        self._resting.setdefault(quota, []).append((until, rate))
+
+    def _adopt(self, book: _Book, use: LeaseUse) -> None:
+        """Go on with what another ledger granted."""
+        for lease in use.held:
+            book.shares[lease.quota] = _Share(lease, lease, 0)
+            book.demand[lease.quota] = lease.rate
+
+    def _learn(self, book: _Book, use: LeaseUse, now: float) -> None:
+        """Follow the edge's demand: what it used, and what it would have used."""
+        book.report, book.workers = use.report, use.workers
+        counts, seconds = _counts(use), now - book.heard
+        if seconds < _LEARN_EVERY:
+            return
+        weight = 1 - exp(-seconds / _DEMAND_TIME)
+        for quota in counts.keys() | book.demand.keys():
+            wanted = max(0, counts.get(quota, 0) - book.counts.get(quota, 0)) / seconds
+            before = book.demand.get(quota, 0.0)
+            noise = _SIGMAS * sqrt(max(wanted, before, 1.0) / seconds)
+            step = wanted - before
+            book.demand[quota] = before + (step if abs(step) > noise else weight * step)
+        book.heard, book.counts = now, counts
+
+    def _prove(self, book: _Book, sequence: int, now: float) -> None:
+        """The edge holds what was granted by this number: what it held before is over."""
+        for quota, share in list(book.shares.items()):
+            if sequence < share.since:
+                continue
+            left = _rate(share.offered)
+            if share.rate > left:
+                self._rest(quota, share.rate - left, now + share.rest(left))
+            share.proven = share.offered
+            if share.offered is None:
+                del book.shares[quota]
+
+    def _offer(self, holder: Holder, book: _Book, quota: str, now: float) -> None:
+        """Change what is offered of a quota, if nothing is unproven."""
+        share = book.shares.get(quota)
+        if share is not None and share.proven is not share.offered:
+            return
+        held = share.proven if share else None
+        rate = self._next_rate(holder, book, quota, _rate(held), now)
+        if rate == _rate(held):
+            return
+        offered = None
+        if rate > 0:
+            offered = Lease(quota, rate, parts_of(rate, book.workers, _rate(held), held.parts if held else 1))
+        book.shares[quota] = _Share(held, offered, self._sequence)
+
+    def _next_rate(self, holder: Holder, book: _Book, quota: str, held: float, now: float) -> float:
+        """What a holder should get of a quota now, as far as others' parts leave room."""
+        total = self._quotas.get(quota, 0.0)
+        target = self._targets.get(quota, {}).get(holder, 0.0 if self._targets else held)
+        if quota in self._short:
+            target = min(target, max(_AMPLE * book.demand.get(quota, 0.0), LEAST))
+        if target <= held:
+            # Giving up costs what must rest: not for the noise of demand, nor where nobody waits for it.
+            noise = _NOISE * held + 2 * sqrt(held / _DEMAND_TIME)
+            wanted = quota in self._short and held - target > noise
+            return target if wanted or quota not in self._quotas or quota in self._over else held
+        if now < self._alone or target < held * (1 + _STEP):
+            return held
+        rate = min(target, held + total - self.in_force(quota, now))
+        return rate if rate >= max(min(LEAST, total), held * (1 + _STEP)) else held
+
+
+def _rate(lease: Lease | None) -> float:
+    return lease.rate if lease else 0.0
+
+
+def _name(holder: Holder) -> str:
+    return "\n".join(holder)
+
+
+def _counts(use: LeaseUse) -> dict[str, int]:
+    """All requests that asked for a quota, by quota."""
+    return {
+        quota: use.used.get(quota, 0) + use.denied.get(quota, 0) for quota in use.used.keys() | use.denied.keys()
+    }
