@@ -28,6 +28,8 @@ class ControlSettings:
 class EdgeSettings:
     """`gtm edge`. `data_dir` holds the last-good file; `geoip_db` None is the shipped database.
 
+    `geoip_anonymous_db` None: no client counts as behind an anonymising network.
+
     `workers` is the number of DNS processes and of HTTP processes, each. Ports of 0 mean: any free one.
     """
 
@@ -41,6 +43,7 @@ class EdgeSettings:
     workers: int = 1
     geoip_db: Path | None = None
     geoip_overrides: Path | None = None
+    geoip_anonymous_db: Path | None = None
     trusted_proxies: tuple[Network, ...] = ()
     open_lookups: bool = False
     log_level: str = "info"
@@ -63,6 +66,7 @@ class ServeSettings:
     database_url: str | None = None
     geoip_db: Path | None = None
     geoip_overrides: Path | None = None
+    geoip_anonymous_db: Path | None = None
     trusted_proxies: tuple[Network, ...] = ()
     open_lookups: bool = False
     log_level: str = "info"

@@ -46,6 +46,13 @@ GeoipOverrides = Annotated[
     Path | None,
     typer.Option(help="Locations of your own networks (YAML); they win.", envvar="GTM_GEOIP_OVERRIDES"),
 ]
+GeoipAnonymousDb = Annotated[
+    Path | None,
+    typer.Option(
+        help="A database of anonymising networks (MMDB, GeoIP2 Anonymous IP); without it none is known.",
+        envvar="GTM_GEOIP_ANONYMOUS_DB",
+    ),
+]
 TrustedProxies = Annotated[
     str,
     typer.Option(

@@ -29,6 +29,7 @@ def check(
     *,
     geoip_db: options.GeoipDb = None,
     geoip_overrides: options.GeoipOverrides = None,
+    geoip_anonymous_db: options.GeoipAnonymousDb = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a policy and the expected decisions beside it (expect.yaml), without any server."""
@@ -40,7 +41,7 @@ def check(
 
     _require_readable(folder)
     try:
-        locator = Locator(geoip_db, geoip_overrides)
+        locator = Locator(geoip_db, geoip_overrides, anonymous=geoip_anonymous_db)
     except (GeoIPError, OSError) as error:
         raise CommandError(f"cannot locate addresses: {error}") from error
     with output.progress(f"checking {folder}") as bar:

@@ -1,10 +1,11 @@
 """Expected decisions: does a policy do what its authors think? Run by `gtm check` and by the tests.
 
 `expect.yaml` beside the policy holds a list `expectations`. Each says who asks (`client` address, or `country` with
-`lat` and `lon`, or nothing: unknown), for what (`service`, `tenant`, `data_class`, `model`), in what state of the world
-(`down`, `drained` and `disabled` regions; all else is up and active), at what time (`at`; now, if absent), and what must
-come of it: `region` (a name, or a list of which each draw must hit one), or `refused` (`residency` or `unavailable`),
-with `reason` (see `gtm.core.outcomes.Reason`) and `rules` (all that match) where they matter.
+`lat` and `lon`, `anonymous` and `accuracy_km`, or nothing: unknown), for what (`service`, `tenant`, `data_class`,
+`model`), in what state of the world (`down`, `drained` and `disabled` regions; all else is up and active), at what time
+(`at`; now, if absent), and what must come of it: `region` (a name, or a list of which each draw must hit one), or
+`refused` (`residency` or `unavailable`), with `reason` (see `gtm.core.outcomes.Reason`) and `rules` (all that match)
+where they matter.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from gtm.core.compile import compile_policy
 from gtm.core.decide import Decision, explained
 from gtm.core.explain import lines
 from gtm.core.model import (
-    UNKNOWN_LOCATION,
     AdminState,
     EndpointHealth,
     HealthStatus,
@@ -61,6 +61,8 @@ class Expectation(Document):
     country: f.CountryCode | None = None
     lat: Annotated[f.Number, Field(ge=-90, le=90)] | None = None
     lon: Annotated[f.Number, Field(ge=-180, le=180)] | None = None
+    anonymous: f.Flag = False
+    accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
     service: f.Name
     tenant: f.Name | None = None
     data_class: f.Name | None = None
@@ -78,8 +80,10 @@ class Expectation(Document):
     def _consistent(self) -> Self:
         if (self.region is None) == (self.refused is None):
             raise PydanticCustomError("missing", "needs either `region` or `refused`")
-        if self.client is not None and (self.country or self.lat is not None or self.lon is not None):
-            raise PydanticCustomError("overlap", "give either `client` or `country`, `lat` and `lon`")
+        stated = {"country", "lat", "lon", "anonymous", "accuracy_km"} & self.model_fields_set
+        if self.client is not None and stated:
+            names = "`client` or `country`, `lat`, `lon`, `anonymous` and `accuracy_km`"
+            raise PydanticCustomError("overlap", "{text}", {"text": f"give either {names}"})
         if (self.lat is None) != (self.lon is None):
             raise PydanticCustomError("missing", "`lat` and `lon` need each other")
         return self
@@ -232,13 +236,18 @@ def _view(policy: Policy, item: Expectation, now: float) -> View:
 def _location(item: Expectation, locate: Locate) -> Location:
     if item.client is not None:
         return locate(item.client)
-    if item.country is None and item.lat is None:
-        return UNKNOWN_LOCATION
     lat, lon = item.lat, item.lon
     if lat is None and item.country is not None:
         # As an edge does for a database that knows countries only.
         lat, lon = country_centres().get(item.country, (None, None))
-    return Location(country=item.country, lat=lat, lon=lon, source="stated")
+    return Location(
+        country=item.country,
+        lat=lat,
+        lon=lon,
+        source="stated",
+        anonymous=item.anonymous,
+        accuracy_km=item.accuracy_km,
+    )
 
 
 _REFUSED = {

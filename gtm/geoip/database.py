@@ -10,40 +10,41 @@ from __future__ import annotations
 import io
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import maxminddb
 from maxminddb.decoder import Decoder
 
 from gtm.geoip.errors import GeoIPError
-from gtm.geoip.records import NOWHERE, Place, read_record
+from gtm.geoip.records import Schema
+
+T = TypeVar("T")
 
 _SAMPLE = 1000
-_HINT = "give a GeoIP2/GeoLite2 City or Country database, or a flat one with `country_code`"
 _SEPARATOR = 16
 _REMEMBERED = 65_536
 _LEVELS = {32: 16, 128: 32}
 """Bits of an address → how many levels of the tree are skipped when they have been walked before."""
 
 
-class Found(NamedTuple):
+class Found(NamedTuple, Generic[T]):
     """What a database says of an address, and the length of the prefix around it for which it says so."""
 
-    place: Place
+    said: T
     prefix_length: int
 
 
-class Database:
+class Database(Generic[T]):
     """One MMDB file, held in memory: what happens to the file on disk changes nothing.
 
     Any number of threads may look up at once.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, schema: Schema[T]) -> None:
         """Read and check.
 
         Raises:
-            GeoIPError: missing, unreadable, damaged, or a database about something else than places.
+            GeoIPError: missing, unreadable, damaged, or a database of another kind than the schema's.
         """
         try:
             content = path.read_bytes()
@@ -64,19 +65,20 @@ class Database:
             ) from None
         if self.ip_version not in (4, 6):
             raise GeoIPError(f"the GeoIP database `{path}` has IP version {self.ip_version}, not 4 or 6")
-        if not any(read_record(record).country for record in records):
-            raise GeoIPError(f"`{path}` ({metadata.database_type}) tells no countries; {_HINT}")
+        if not any(schema.tells(schema.read(record)) for record in records):
+            raise GeoIPError(f"`{path}` ({metadata.database_type}) {schema.complaint}")
         self.path = path
+        self._schema = schema
         self._content = content
         self._count = metadata.node_count
         self._width = metadata.record_size
         self._data = metadata.search_tree_size + _SEPARATOR
         self._decoder = Decoder(content, self._data)
-        self._places: dict[int, Place] = {}
+        self._records: dict[int, T] = {}
         self._jumps: dict[tuple[int, int], tuple[int, int]] = {}
         self._ipv4_root = 0 if self.ip_version == 4 else self._walk(0, 0, 96, 0, 96)[0]
 
-    def find(self, number: int, bits: int) -> Found:
+    def find(self, number: int, bits: int) -> Found[T]:
         """Look an address of 32 or 128 bits up.
 
         Raises:
@@ -95,8 +97,8 @@ class Database:
         if depth == levels and node < self._count:
             node, depth = self._walk(node, number, bits, depth, bits)
         if node == self._count:
-            return Found(NOWHERE, depth)
-        return Found(self._place(node - self._count - _SEPARATOR), depth)
+            return Found(self._schema.nothing, depth)
+        return Found(self._record(node - self._count - _SEPARATOR), depth)
 
     def close(self) -> None:
         """Give the memory back. Nothing may be looked up any more."""
@@ -118,18 +120,18 @@ class Database:
                 node = both >> width
         return node, depth
 
-    def _place(self, offset: int) -> Place:
-        """The record at an offset of the data section. A node that is no leaf has a negative one."""
-        place = self._places.get(offset)
-        if place is None:
+    def _record(self, offset: int) -> T:
+        """What the record at an offset of the data section says. A node that is no leaf has a negative one."""
+        said = self._records.get(offset)
+        if said is None:
             if not 0 <= offset < len(self._content) - self._data:
                 raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: it points out of its data")
             try:
                 record, _ = self._decoder.decode(self._data + offset)
             except Exception as error:  # noqa: BLE001 - as above
                 raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: {error}") from None
-            place = read_record(record)
-            if len(self._places) >= _REMEMBERED:
-                self._places = {}
-            self._places[offset] = place
-        return place
+            said = self._schema.read(record)
+            if len(self._records) >= _REMEMBERED:
+                self._records = {}
+            self._records[offset] = said
+        return said

@@ -5,7 +5,9 @@ Laws:
   2. The network of a location is the widest prefix around the address for which it holds: never across an override.
   3. What nobody knows is unknown (`source` "none"), with the network for which that holds. Nothing is guessed.
   4. A country without coordinates has those of its addresses' mean position. `source` stays what said the country.
-  5. Files are replaced all together by one reference, or not at all.
+  5. An address that the database of anonymising networks has, or that a damaged part of it would tell of, is
+     anonymous, but for what an override says. The network of a location then holds for both.
+  6. Files are replaced all together by one reference, or not at all.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from gtm.geoip.database import Database
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.overrides import Override, OverrideIndex
 from gtm.geoip.overrides_file import load_overrides
-from gtm.geoip.records import NOWHERE, Place
+from gtm.geoip.records import ANONYMITY, NOWHERE, PLACES, Place
 
 __all__ = ["SHIPPED_DATABASE", "GeoIPError", "Locator", "parse_address"]
 
@@ -58,6 +60,7 @@ class Locator:
     Args:
         database: an MMDB file, or a directory with one for IPv4 and one for IPv6; None: the shipped one.
         overrides: a file of overrides (docs/geoip.md).
+        anonymous: an MMDB file of anonymising networks in the shape of GeoIP2 Anonymous IP; None: none is known.
         cache_size: how many addresses and, apart from them, networks are remembered at most.
 
     Raises:
@@ -69,10 +72,12 @@ class Locator:
         database: str | os.PathLike[str] | None = None,
         overrides: str | os.PathLike[str] | None = None,
         *,
+        anonymous: str | os.PathLike[str] | None = None,
         cache_size: int = DEFAULT_CACHE_SIZE,
     ) -> None:
         self._source = SHIPPED_DATABASE if database is None else Path(database)
         self._overrides = None if overrides is None else Path(overrides)
+        self._anonymous = None if anonymous is None else Path(anonymous)
         self._cache_size = cache_size
         self._signature = self._look()
         self._loaded = self._load()
@@ -80,16 +85,20 @@ class Locator:
     @property
     def description(self) -> str:
         """The databases in use, in their own words: for logs and the attribution their licences ask for."""
-        return "; ".join(dict.fromkeys(database.description for database in self._loaded.databases))
+        loaded = self._loaded
+        descriptions = [database.description for database in loaded.databases]
+        if loaded.anonymity is not None:
+            descriptions.append(loaded.anonymity.description)
+        return "; ".join(dict.fromkeys(descriptions))
 
     @property
     def build_epoch(self) -> int:
-        """When the oldest database in use was built, as a POSIX time in seconds."""
+        """When the oldest database of places in use was built, as a POSIX time in seconds."""
         return min(database.build_epoch for database in self._loaded.databases)
 
     @property
     def damaged_lookups(self) -> int:
-        """How many look-ups met a damaged part of the database in use, and were answered with "unknown"."""
+        """How many look-ups met a damaged part of a database in use, and were answered "unknown" or "anonymous"."""
         return self._loaded.damaged_lookups
 
     def locate(self, address: _Key) -> Location:
@@ -121,6 +130,8 @@ class Locator:
         """Give the databases' memory back. Nothing may be looked up any more."""
         for database in self._loaded.databases:
             database.close()
+        if self._loaded.anonymity is not None:
+            self._loaded.anonymity.close()
 
     def _files(self) -> list[Path]:
         if not self._source.is_dir():
@@ -133,7 +144,7 @@ class Locator:
             paths = self._files()
         except OSError:
             paths = []
-        for path in [*paths, *([self._overrides] if self._overrides else [])]:
+        for path in [*paths, *(file for file in (self._overrides, self._anonymous) if file is not None)]:
             try:
                 stat = path.stat()
             except OSError:
@@ -147,7 +158,7 @@ class Locator:
             paths = self._files()
         except OSError as error:
             raise GeoIPError(f"cannot read the directory `{self._source}`: {error.strerror}") from None
-        databases = [Database(path) for path in paths]
+        databases = [Database(path, PLACES) for path in paths]
         if not databases:
             raise GeoIPError(f"the directory `{self._source}` holds no .mmdb file")
         for version in (4, 6):
@@ -157,7 +168,8 @@ class Locator:
                     f"`{self._source}` holds several databases of IP version {version}: give one file"
                 )
         overrides = () if self._overrides is None else load_overrides(self._overrides)
-        return _Loaded(databases, overrides, self._cache_size)
+        anonymity = None if self._anonymous is None else Database(self._anonymous, ANONYMITY)
+        return _Loaded(databases, overrides, anonymity, self._cache_size)
 
 
 class _Loaded:
@@ -167,8 +179,15 @@ class _Loaded:
     one, and the old one goes. Threads that race can at worst look up twice.
     """
 
-    def __init__(self, databases: list[Database], overrides: tuple[Override, ...], cache_size: int) -> None:
+    def __init__(
+        self,
+        databases: list[Database[Place]],
+        overrides: tuple[Override, ...],
+        anonymity: Database[bool] | None,
+        cache_size: int,
+    ) -> None:
         self.databases = databases
+        self.anonymity = anonymity
         by_version = {database.ip_version: database for database in databases}
         self._database4 = by_version.get(4) or by_version.get(6)
         self._database6 = by_version.get(6)
@@ -214,6 +233,10 @@ class _Loaded:
         else:
             place, length = self._ask_database(address, number)
             source = "none" if place == NOWHERE else "geoip"
+        anonymous = False
+        if self.anonymity is not None and source != "override":
+            anonymous, hidden = self._ask_anonymity(self.anonymity, number, bits)
+            length = max(length, hidden)
         length = overrides.narrowed(number, length)
         shift = bits - length
         start = number >> shift << shift
@@ -233,6 +256,8 @@ class _Loaded:
                 network=network_text(start, length, bits),
                 prefix_length=length,
                 source=source,
+                anonymous=anonymous,
+                accuracy_km=place.accuracy_km,
             )
         if len(self._networks) >= self._cache_size:
             self._earlier_networks = self._networks
@@ -250,4 +275,14 @@ class _Loaded:
         except GeoIPError:
             self.damaged_lookups += 1
             return NOWHERE, address.max_prefixlen
-        return found.place, found.prefix_length
+        return found.said, found.prefix_length
+
+    def _ask_anonymity(self, database: Database[bool], number: int, bits: int) -> tuple[bool, int]:
+        """Whether an address is that of an anonymising network, and the length of the prefix for which that holds."""
+        if bits == 128 and database.ip_version == 4:
+            return False, 0
+        try:
+            return database.find(number, bits)
+        except GeoIPError:
+            self.damaged_lookups += 1
+            return True, bits

@@ -1,22 +1,38 @@
-"""Reading records of the schemas in use: GeoIP2 (nested) and ip-location-db (flat)."""
+"""Reading records of the schemas in use: GeoIP2 (nested) and ip-location-db (flat); GeoIP2 Anonymous IP."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from gtm.core.countries import COUNTRIES
 from gtm.geoip.continents import CONTINENTS
 
 _CONTINENT_CODES = frozenset(CONTINENTS.values())
 _MAX_ASN = 2**32 - 1
+_HALFWAY_KM = 20_040.0
+"""No two points on Earth are farther apart."""
+_ANONYMITY = (
+    "is_anonymous",
+    "is_anonymous_vpn",
+    "is_hosting_provider",
+    "is_public_proxy",
+    "is_residential_proxy",
+    "is_tor_exit_node",
+)
+"""The flags of GeoIP2 Anonymous IP (https://dev.maxmind.com/geoip/docs/databases/anonymous-ip/)."""
+
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
     """What is known of an address.
 
     Country: ISO 3166-1 alpha-2. Subdivision: ISO 3166-2 (`US-CA`) where the database has codes, else its name for it.
-    Continent: as in `gtm.geoip.continents`. Coordinates in degrees, both or neither.
+    Continent: as in `gtm.geoip.continents`. Coordinates in degrees, both or neither; `accuracy_km` is the radius
+    around them within which the database expects the client.
     """
 
     country: str | None = None
@@ -25,9 +41,24 @@ class Place(NamedTuple):
     lat: float | None = None
     lon: float | None = None
     asn: int | None = None
+    accuracy_km: float | None = None
 
 
 NOWHERE = Place()
+
+
+@dataclass(frozen=True, slots=True)
+class Schema(Generic[T]):
+    """What the databases of one kind say of addresses.
+
+    `nothing` is said of addresses that are not in one. `read` takes from a record what can be believed, and `tells`
+    whether that is anything at all; a database whose records all tell nothing is of another kind: `complaint`.
+    """
+
+    nothing: T
+    read: Callable[[object], T]
+    tells: Callable[[T], bool]
+    complaint: str
 
 
 def read_record(record: object) -> Place:
@@ -46,15 +77,22 @@ def read_record(record: object) -> Place:
             _member(record, "location", "latitude"), _member(record, "location", "longitude")
         )
         subdivision = _subdivision(record.get("subdivisions"), country)
+        accuracy = _accuracy(_member(record, "location", "accuracy_radius"))
     else:
         country = country_code(record.get("country_code"))
         continent = _continent(record.get("continent_code"))
         lat, lon = coordinates(record.get("latitude"), record.get("longitude"))
         subdivision = _text(record.get("state1"))
+        accuracy = _accuracy(record.get("accuracy_radius"))
     if continent is None and country is not None:
         continent = CONTINENTS.get(country)
     asn = _asn(record.get("autonomous_system_number", _member(record, "traits", "autonomous_system_number")))
-    return Place(country, subdivision, continent, lat, lon, asn)
+    return Place(country, subdivision, continent, lat, lon, asn, accuracy)
+
+
+def read_anonymity(record: object) -> bool:
+    """Whether a record says that its network hides where its clients are, in whatever way."""
+    return isinstance(record, dict) and any(record.get(flag) is True for flag in _ANONYMITY)
 
 
 def country_code(value: object) -> str | None:
@@ -101,3 +139,22 @@ def _subdivision(value: object, country: str | None) -> str | None:
 def _asn(value: object) -> int | None:
     valid = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_ASN
     return value if valid else None  # type: ignore[return-value]
+
+
+def _accuracy(value: object) -> float | None:
+    """A radius in kilometres; none of 0, which databases write where they know none."""
+    return float(value) if _is_number(value) and 0 < value <= _HALFWAY_KM else None
+
+
+PLACES = Schema(
+    NOWHERE,
+    read_record,
+    lambda place: place.country is not None,
+    "tells no countries; give a GeoIP2/GeoLite2 City or Country database, or a flat one with `country_code`",
+)
+ANONYMITY = Schema(
+    nothing=False,
+    read=read_anonymity,
+    tells=bool,
+    complaint="tells no anonymising networks; give a database in the shape of GeoIP2 Anonymous IP",
+)

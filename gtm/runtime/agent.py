@@ -17,13 +17,14 @@ import socket
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from gtm import __version__
 from gtm.core.health import fill
 from gtm.core.problems import PolicyError
-from gtm.core.state import State
+from gtm.core.state import NO_PLAN, State
 from gtm.feed import lastgood
 from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
 from gtm.feed.holder import ViewHolder
@@ -31,6 +32,7 @@ from gtm.feed.wire import (
     AccessMessage,
     EdgeReport,
     FeedError,
+    LatencyMessage,
     Message,
     MetricsMessage,
     SnapshotMessage,
@@ -47,8 +49,10 @@ from gtm.telemetry import EdgeMetrics
 
 logger = logging.getLogger(__name__)
 
-REPORT_EVERY = 2.0
+REPORT_EVERY = 1.0
 """Seconds between reports to control when nothing changes."""
+PLAN_KEPT = 300.0
+"""Seconds for which the last plan is followed once control is lost; after that, the nearest usable region serves."""
 FIRST_ROUND = 10.0
 """Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
 _BACKOFF = (0.2, 0.5, 1.0, 2.0)
@@ -67,6 +71,8 @@ class Agent:
         self._snapshot: SnapshotMessage | None = None
         self._agreed = State()
         self._connected = False
+        self._lost_at = -inf
+        self._reported_at = time.monotonic()
         self._loaded = asyncio.Event()
         self._report_due = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -107,7 +113,7 @@ class Agent:
 
     async def _run(self) -> None:
         settings = self.settings
-        Locator(settings.geoip_db, settings.geoip_overrides).close()
+        Locator(settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db).close()
         http_port = reserve(settings.bind, settings.edge_port, (socket.SOCK_STREAM,), "--edge-port")
         dns_kinds = (socket.SOCK_DGRAM, socket.SOCK_STREAM)
         dns_port = reserve(settings.bind, settings.dns_port, dns_kinds, "--dns-port")
@@ -207,6 +213,7 @@ class Agent:
                     refused = refused or isinstance(error, TokenRefused)
                     if self._connected:
                         self._connected = False
+                        self._lost_at = time.monotonic()
                         self._publish()
                 pause = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
                 failures += 1
@@ -236,7 +243,7 @@ class Agent:
             self._prober.update(self._holder.snapshot)
             self._loaded.set()
             self._report_due.set()
-        return isinstance(message, SnapshotMessage | AccessMessage)
+        return isinstance(message, SnapshotMessage | AccessMessage | LatencyMessage)
 
     @property
     def _last_good(self) -> Path:
@@ -245,9 +252,7 @@ class Agent:
     async def _save(self) -> None:
         """Write the last-good file; while the disk refuses, `_tick` tries again."""
         async with self._saving:
-            messages: list[Message] = [AccessMessage(self._holder.access)]
-            if self._snapshot is not None:
-                messages.append(self._snapshot)
+            messages = self._lasting()
             try:
                 await asyncio.to_thread(lastgood.save, self._last_good, messages)
             except OSError as error:
@@ -266,10 +271,12 @@ class Agent:
         own = self._prober.health()
         # Epoch 0 is the state before any: a worker that has only that must not listen.
         epoch = max(self._agreed.epoch, 1)
+        plan = self._agreed.plan
         if self._connected:
-            state = State(epoch, "", fill(self._agreed.health, own))
+            state = State(epoch, "", fill(self._agreed.health, own), plan)
         else:
-            state = State(epoch, self.settings.name, own)
+            kept = time.monotonic() - self._lost_at <= PLAN_KEPT
+            state = State(epoch, self.settings.name, own, plan if kept else NO_PLAN)
         if state == self._holder.state:
             return
         self._holder.apply(StateMessage(state))
@@ -281,10 +288,16 @@ class Agent:
 
     def _everything(self) -> list[Message]:
         """What a new worker needs to begin."""
+        return [*self._lasting(), StateMessage(self._holder.state)]
+
+    def _lasting(self) -> list[Message]:
+        """What stays true without control: tokens, policy, measured latency."""
         messages: list[Message] = [AccessMessage(self._holder.access)]
         if self._snapshot is not None:
             messages.append(self._snapshot)
-        return [*messages, StateMessage(self._holder.state)]
+        if self._holder.table.version:
+            messages.append(LatencyMessage(self._holder.table))
+        return messages
 
     def _verdict_changed(self) -> None:
         self._report_due.set()
@@ -298,17 +311,30 @@ class Agent:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._report_due.wait(), REPORT_EVERY)
                 self._report_due.clear()
-                report = EdgeReport(
-                    __version__, self._crew.revision, self._holder.state.epoch, self._prober.health()
-                )
                 with suppress(ControlUnreachable):  # the feed's own loop says so
-                    await client.report(report)
+                    await client.report(self._next_report())
+
+    def _next_report(self) -> EdgeReport:
+        """What control is told now. Demand that a lost report held stays in the metrics alone."""
+        assert self._crew is not None  # noqa: S101 - set by run()
+        now = time.monotonic()
+        seconds, self._reported_at = now - self._reported_at, now
+        return EdgeReport(
+            version=__version__,
+            revision=self._crew.revision,
+            epoch=self._holder.state.epoch,
+            health=self._prober.health(),
+            demand=self.metrics.take_demand(),
+            seconds=seconds,
+        )
 
     async def _tick(self) -> None:
         assert self._crew is not None  # noqa: S101 - set by run()
         while True:
             await asyncio.sleep(1.0)
             self._holder.tick()
+            if not self._connected:
+                self._publish()  # the last plan ends some time
             if self._unsaved:
                 await self._save()
             self._crew.put([MetricsMessage(self.metrics.text())])

@@ -106,6 +106,9 @@ class Crew:
             port=self._ports[kind],
             geoip_db=None if settings.geoip_db is None else str(settings.geoip_db),
             geoip_overrides=None if settings.geoip_overrides is None else str(settings.geoip_overrides),
+            geoip_anonymous_db=(
+                None if settings.geoip_anonymous_db is None else str(settings.geoip_anonymous_db)
+            ),
             trusted_proxies=tuple(str(network) for network in settings.trusted_proxies),
             open_lookups=settings.open_lookups,
             log_level=settings.log_level,

@@ -182,6 +182,8 @@ class Supervisor:
             told["GTM_GEOIP_DB"] = str(settings.geoip_db)
         if settings.geoip_overrides is not None:
             told["GTM_GEOIP_OVERRIDES"] = str(settings.geoip_overrides)
+        if settings.geoip_anonymous_db is not None:
+            told["GTM_GEOIP_ANONYMOUS_DB"] = str(settings.geoip_anonymous_db)
         return told
 
     @property

@@ -57,7 +57,9 @@ class Worker:
         self.counts = Counts()
         self.metrics = ""
         self.silent: tuple[str, ...] = ("dns",)
-        self.locator = Locator(settings.geoip_db, settings.geoip_overrides)
+        self.locator = Locator(
+            settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db
+        )
         self.holder = ViewHolder(time.time, self._swapped)
         self.answerer: Answerer | None = None
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))

@@ -18,6 +18,7 @@ class WorkerSettings:
     port: int
     geoip_db: str | None
     geoip_overrides: str | None
+    geoip_anonymous_db: str | None
     trusted_proxies: tuple[str, ...]
     open_lookups: bool
     log_level: str
