@@ -44,6 +44,9 @@ class Counts(dict[str, float]):
         return {key: self.pop(key) for key in list(self)}
 
 
+MAX_DEMAND_ROWS = 50_000
+"""Rows of demand kept until the next report; what is beyond them is counted in the metrics only."""
+
 _DECISIONS = "gtm_decisions_total"
 _DEMAND = "demand"
 
@@ -73,11 +76,18 @@ def metric_key(key: str) -> str:
     return "\t".join((_DECISIONS, *labels[:4])) if name == _DEMAND else key
 
 
+def demand_row(key: str) -> str | None:
+    """What control is told of a decision's key; None for the key of anything else."""
+    name, _, row = key.partition("\t")
+    return row if name == _DEMAND else None
+
+
 class EdgeMetrics:
-    """The totals of one edge, across its workers."""
+    """The totals of one edge, across its workers, and the demand not yet reported."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._demand: dict[str, float] = {}
         self._counters = {
             name: Counter(name, text, labels, registry=self.registry)
             for name, (text, labels) in METRICS.items()
@@ -86,9 +96,17 @@ class EdgeMetrics:
     def add(self, counts: Mapping[str, float]) -> None:
         """Take in a worker's increments. Keys of unknown metrics or with the wrong number of labels are ignored."""
         for key, increment in counts.items():
+            row = demand_row(key)
+            if row is not None and (row in self._demand or len(self._demand) < MAX_DEMAND_ROWS):
+                self._demand[row] = self._demand.get(row, 0) + increment
             name, *labels = metric_key(key).split("\t")
             if name in METRICS and len(labels) == len(METRICS[name][1]):
                 self._counters[name].labels(*labels).inc(increment)
+
+    def take_demand(self) -> dict[str, float]:
+        """Hand over the demand gathered since the last time."""
+        demand, self._demand = self._demand, {}
+        return demand
 
     def text(self) -> str:
         """The metrics in Prometheus's text format."""

@@ -45,6 +45,8 @@ class Inputs:
     now: float
     rates: Mapping[Row, float]
     loads: Mapping[Key, Load]
+    capacity: Assessment = NO_ASSESSMENT
+    """The last assessment of capacity, which the next goes on from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +80,16 @@ class Planner:
         if self._ranker is None or self._ranker.basis is not self._basis:
             self._ranker = Ranker(self._basis)
         view = build_view(self._basis, given.state, window)
-        capacity = assess(
-            given.snapshot.policy, given.state.health, given.loads, given.now, self.latest.capacity
-        )
+        capacity = assess(given.snapshot.policy, given.state.health, given.loads, given.now, given.capacity)
         demand, fixed = self._demand(given)
         problem = problem_of(view, self._ranker, demand, fixed, capacity.supply)
+        solution, plan, failure = self.latest.solution, self.latest.plan, ""
         try:
-            solution = solve(problem, self.latest.plan)
-            plan = advance(self.latest.plan, problem, solution, given.now)
+            solution = solve(problem, plan)
+            plan = advance(plan, problem, solution, given.now)
         except PlanError as error:
+            failure = str(error)
             logger.error("no new plan, the last one stays: %s", error)
-            plan, solution, failure = self.latest.plan, self.latest.solution, str(error)
-        else:
-            failure = ""
         self.latest = Planned(plan, problem, solution, capacity, perf_counter() - began, failure)
         return self.latest
 
@@ -114,3 +113,12 @@ class Planner:
             elif row.region:
                 fixed[row.service, row.region] += requests
         return demand, fixed
+
+
+def same_plan(one: Plan, other: Plan) -> bool:
+    """Whether two plans steer alike: when they were made, and prices that hardly moved, do not matter."""
+    if one.classes != other.classes or one.prices.keys() != other.prices.keys():
+        return False
+    return all(
+        abs(price - other.prices[name]) <= max(1.0, 0.05 * price) for name, price in one.prices.items()
+    )

@@ -16,14 +16,27 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from gtm.control.demand import DemandBook
 from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.loads import Loads
+from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.health import VantageReport, combine
+from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model import EndpointHealth, Policy
 from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import State
-from gtm.feed.wire import AccessMessage, EdgeReport, HeartbeatMessage, SnapshotMessage, StateMessage, encode
+from gtm.core.state import Plan, State
+from gtm.feed.wire import (
+    AccessMessage,
+    EdgeReport,
+    HeartbeatMessage,
+    LatencyMessage,
+    Message,
+    SnapshotMessage,
+    StateMessage,
+    encode,
+)
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.revisions import REVISION_CHANNEL
@@ -76,6 +89,10 @@ class FeedHub:
         self.state = State(epoch=int(clock() * 1000))
         self.access = Access()
         self.health: Health = {}
+        self.demand = DemandBook()
+        self.planner = Planner()
+        self.table = EMPTY_TABLE
+        self.loads = Loads(clock)
         self.database_up = False
         self.subscribers = 0
         self._tokens: dict[str, Token] = {}
@@ -89,6 +106,8 @@ class FeedHub:
         self._refreshing = asyncio.Lock()
         self._closed = False
         self._lines: dict[str, tuple[object, bytes]] = {}
+        self._estimator: Estimator | None = None
+        self._estimated: Snapshot | None = None
 
     # --- the database ---
 
@@ -99,6 +118,7 @@ class FeedHub:
             group.create_task(self._listen())
             group.create_task(self._judge())
             group.create_task(self._record())
+            group.create_task(self._plan())
 
     def close(self) -> None:
         """End every feed, so that the server can stop."""
@@ -210,6 +230,7 @@ class FeedHub:
         """Take in what an edge sees."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         self._edges[edge] = LiveEdge(edge, address, report, self._monotonic(), now)
+        self.demand.take(edge, report.demand, report.seconds, self._monotonic())
         self._reported.set()
 
     def edges(self) -> dict[str, LiveEdge]:
@@ -233,8 +254,47 @@ class FeedHub:
         reports = [VantageReport(edge.name, edge.heard, edge.report.health) for edge in self._edges.values()]
         self.health = combine(reports, now, MAX_AGE)
         if _verdicts(self.health) != _verdicts(self.state.health):
-            self.state = State(max(self.state.epoch + 1, int(self._clock() * 1000)), health=self.health)
-            self._announce()
+            self._publish_state(self.health, self.state.plan)
+
+    def _publish_state(self, health: Health, plan: Plan) -> None:
+        epoch = max(self.state.epoch + 1, int(self._clock() * 1000))
+        self.state = State(epoch, health=health, plan=plan)
+        self._announce()
+
+    # --- the plan ---
+
+    async def _plan(self) -> None:
+        """Plan once a second, beside the feeds. A tick that fails leaves the last plan."""
+        while True:
+            await asyncio.sleep(TICK)
+            if self.compiled is None:
+                continue
+            try:
+                planned = await asyncio.to_thread(self.planner.tick, self._inputs(self.compiled))
+            except Exception:
+                logger.exception("the planner failed; the last plan stays")
+                continue
+            self.loads.assessment = planned.capacity
+            if not same_plan(planned.plan, self.state.plan):
+                self._publish_state(self.state.health, planned.plan)
+
+    def _inputs(self, snapshot: Snapshot) -> Inputs:
+        """All that one plan is made from, as of now."""
+        if (
+            self._estimator is None
+            or self._estimated is not snapshot
+            or self._estimator.table is not self.table
+        ):
+            self._estimator, self._estimated = Estimator(snapshot.regions, self.table), snapshot
+        return Inputs(
+            snapshot=snapshot,
+            estimator=self._estimator,
+            state=self.state,
+            now=self._clock(),
+            rates=self.demand.rates(self._monotonic()),
+            loads=self.loads.loads(snapshot.policy),
+            capacity=self.loads.assessment,
+        )
 
     async def _record(self) -> None:
         """Write the edges down now and then, for the other control replicas and for the next start."""
@@ -312,27 +372,34 @@ class FeedHub:
     def _news(self, sent: dict[str, object]) -> list[bytes]:
         """The messages that a follower lacks, in the order it should take them in."""
         lines: list[bytes] = []
-        for key, value in (("snapshot", self.snapshot), ("access", self.access), ("state", self.state)):
+        news = (
+            ("snapshot", self.snapshot),
+            ("access", self.access),
+            ("latency", self.table if self.table.version else None),
+            ("state", self.state),
+        )
+        for key, value in news:
             if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
                 continue
             sent[key] = value
             lines.append(self._line(key, value))
         return lines
 
-    def _line(self, key: str, value: SnapshotMessage | Access | State) -> bytes:
+    def _line(self, key: str, value: SnapshotMessage | Access | LatencyTable | State) -> bytes:
         """The encoded message, made once for all followers."""
         known = self._lines.get(key)
         if known is None or known[0] is not value:
-            message = (
-                StateMessage(value)
-                if isinstance(value, State)
-                else AccessMessage(value)
-                if isinstance(value, Access)
-                else value
-            )
-            known = (value, encode(message))
+            known = (value, encode(_message(value)))
             self._lines[key] = known
         return known[1]
+
+
+def _message(value: SnapshotMessage | Access | LatencyTable | State) -> Message:
+    if isinstance(value, State):
+        return StateMessage(value)
+    if isinstance(value, Access):
+        return AccessMessage(value)
+    return LatencyMessage(value) if isinstance(value, LatencyTable) else value
 
 
 def _verdicts(health: Health) -> dict[tuple[str, str], tuple[str, str]]:

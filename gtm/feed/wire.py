@@ -10,7 +10,7 @@ Laws:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import msgspec
@@ -180,15 +180,18 @@ class _SnapshotContent(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class EdgeReport:
-    """Edge → control, `POST /v1/edges/{name}/report`: what this vantage sees and what it answers from.
+    """Edge → control, `POST /v1/edges/{name}/report`: what this vantage sees, what it answers from, and what it was asked.
 
-    `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use.
+    `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use. `demand` counts
+    decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`.
     """
 
     version: str
     revision: int
     epoch: int
     health: dict[str, dict[str, EndpointHealth]]
+    demand: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from gtm.control import policy as policies
 from gtm.control import tokens
@@ -55,7 +56,9 @@ async def prepare(
             wanted = moved(current if current.regions else demo, block)
             if wanted != current:
                 document = PolicyDocument.of(wanted)
-                await policies.apply(database, document, author="gtm", comment="demo world")
+                await policies.apply(
+                    database, document, author="gtm", now=datetime.now(UTC), comment="demo world"
+                )
     finally:
         await database.dispose()
     return Prepared(made.text if made else None)
