@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from gtm import __version__
-from gtm.api import docs, edges, jurisdictions, operations, policy, problems, tokens
+from gtm.api import docs, edges, jurisdictions, load, operations, policy, problems, tokens
 from gtm.api.context import Context
 from gtm.api.middleware import BodyGuard, Counting, Metrics
 from gtm.api.query import known_query
@@ -29,6 +29,7 @@ _TAGS = [
     {"name": "revisions", "description": "What the policy was, and the way back."},
     *({"name": slug} for slug in SLUGS.values()),
     {"name": "health", "description": "What the edges' probes say."},
+    {"name": "load", "description": "What regions report, and what they can take."},
     {"name": "edges", "description": "The feed, and which edges have what."},
     {"name": "tokens", "description": "Bearer tokens."},
     {"name": "operations", "description": "For machines that watch control."},
@@ -77,7 +78,7 @@ def create_app(database: Database) -> FastAPI:
     app.include_router(jurisdictions.router)
     for kind in SLUGS:
         app.include_router(resource_router(kind))
-    for module in (tokens, edges, operations, docs):
+    for module in (tokens, edges, load, operations, docs):
         app.include_router(module.router)
     app.include_router(operations.metrics_router(metrics, hub))
     app.add_middleware(BodyGuard, max_body=MAX_BODY)

@@ -112,6 +112,7 @@ Viewer = Annotated[Principal, Depends(requires(Role.VIEWER))]
 Operator = Annotated[Principal, Depends(requires(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(requires(Role.ADMIN))]
 Edge = Annotated[Principal, Depends(requires(Role.EDGE))]
+Reporter = Annotated[Principal, Depends(requires(Role.REPORTER))]
 
 
 def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -11,7 +11,9 @@ from gtm.control.diff import Action
 from gtm.control.documents import JurisdictionDocument, PolicyDocument
 from gtm.control.edges import SyncState
 from gtm.core.access import Role
-from gtm.core.model import HealthStatus
+from gtm.core.load import Freshness
+from gtm.core.model import AdminState, HealthStatus
+from gtm.core.processing import TimeSource
 from gtm.storage.resources import PutOutcome
 
 T = TypeVar("T")
@@ -231,6 +233,84 @@ class HealthView(Schema):
 
     epoch: int
     regions: list[RegionHealthSchema]
+
+
+class LoadSchema(Schema):
+    """What all reporters that count say together; null: none of them says it."""
+
+    sources: int
+    """How many reporters there are."""
+    outstanding: float | None
+    queue: float | None
+    limit: float | None
+    service_time_ms: float | None
+    queue_wait_ms: float | None
+    requests_per_second: float | None
+    tokens_per_second: float | None
+    gpu_memory_used_bytes: float | None
+    gpu_memory_total_bytes: float | None
+    kv_cache_usage: float | None
+    utilization: float | None
+    models: list[str] | None
+
+
+class RateBoundSchema(Schema):
+    """A bound as the policy declares it, and what of it new clients may use; null: no bound is known."""
+
+    declared: float | None
+    usable: float | None
+
+
+class SlotBoundSchema(RateBoundSchema):
+    """The same for requests at once, where reports may set a limit too."""
+
+    reported: float | None
+
+
+class CapacityBase(Schema):
+    """Load and usable capacity."""
+
+    freshness: Freshness
+    age: float | None
+    """Seconds since the newest report; null: there was none, or none of this service alone."""
+    load: LoadSchema | None
+    slots: SlotBoundSchema
+    requests_per_second: RateBoundSchema
+    backlog: float
+    """Requests that wait for a slot."""
+    service_time_ms: float | None
+    service_time_source: TimeSource
+    processing_ms: float
+    """Wait, and service time beyond that of the fastest region, as rankings use it."""
+
+
+class ServiceCapacity(CapacityBase):
+    """Of one service in a region."""
+
+    service: str
+
+
+class RegionCapacityView(CapacityBase):
+    """Of a region as a whole, and of its services."""
+
+    region: str
+    admin_state: AdminState
+    """Only an active region has capacity for new clients."""
+    health: float
+    """The share of its endpoints that are up."""
+    slow_start: float
+    """How far, 0 to 1, those that came back have ramped up."""
+    reserve: float
+    """The share that no plan uses."""
+    services: list[ServiceCapacity]
+
+
+class LoadView(Schema):
+    """Load and usable capacity of every region."""
+
+    at: float
+    """When, in POSIX seconds."""
+    regions: list[RegionCapacityView]
 
 
 class StatusView(Schema):

@@ -39,7 +39,9 @@ def create(
     *,
     role: Annotated[
         Role,
-        typer.Option(help="viewer reads, operator changes policy, admin also tokens; edge is for edges."),
+        typer.Option(
+            help="viewer reads, operator changes policy, admin also tokens; edge is for edges, reporter for load reports."
+        ),
     ],
     expires: Annotated[
         str | None,

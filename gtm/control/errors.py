@@ -78,6 +78,13 @@ class PreconditionFailed(ControlError):  # noqa: N818
     title = "precondition failed"
 
 
+class ContentTooLarge(ControlError):  # noqa: N818
+    """More than is accepted at once."""
+
+    status = 413
+    title = "content too large"
+
+
 class Invalid(ControlError):  # noqa: N818
     """Well-formed, but wrong; `problems` says all that is."""
 

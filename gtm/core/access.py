@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a bearer token may do. Viewer < operator < admin; `edge` may only read the feed and report to it."""
+    """What a bearer token may do. Viewer < operator < admin; `edge` and `reporter` have a work of their own."""
 
     VIEWER = "viewer"
     """Read everything, and look up routes for any client."""
@@ -16,16 +16,21 @@ class Role(StrEnum):
     ADMIN = "admin"
     """Also manage tokens."""
     EDGE = "edge"
+    """Follow the feed, report what it sees, and send what a reporter may. Nothing else."""
+    REPORTER = "reporter"
+    """Send load reports and latency samples. Nothing else."""
 
 
 _RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
 
 
 def permits(held: Role, needed: Role) -> bool:
-    """Whether a role includes another. `edge` includes, and is included in, nothing but itself."""
-    if Role.EDGE in (held, needed):
-        return held is needed
-    return _RANK[held] >= _RANK[needed]
+    """Whether a role includes another. `edge` includes `reporter`; neither has to do with the others."""
+    if needed is Role.REPORTER:
+        return held in (Role.REPORTER, Role.EDGE)
+    if held in _RANK and needed in _RANK:
+        return _RANK[held] >= _RANK[needed]
+    return held is needed
 
 
 @dataclass(frozen=True, slots=True)

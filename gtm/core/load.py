@@ -10,7 +10,7 @@ Laws (missing never means idle, silence is not zero):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -133,12 +133,12 @@ class LoadBook:
         self._reports = {key: held for key, held in self._reports.items() if wanted(key)}
         self._loads = {key: load for key, load in self._loads.items() if key in self._reports}
 
-    def loads(self) -> Mapping[Key, Load]:
+    def loads(self) -> dict[Key, Load]:
         """The load of every region and service that has reported. How far it counts is for `freshness` to say."""
         for key, held in self._reports.items():
             if key not in self._loads:
                 self._loads[key] = summed(*key, list(held.values()))
-        return self._loads
+        return dict(self._loads)
 
 
 def summed(region: str, service: str, reports: Sequence[LoadReport]) -> Load:

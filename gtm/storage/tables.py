@@ -93,7 +93,7 @@ tokens = Table(
     _timestamp("created_at", now=True),
     _timestamp("expires_at", nullable=True),
     _timestamp("revoked_at", nullable=True),
-    CheckConstraint("role IN ('viewer', 'operator', 'admin', 'edge')", name="role"),
+    CheckConstraint("role IN ('viewer', 'operator', 'admin', 'edge', 'reporter')", name="role"),
     CheckConstraint("octet_length(sha256) = 32", name="sha256"),
 )
 

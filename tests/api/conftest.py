@@ -18,7 +18,7 @@ from gtm.control import tokens
 from gtm.core.access import Role
 from gtm.storage.session import Database
 
-ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN, Role.EDGE)
+ROLES = tuple(Role)
 
 
 def prepare(url: str) -> dict[Role, str]:
@@ -70,6 +70,7 @@ class Api:
     operator: httpx.Client
     admin: httpx.Client
     edge: httpx.Client
+    reporter: httpx.Client
     anonymous: httpx.Client
     database_url: str
 

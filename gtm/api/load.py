@@ -1,0 +1,166 @@
+"""What regions report of their load, and the capacity that follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from gtm.api.context import Ctx, Reporter, Viewer, reply
+from gtm.api.schemas import LoadView, errors
+from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
+from gtm.core.capacity import Part, RegionCapacity
+from gtm.core.load import Freshness, Load
+from gtm.core.load_report import (
+    MAX_MODELS,
+    MAX_REPORTS,
+    MODEL_PATTERN,
+    ORCA_MAPS,
+    ORCA_SIGNALS,
+    SIGNALS,
+    SOURCE_PATTERN,
+    json_names,
+)
+
+router = APIRouter(prefix="/v1", tags=["load"])
+
+MAX_BODY = 1024 * 1024
+"""Bytes of load reports accepted at once."""
+
+
+def _schema() -> dict[str, Any]:
+    """One report as JSON Schema, each field by both of its names."""
+
+    def number(most: float) -> dict[str, Any]:
+        return {"type": ["number", "null"], "minimum": 0, "maximum": most}
+
+    fields: dict[str, Any] = {
+        "region": {"type": "string"},
+        "service": {"type": ["string", "null"], "description": "Left out: the region as a whole."},
+        "source": {
+            "type": ["string", "null"],
+            "pattern": SOURCE_PATTERN,
+            "description": "Who reports. Left out: the token's name.",
+        },
+        "models": {
+            "type": ["array", "null"],
+            "maxItems": MAX_MODELS,
+            "items": {"type": "string", "pattern": MODEL_PATTERN},
+        },
+        **{name: number(most) for name, most in {**SIGNALS, **ORCA_SIGNALS}.items()},
+        **{
+            name: {"type": ["object", "null"], "additionalProperties": {"type": "number"}}
+            for name in ORCA_MAPS
+        },
+    }
+    both = {name: fields[proto] for proto, camel in json_names() for name in (proto, camel)}
+    return {"type": "object", "required": ["region"], "additionalProperties": False, "properties": both}
+
+
+_LIST = {"type": "array", "minItems": 1, "maxItems": MAX_REPORTS, "items": _schema()}
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "anyOf": [
+                    _schema(),
+                    {
+                        "type": "object",
+                        "required": ["reports"],
+                        "additionalProperties": False,
+                        "properties": {"reports": _LIST},
+                    },
+                ]
+            },
+            "example": {
+                "region": "eu-central",
+                "source": "balancer-1",
+                "outstanding": 12,
+                "limit": 64,
+                "queue": 0,
+            },
+        }
+    },
+}
+
+
+@router.post(
+    "/load-reports",
+    operation_id="report_load",
+    summary="Report the load of regions",
+    description=f"One report, or up to {MAX_REPORTS} as `reports`. What is malformed is dropped and listed in a 422; "
+    "all the rest counts. Fields of ORCA load reports (xDS) are accepted by their names in the .proto and in JSON.",
+    status_code=204,
+    openapi_extra={"requestBody": _BODY},
+    responses=errors(413, 415),
+)
+async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
+    """Take them in; msgspec reads them, since every region sends some every other second."""
+    body = await request.body()
+    if len(body) > MAX_BODY:
+        raise ContentTooLarge(f"the body is larger than the {MAX_BODY} bytes accepted: send several")
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error
+    if ctx.hub.snapshot is None:
+        raise Unavailable("no policy revision is loaded yet: try again")
+    taken, problems = ctx.hub.loads.take(ctx.hub.snapshot.policy, found, who.name)
+    if problems:
+        words = f"{taken} report{'' if taken == 1 else 's'} taken in" if taken else "nothing was taken in"
+        raise Invalid(f"{words}; what `errors` lists was dropped", problems)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/load",
+    operation_id="get_load",
+    summary="Load and usable capacity of every region, by service",
+    description="And how the capacity comes about. Answered from memory, also while the database is down.",
+    response_model=LoadView,
+    responses=errors(),
+)
+async def get_load(ctx: Ctx, _: Viewer) -> Response:
+    """What is known now."""
+    hub = ctx.hub
+    if hub.snapshot is None:
+        return reply({"at": 0.0, "regions": []})
+    assessment, now = hub.loads.assess(hub.snapshot.policy, hub.health)
+    return reply({"at": now, "regions": [_region(found, now) for found in assessment.regions.values()]})
+
+
+def _region(found: RegionCapacity, now: float) -> dict[str, Any]:
+    whole, *services = [_part(part, now) for part in found.parts]
+    del whole["service"]
+    return {
+        "region": found.region,
+        "admin_state": found.admin_state,
+        "health": found.health,
+        "slow_start": found.slow_start,
+        "reserve": found.reserve,
+        **whole,
+        "services": services,
+    }
+
+
+def _part(part: Part, now: float) -> dict[str, Any]:
+    heard = part.load if part.freshness is not Freshness.NEVER else None
+    return {
+        "service": part.service,
+        "freshness": part.freshness,
+        "age": heard.age(now) if heard is not None else None,
+        "load": _load(heard) if heard is not None else None,
+        "slots": part.slots,
+        "requests_per_second": {"declared": part.rate.declared, "usable": part.rate.usable},
+        "backlog": part.backlog,
+        "service_time_ms": part.service_time_ms,
+        "service_time_source": part.service_time_source,
+        "processing_ms": part.processing_ms,
+    }
+
+
+def _load(load: Load) -> dict[str, Any]:
+    signals = {name: getattr(load, name) for name in SIGNALS}
+    return {"sources": load.sources, **signals, "utilization": load.utilization, "models": load.models}
