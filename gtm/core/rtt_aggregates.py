@@ -15,6 +15,7 @@ from heapq import nlargest
 from math import floor, isfinite, log2
 from typing import NamedTuple
 
+from gtm.core.geometry import parse_cell
 from gtm.core.rtt_samples import MAX_RTT_MS, Delta, Level
 from gtm.core.rtt_table import LatencyTable, Row
 
@@ -45,7 +46,7 @@ class Settings:
 
 
 class Sum(NamedTuple):
-    """A sum as it is stored: no client and no address, and of the sources one bit in 64 each.
+    """A sum as it is stored: no client and no address, and of the sources one bit in 63 each.
 
     `weight` in samples as of `updated` (POSIX seconds); `mean` and `spread` in ms, as in `Delta`.
     """
@@ -75,14 +76,21 @@ class Aggregates:
         self.settings = settings or Settings()
         self._sums: dict[_Key, Sum] = {(kept.level, kept.key, kept.region): kept for kept in sums}
 
-    def merge(self, deltas: Iterable[Delta]) -> None:
+    def merge(self, deltas: Iterable[Delta], now: float) -> None:
         """Add what an edge sent. The order of deltas does not matter, but for what is cut off of outliers.
 
+        Args:
+            deltas: as sent; those dated after `now` count as of now, because a wrong clock must not outlast the right.
+            now: POSIX seconds.
+
         Raises:
-            ValueError: a delta's numbers are impossible. The deltas before it are added, it and those after it not.
+            ValueError: a delta's numbers or its key are impossible. None of the deltas is added.
         """
-        for delta in deltas:
-            self._add(delta)
+        checked = list(deltas)
+        for delta in checked:
+            _check(delta)
+        for delta in checked:
+            self._add(delta, min(delta.at, now))
         if len(self._sums) > self.settings.max_sums:
             newest = max(kept.updated for kept in self._sums.values())
             heaviest = nlargest(
@@ -141,24 +149,21 @@ class Aggregates:
         )
         return previous if table == previous else replace(table, version=previous.version + 1)
 
-    def _add(self, delta: Delta) -> None:
-        _check(delta)
+    def _add(self, delta: Delta, dated: float) -> None:
         settings = self.settings
         added = delta.samples * (1.0 if delta.trusted else settings.beacon_weight)
         key = (delta.level, delta.key, delta.region)
         kept = self._sums.get(key)
         if kept is None:
             self._sums[key] = Sum(
-                *key, min(added, settings.most_weight), delta.centre, delta.spread, delta.at, delta.sources
+                *key, min(added, settings.most_weight), delta.centre, delta.spread, dated, delta.sources
             )
             return
-        at = max(kept.updated, delta.at)
+        at = max(kept.updated, dated)
         had = self._weight(kept, at)
-        added *= self._decay(at - delta.at)
+        added *= self._decay(at - dated)
         total = had + added
-        if total <= 0.0:  # both forgotten beyond what a float can hold
-            return
-        limit = min(settings.most_step_ms, max(settings.step_ms, 3 * max(kept.spread, 0.0)))
+        limit = min(settings.most_step_ms, max(settings.step_ms, 3 * kept.spread))
         step = max(-limit, min(limit, delta.centre - kept.mean))
         # From the heavier of the two, the lighter counts as no farther away than the limit.
         mean = kept.mean + step * added / total if had >= added else delta.centre - step * had / total
@@ -207,6 +212,8 @@ _FIELDS = {
 
 
 def _check(delta: Delta) -> None:
+    if delta.level is Level.PLACE:
+        parse_cell(delta.key)
     numbers = (delta.centre, delta.spread, delta.at)
     if delta.samples < 1 or not all(map(isfinite, numbers)):
         raise ValueError(f"a delta of {delta.level} `{delta.key}` has impossible numbers: {delta}")

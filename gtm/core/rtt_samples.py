@@ -82,8 +82,8 @@ class Delta(NamedTuple):
     """What one interval says of one region at one key of one level.
 
     `centre` and `spread` are the median and the median absolute deviation over the sources, in ms, of residuals above the
-    geographic model (of round trips where the level is `region`). `sources` has one of 64 bits for each source, by
-    hash: enough to count a few, too little to know one.
+    geographic model (of round trips where the level is `region`). `sources` has one of 63 bits for each source, by
+    hash: enough to count a few, too little to know one, and a number that databases take.
     """
 
     level: Level
@@ -99,7 +99,7 @@ class Delta(NamedTuple):
 
 def source_bit(source: str) -> int:
     """The bit of `Delta.sources` that stands for a source."""
-    return 1 << (key_hash(source) & 63)
+    return 1 << key_hash(source) % 63
 
 
 class _Report:

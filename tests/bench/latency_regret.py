@@ -121,9 +121,9 @@ class Trial:
     def estimator(self, parameters: Parameters, cities: Iterable[int] = ()) -> Estimator:
         """What edges estimate with, once some cities have been measured."""
         aggregates = Aggregates()
-        aggregates.merge(self.probes(parameters))
+        aggregates.merge(self.probes(parameters), 0.0)
         for city in cities:
-            aggregates.merge(self.deltas(city, parameters))
+            aggregates.merge(self.deltas(city, parameters), 0.0)
         table: LatencyTable = aggregates.table(EMPTY_TABLE, 0.0, {region.name for region in self.regions})
         return Estimator(self.regions, table, parameters)
 
