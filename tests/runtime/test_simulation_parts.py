@@ -1,0 +1,162 @@
+"""The simulations of tests/bench: their queue is a queue, their day is a day, and they print what they promise."""
+
+from __future__ import annotations
+
+import json
+from math import factorial, inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.bench import dns_quota_sim, spillover_sim
+from tests.bench.sim_queue import SlotQueue
+from tests.bench.sim_world import AREAS, Rates, make_day, peak_erlangs, read_trace, round_trips, zipf
+
+FIGURES = {
+    "mean_ttft_ms",
+    "p99_ttft_ms",
+    "rejected",
+    "slots_needed",
+    "quota_violations",
+    "weight_movement",
+    "outside_fence",
+}
+
+
+def _erlang_c(servers: int, load: float) -> float:
+    """The probability of waiting in M/M/c (Erlang 1917)."""
+    blocked = load**servers / factorial(servers) * servers / (servers - load)
+    return blocked / (sum(load**number / factorial(number) for number in range(servers)) + blocked)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Ten minutes of synthetic requests, one every half second on average."""
+    generator = np.random.default_rng(3)
+    at = np.cumsum(generator.exponential(0.5, 1200))
+    lines = ["TIMESTAMP,ContextTokens,GeneratedTokens"]
+    for second in at:
+        minutes, rest = divmod(float(second), 60)
+        context, generated = generator.integers(50, 2000), generator.integers(5, 60)
+        lines.append(f"2024-01-01 00:{int(minutes):02d}:{rest:09.6f}0,{context},{generated}")
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (4, 3.0), (20, 17.0)])
+def test_waits_are_those_of_m_m_c(servers: int, load: float) -> None:
+    """Poisson arrivals and exponential service: the share that waits and the mean wait follow Erlang's C formula."""
+    generator = np.random.default_rng(1)
+    count = 200_000
+    queue = SlotQueue(servers, waiting=count)
+    at = np.cumsum(generator.exponential(1.0, count))
+    wait = np.array([queue.offer(*one) for one in zip(at, generator.exponential(load, count), strict=True)])
+    delayed = _erlang_c(servers, load)
+    assert (wait > 0).mean() == pytest.approx(delayed, rel=0.05)
+    assert wait.mean() == pytest.approx(delayed * load / (servers - load), rel=0.1)
+
+
+def test_little_s_law_holds() -> None:
+    """Requests present on average are arrivals per second × the time that each is present (Little 1961)."""
+    generator = np.random.default_rng(2)
+    queue, rate, seconds = SlotQueue(8, waiting=50), 5.0, 4000
+    at = np.sort(generator.uniform(0, seconds, int(rate * seconds)))
+    hold = generator.gamma(2.0, 0.75, len(at))
+    present, stays, second = [], [], 0
+    for now, length in zip(at.tolist(), hold.tolist(), strict=True):
+        while second <= now:
+            present.append(sum(queue.load(second)))
+            second += 1
+        wait = queue.offer(now, length)
+        if wait < inf:
+            stays.append(wait + length)
+    assert np.mean(present) == pytest.approx(sum(stays) / seconds, rel=0.02)
+
+
+def test_a_full_queue_refuses() -> None:
+    """With every slot and place taken a request is refused, and leaves no trace; places free up as others start."""
+    queue = SlotQueue(1, waiting=1)
+    assert [queue.delay(0.0), queue.offer(0.0, 10.0)] == [0.0, 0.0]
+    assert [queue.delay(1.0), queue.offer(1.0, 10.0)] == [9.0, 9.0]
+    assert [queue.delay(2.0), queue.offer(2.0, 10.0)] == [inf, inf]
+    assert queue.load(2.0) == (1, 1)
+    assert queue.offer(10.0, 1.0) == 10.0
+
+
+def test_a_day_peaks_by_time_zone_and_keeps_the_trace_s_requests(trace: Path) -> None:
+    """Demand peaks in the local afternoon, in the ratio asked for, and service times are the trace's."""
+    read = read_trace(trace)
+    day = make_day(
+        AREAS,
+        read,
+        Rates(),
+        seconds=2400,
+        peak_to_trough=5.0,
+        dns_share=0.5,
+        caches=50,
+        generator=np.random.default_rng(1),
+    )
+    assert (np.diff(day.at) >= 0).all()
+    assert day.hold.mean() == pytest.approx(
+        peak_erlangs(AREAS, read, Rates())[0] / AREAS[0].copies * 0.5, rel=0.05
+    )
+    assert (day.cache >= 0).mean() == pytest.approx(0.5, abs=0.02)
+    for number, area in enumerate(AREAS):
+        hours = day.at[day.area == number] / 100
+        by_hour = np.bincount(((hours + area.utc_offset) % 24).astype(int), minlength=24)
+        afternoon, night = by_hour[14:16].sum(), by_hour[2:4].sum()
+        assert afternoon / night == pytest.approx(5.0, rel=0.35)
+
+
+def test_every_area_is_nearest_to_its_own_region() -> None:
+    """Clients of area n prefer region n, and those of the fence stay inside it."""
+    trips = round_trips(AREAS)
+    for fenced in (False, True):
+        order = spillover_sim.preference(AREAS, trips, fenced=fenced)
+        assert [preferred[0] for preferred in order] == list(range(len(AREAS)))
+    assert all(
+        AREAS[region].fenced
+        for area, preferred in zip(AREAS, order, strict=True)
+        if area.fenced
+        for region in preferred
+    )
+
+
+def test_zipf_shares_sum_to_one() -> None:
+    """The k-th population is a k-th of the first."""
+    assert zipf(4) == pytest.approx(np.array([12, 6, 4, 3]) / 25)
+
+
+def test_the_spillover_simulation_prints_what_it_promises(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last line has each strategy's figures with and without the fence, and the fence holds."""
+    spillover_sim.main(
+        ["--trace", str(trace), "--quick", "--regions", "4", "--day", "60", "--tolerance", "0.3"]
+    )
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    for name in ("nearest", "waterfall", "gtm", "oracle"):
+        assert set(result[name]) >= FIGURES
+        assert set(result["without_fence"][name]) >= FIGURES
+        assert result[name]["outside_fence"] == 0
+
+
+def test_a_trace_that_is_none_is_refused_by_line(tmp_path: Path) -> None:
+    """The error names the file and the line."""
+    path = tmp_path / "bad.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00.0000000,1,1\nsoon,1,1\n")
+    with pytest.raises(SystemExit, match=r"bad\.csv, line 3: not a request"):
+        read_trace(path)
+
+
+def test_the_share_simulation_prints_what_it_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its last line has a row for each combination; shares hold, and short TTLs converge sooner."""
+    dns_quota_sim.main(["--seconds", "60", "--resolvers", "50", "--networks", "50", "--json"])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    rows = {(row["population"], row["ttl"], row["weights"], row["affinity"]): row for row in found}
+    assert len(rows) == 3 * 4 * 3 * 2 + 3 * 2
+    assert rows["http", 0, "70/30", "none"]["mean"] == pytest.approx(0.7, abs=0.03)
+    assert rows["http", 0, "70/30", "none"]["converge_s"] == 0
+    assert rows["isp", 5, "70/30", "none"]["converge_s"] < rows["isp", 300, "70/30", "none"]["converge_s"]
