@@ -45,11 +45,11 @@ class _Share:
     proven: Lease | None
     offered: Lease | None
     since: int
+    rate: float = field(init=False)
+    """The most that may be in force, in requests per second."""
 
-    @property
-    def rate(self) -> float:
-        """The most that may be in force, in requests per second."""
-        return max(_rate(self.proven), _rate(self.offered))
+    def __post_init__(self) -> None:
+        self.rate = max(_rate(self.proven), _rate(self.offered))
 
     def rest(self, left: float) -> float:
         """Seconds that what is given up must rest, when only `left` requests per second of it stay."""
@@ -97,10 +97,14 @@ class LeaseLedger:
         for quota, total in quotas.items():
             demand = {holder: book.demand.get(quota, 0.0) for holder, book in self._books.items()}
             held = {
-                holder: share.rate for holder, book in self._books.items() if (share := book.shares.get(quota))
+                holder: share.rate
+                for holder, book in self._books.items()
+                if (share := book.shares.get(quota))
             }
             # Shares are by edge and instance; the two are joined only to have one name to sort by.
-            targets = shares({_name(holder): rate for holder, rate in demand.items()}, total, set(map(_name, held)))
+            targets = shares(
+                {_name(holder): rate for holder, rate in demand.items()}, total, set(map(_name, held))
+            )
             self._targets[quota] = {holder: targets.get(_name(holder), 0.0) for holder in demand}
             missing = sum(
                 max(0.0, target - held.get(holder, 0.0)) for holder, target in self._targets[quota].items()
@@ -181,9 +185,10 @@ class LeaseLedger:
             left = _rate(share.offered)
             if share.rate > left:
                 self._rest(quota, share.rate - left, now + share.rest(left))
-            share.proven = share.offered
             if share.offered is None:
                 del book.shares[quota]
+            else:
+                book.shares[quota] = _Share(share.offered, share.offered, share.since)
 
     def _offer(self, holder: Holder, book: _Book, quota: str, now: float) -> None:
         """Change what is offered of a quota, if nothing is unproven."""
@@ -227,5 +232,6 @@ def _name(holder: Holder) -> str:
 def _counts(use: LeaseUse) -> dict[str, int]:
     """All requests that asked for a quota, by quota."""
     return {
-        quota: use.used.get(quota, 0) + use.denied.get(quota, 0) for quota in use.used.keys() | use.denied.keys()
+        quota: use.used.get(quota, 0) + use.denied.get(quota, 0)
+        for quota in use.used.keys() | use.denied.keys()
     }

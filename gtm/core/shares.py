@@ -12,6 +12,8 @@ _HEADROOM = 2.0
 """An edge gets at most this many times its demand; what nobody needs stays free for who needs it next."""
 _FLOOR = 0.02
 """Part of a quota that is spread over all edges in any case, so that new demand need not wait for its first lease."""
+_ASKS = 0.03
+"""Demand below this, in requests per second, is the trace of a request long ago."""
 _STICKY = 1.5
 """Where there are fewer parts than edges, one that holds a part keeps it against this many times its demand."""
 
@@ -47,7 +49,7 @@ def _served(demand: Mapping[str, float], pool: float, holding: Collection[str]) 
     def claim(edge: str) -> float:
         return demand[edge] * (_STICKY if edge in holding else 1.0)
 
-    ranked = sorted((edge for edge in demand if demand[edge] > 0), key=lambda edge: (-claim(edge), edge))
+    ranked = sorted((edge for edge in demand if demand[edge] >= _ASKS), key=lambda edge: (-claim(edge), edge))
     del ranked[max(1, int(pool / LEAST)) :]
     wanted = sum(demand[edge] for edge in ranked)
     while len(ranked) > 1 and pool * min(demand[edge] for edge in ranked) < LEAST * wanted:

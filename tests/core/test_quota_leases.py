@@ -90,7 +90,10 @@ def test_a_successor_pays_its_predecessors_savings() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["lease", "ask", "wait"]), st.floats(0.0, 4.0), st.floats(0.0, 40.0), st.integers(1, 60)
+            st.sampled_from(["lease", "ask", "wait"]),
+            st.floats(0.0, 4.0),
+            st.floats(0.0, 40.0),
+            st.integers(1, 60),
         ),
         max_size=60,
     )
@@ -293,9 +296,9 @@ class _Edge:
         return sum(lease.rate for lease in self.holder.use(0.0).held)
 
 
-def _played(ledger: LeaseLedger, edges: list[_Edge], begin: int, end: int, wants: list[int], quota: float) -> None:
+def _played(ledger: LeaseLedger, edges: list[_Edge], seconds: range, wants: list[int], quota: float) -> None:
     """Whole seconds in which every edge asks evenly and reports."""
-    for second in range(begin, end):
+    for second in seconds:
         for edge, want in zip(edges, wants, strict=True):
             for part in range(want):
                 edge.ask(second + part / want, 1)
@@ -308,9 +311,9 @@ def test_a_new_ledger_waits_for_the_leases_of_another() -> None:
     """A ledger that has just started grants nothing new until every lease of another has ended and rested."""
     ledger = LeaseLedger(0.0)
     edge = _Edge("a", ledger)
-    _played(ledger, [edge], 0, 13, [50], 100.0)
+    _played(ledger, [edge], range(13), [50], 100.0)
     assert ledger.in_force("q", 13.0) == 0
-    _played(ledger, [edge], 13, 16, [50], 100.0)
+    _played(ledger, [edge], range(13, 16), [50], 100.0)
     assert ledger.in_force("q", 16.0) >= 50
 
 
@@ -318,12 +321,12 @@ def test_a_new_ledger_goes_on_with_what_edges_hold() -> None:
     """When control moves, edges keep their leases, and nobody gets more until the others' have ended."""
     old = LeaseLedger(-100.0)
     edges = [_Edge(name, old) for name in "ab"]
-    _played(old, edges, 0, 8, [60, 60], 100.0)
+    _played(old, edges, range(8), [60, 60], 100.0)
     before = old.in_force("q", 8.0)
     new = LeaseLedger(8.0, first_sequence=10**6)
     for edge in edges:
         edge.ledger = new
-    _played(new, edges, 8, 12, [60, 60], 100.0)
+    _played(new, edges, range(8, 12), [60, 60], 100.0)
     assert before * 0.8 <= new.in_force("q", 12.0) <= 100.0
 
 
@@ -331,11 +334,11 @@ def test_a_vanished_edge_keeps_its_part_until_it_ends() -> None:
     """What a cut-off edge may still spend is leased to nobody else, and afterwards to whoever wants it."""
     ledger = LeaseLedger(-100.0)
     edges = [_Edge(name, ledger) for name in "ab"]
-    _played(ledger, edges, 0, 8, [100, 100], 100.0)
+    _played(ledger, edges, range(8), [100, 100], 100.0)
     held = ledger.in_force("q", 8.0)
-    _played(ledger, edges[1:], 8, 10, [100], 100.0)
+    _played(ledger, edges[1:], range(8, 10), [100], 100.0)
     assert held <= ledger.in_force("q", 10.0) <= 100.0
-    _played(ledger, edges[1:], 10, 16, [100], 100.0)
+    _played(ledger, edges[1:], range(10, 16), [100], 100.0)
     assert max(lease.rate for lease in edges[1].holder._grant.leases) >= 95
 
 
@@ -343,11 +346,38 @@ def test_a_quota_that_falls_takes_its_leases_back() -> None:
     """One report after a quota falls, edges that can be reached hold no more than the new one."""
     ledger = LeaseLedger(-100.0)
     edges = [_Edge(name, ledger) for name in "ab"]
-    _played(ledger, edges, 0, 8, [100, 100], 100.0)
-    _played(ledger, edges, 8, 9, [100, 100], 20.0)
+    _played(ledger, edges, range(8), [100, 100], 100.0)
+    _played(ledger, edges, range(8, 9), [100, 100], 20.0)
     assert sum(lease.rate for edge in edges for lease in edge.holder._grant.leases) <= 20.0 + 1e-9
-    _played(ledger, edges, 9, 10, [100, 100], 0.0)
+    _played(ledger, edges, range(9, 10), [100, 100], 0.0)
     assert not any(edge.holder._grant.leases for edge in edges)
+
+
+@pytest.mark.parametrize("fate", ["connected", "reply lost", "cut off"])
+def test_a_part_changes_hands_without_a_gap_to_spend_twice(fate: str) -> None:
+    """An edge spends all it saved, and loses its part to another that takes all it can get: ten seconds still fit."""
+    ledger, quota = LeaseLedger(-100.0), 100.0
+    giver, taker = _Edge("giver", ledger), _Edge("taker", ledger)
+    _played(ledger, [giver, taker], range(15), [200, 10], quota)
+    assert sum(lease.rate for lease in giver.holder._grant.leases) > 75
+    taker.ask(15.5, 150)
+    taker.report(15.6)
+    ledger.apportion({"q": quota}, 15.7)
+    admitted = [15.8] * giver.ask(15.8, 100)
+    giver.counts = [0, 0]  # its demand seems to have ended
+    admitted += [15.8] * taker.ask(15.8, 100)
+    for step in range(1400):
+        now = 15.8 + step / 100
+        if (step % 100 == 0 or giver.holder.overdue) and fate != "cut off":
+            giver.counts = [0, 0]
+            giver.report(now, down=fate == "connected" or step > 200)
+        if step % 10 == 0:
+            ledger.apportion({"q": quota}, now)
+            taker.report(now)
+        for edge in (giver, taker):
+            admitted += [now] * edge.ask(now, 5)
+    assert worst_window(admitted) <= quota * WINDOW
+    assert sum(now >= 25.0 for now in admitted) >= 0.9 * quota * 4.8
 
 
 _STEP = st.tuples(
@@ -360,7 +390,9 @@ _STEP = st.tuples(
 
 @quick(300)
 @given(st.sampled_from([1.0, 4.0, 25.0]), st.lists(_STEP, max_size=80))
-def test_together_edges_never_exceed_the_quota(quota: float, steps: list[tuple[str, int, float, int]]) -> None:
+def test_together_edges_never_exceed_the_quota(
+    quota: float, steps: list[tuple[str, int, float, int]]
+) -> None:
     """Whatever is asked, lost and replaced: no ten seconds admit more than the quota, to the request."""
     ledger = LeaseLedger(-100.0)
     edges = [_Edge(name, ledger) for name in "abc"]
@@ -393,7 +425,9 @@ def test_together_edges_never_exceed_the_quota(quota: float, steps: list[tuple[s
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("quota", "edges", "workers"), [(1, 3, 2), (10, 5, 4), (100, 5, 2), (300, 8, 4)])
-def test_no_ten_seconds_exceed_the_quota_in_a_storm(quota: float, edges: int, workers: int, seed: int) -> None:
+def test_no_ten_seconds_exceed_the_quota_in_a_storm(
+    quota: float, edges: int, workers: int, seed: int
+) -> None:
     """Edges join, die, are cut off; messages get lost, doubled, late; clocks err; demand jumps: the quota holds."""
     played = play(Scene(quota, edges, workers, 3.0, 40.0, 4.0, STORM, skew=5.0), seed)
     assert played.worst(quota) <= CLOCKS

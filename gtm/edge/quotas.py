@@ -1,0 +1,88 @@
+"""The gate in front of spilling: may this worker send one more request under these quotas?
+
+Law: the answering thread alone touches the buckets. Another hands it the next parts through a queue, and counts are
+taken key by key: no lock is held, and none is waited for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from gtm.core.buckets import TokenBucket
+from gtm.core.leases import Parts
+
+_MAX_WAITING = 64
+"""Parts that may wait for an idle answering thread; beyond, the buckets start anew, in debt."""
+
+
+class QuotaGate:
+    """One worker's buckets.
+
+    Args:
+        parts: what the worker may spend when it starts.
+        clock: seconds of the clock that `Parts.until` is of.
+    """
+
+    def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._buckets: dict[str, TokenBucket] = {}
+        self._waiting: deque[tuple[float, Parts, bool]] = deque()
+        self._used: dict[str, int] = {}
+        self._denied: dict[str, int] = {}
+        self._start_anew(clock(), parts)
+
+    def update(self, parts: Parts) -> None:
+        """Spend by these parts from now on (any thread). When it returns, older ones are spent no more."""
+        anew = len(self._waiting) >= _MAX_WAITING
+        if anew:
+            self._waiting.clear()
+        self._waiting.append((self._clock(), parts, anew))
+
+    def afford(self, quotas: tuple[str, ...]) -> bool:
+        """Take one request from each of these quotas (no name twice), or from none if one has none to give."""
+        now = self._clock()
+        if self._waiting:
+            self._catch_up()
+        buckets, short = self._buckets, False
+        for quota in quotas:
+            bucket = buckets.get(quota)
+            if bucket is None or not bucket.ready(now):
+                self._denied[quota] = self._denied.get(quota, 0) + 1
+                short = True
+        if short:
+            return False
+        for quota in quotas:
+            buckets[quota].spend()
+            self._used[quota] = self._used.get(quota, 0) + 1
+        return True
+
+    def take_counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Requests used and denied by quota since the last call (any thread).
+
+        Keys are taken one by one: each step is atomic under the interpreter's lock. An increment that another thread
+        makes at that very moment may be lost or be told twice; demand is an estimate, what is admitted is not.
+        """
+        used = {quota: self._used.pop(quota) for quota in list(self._used)}
+        denied = {quota: self._denied.pop(quota) for quota in list(self._denied)}
+        return used, denied
+
+    def _catch_up(self) -> None:
+        """Apply what waits, each at the time it came: an idle worker earned by each of its rates in turn."""
+        while self._waiting:
+            try:
+                at, parts, anew = self._waiting.popleft()
+            except IndexError:  # cleared meanwhile
+                return
+            if anew:
+                self._start_anew(at, parts)
+                continue
+            for quota in parts.rates.keys() - self._buckets.keys():
+                self._buckets[quota] = TokenBucket()
+            for quota, bucket in self._buckets.items():
+                bucket.lease(at, parts.rates.get(quota, 0.0), parts.until)
+
+    def _start_anew(self, now: float, parts: Parts) -> None:
+        self._buckets = {
+            quota: TokenBucket.successor(now, rate, parts.until) for quota, rate in parts.rates.items()
+        }
