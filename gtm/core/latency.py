@@ -9,7 +9,8 @@ from __future__ import annotations
 from gtm.core.geometry import EARTH_RADIUS_KM, great_circle_km
 from gtm.core.model import Location
 from gtm.core.rtt_aggregates import Aggregates, Settings, Sum
-from gtm.core.rtt_estimator import Estimator, Source
+from gtm.core.rtt_estimator import Estimator
+from gtm.core.rtt_levels import Source
 from gtm.core.rtt_model import NetworkPath
 from gtm.core.rtt_samples import Delta, Level, Sample, SampleAggregator, SampleKind, Verdict
 from gtm.core.rtt_table import EMPTY_TABLE, LatencyTable

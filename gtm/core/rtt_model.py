@@ -18,7 +18,7 @@ from gtm.core.geometry import FIBRE_MS_PER_KM, Vector, arc_km, cell_of, unit_vec
 class NetworkPath:
     """The way from a client to a region: great circle in km, estimated round-trip time in ms.
 
-    `source` names the finest level of knowledge in the estimate: see `gtm.core.rtt_estimator.Source`.
+    `source` names the finest level of knowledge in the estimate: see `gtm.core.rtt_levels.Source`.
     """
 
     distance_km: float
@@ -34,9 +34,9 @@ class Parameters:
     ms_per_km: float
 
 
-# Least absolute deviations over 14,998 directed pairs of 123 cities (WonderNetwork city pings, November 2018), made by
+# Least absolute deviations over the pairs of 123 cities (WonderNetwork city pings, November 2018), made by
 # tests/bench/latency_fit.py. Light in fibre alone would need 0.01 ms/km; the rest is detours and queues.
-SHIPPED = Parameters(base_ms=15.1, ms_per_km=0.01502)
+SHIPPED = Parameters(base_ms=15.4, ms_per_km=0.01503)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gtm.core.geometry import arc_km
+from gtm.core.geometry import FIBRE_MS_PER_KM, arc_km
 from gtm.core.rtt_model import Parameters, Terminal, route_km, terminal_at
 
 
@@ -59,7 +59,8 @@ def load(path: Path) -> Measured:
 def fit(measured: Measured, without: Collection[int] = ()) -> Parameters:
     """The line through routed distance with the least absolute deviations, from all pairs but those of some cities.
 
-    Of the two directions of a pair the quicker counts. Solved by reweighted least squares.
+    Of the two directions of a pair the quicker counts. A pair quicker than light in fibre is left out: a city is not
+    where the file says. Solved by reweighted least squares.
     """
     terminals = [terminal_at(city.lat, city.lon) for city in measured.cities]
     pairs = [
@@ -68,7 +69,9 @@ def fit(measured: Measured, without: Collection[int] = ()) -> Parameters:
         if one < other and one not in without and other not in without
     ]
     ms = np.array([min(measured.rtt[pair], measured.rtt.get(pair[::-1], 1e9)) for pair in pairs])
-    km = np.array([_route(terminals, pair) for pair in pairs])
+    direct, km = np.array([_lengths(terminals, pair) for pair in pairs]).T
+    possible = ms >= FIBRE_MS_PER_KM * direct
+    ms, km = ms[possible], km[possible]
     matrix = np.column_stack([np.ones(len(km)), km])
     weights = np.ones(len(km))
     solution = np.zeros(2)
@@ -78,9 +81,11 @@ def fit(measured: Measured, without: Collection[int] = ()) -> Parameters:
     return Parameters(float(solution[0]), float(solution[1]))
 
 
-def _route(terminals: list[Terminal], pair: Iterable[int]) -> float:
+def _lengths(terminals: list[Terminal], pair: Iterable[int]) -> tuple[float, float]:
+    """The great circle and the way along the network, in km."""
     one, other = (terminals[number] for number in pair)
-    return route_km(one.point, other, arc_km(one.point.vector, other.point.vector))
+    direct = arc_km(one.point.vector, other.point.vector)
+    return direct, route_km(one.point, other, direct)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core import rtt_estimator
+from gtm.core import rtt_cells
 from gtm.core.cables import HUB_NAMES, hub_distances
 from gtm.core.geometry import (
     FIBRE_MS_PER_KM,
@@ -292,19 +292,19 @@ def test_the_nearest_places_are_read() -> None:
         exact = sorted(
             arc_km(middle, cell_vector(parse_cell(key))) for key in places if key != cell_key(cell)
         )
-        weights = [weight for weight, _ in estimator._neighbours(cell)]
-        expected = [2.718281828 ** (-km / rtt_estimator.NEARBY_KM) for km in exact[: rtt_estimator.NEARBY]]
+        weights = [weight for weight, _ in estimator._cells._neighbours(cell)]
+        expected = [2.718281828 ** (-km / rtt_cells.NEARBY_KM) for km in exact[: rtt_cells.NEARBY]]
         assert weights == pytest.approx(expected, rel=1e-3)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients from everywhere cannot grow an estimator without end, and its answers stay."""
-    monkeypatch.setattr(rtt_estimator, "_CELLS", 4)
+    monkeypatch.setattr(rtt_cells, "_CELLS", 4)
     estimator = Estimator(REGIONS)
     first = estimator.paths(BERLIN, ALL)
     for lon in range(-180, 180, 10):
         estimator.paths(replace(BERLIN, lon=float(lon)), ALL)
-        assert len(estimator._cells) <= 4
+        assert len(estimator._cells._cells) <= 4
     assert estimator.paths(BERLIN, ALL) == first
 
 

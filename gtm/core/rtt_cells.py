@@ -1,0 +1,220 @@
+"""What is known of round trips at a place: from the regions' mutual ones, from measured places around, from its own.
+
+A cell's knowledge is worked out at its middle, once for each region that is asked for, and remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from math import acos, cos, exp, pi
+from operator import mul
+
+from gtm.core.geometry import EARTH_RADIUS_KM, Cell, Vector, arc_km, cell_vector, unit_vector
+from gtm.core.rtt_levels import PLACE_TRUST, Source, offset
+from gtm.core.rtt_model import Terminal
+from gtm.core.rtt_mutual import MutualFit
+from gtm.core.rtt_table import Row
+
+REGIONS_KM = 3000.0
+"""By how much farther a region may be from the client until what it measured counts 1/e as much."""
+NEARBY = 8
+"""How many measured places around the client's are read."""
+NEARBY_KM = 1500.0
+"""As `REGIONS_KM`, for places."""
+NEARBY_PRIOR = 0.1
+"""The weight of the coarser estimate beside them: that of a place some 3,500 km away."""
+AGREED_MS = 30.0
+"""A place that differs from those around it by more counts for less (Huber's weights)."""
+
+_AREA_DEGREES = 5
+_AREA_KM = 800.0
+"""From the middle of an area of 5° by 5° to its corners, twice."""
+_CELLS = 8192
+"""How many cells of clients are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What a cell's knowledge adds to the model for a region: `ms`, and `coarse` of what the country's row adds."""
+
+    mutual: float
+    ms: float
+    coarse: float
+    source: Source
+
+
+class _CellView:
+    """What is known at a cell, worked out once for each region that is asked for."""
+
+    __slots__ = ("cell", "corrections", "mutuals", "neighbours", "own", "own_offset", "weights")
+
+    def __init__(self, cell: Cell, weights: list[float], own: Row) -> None:
+        self.cell = cell
+        self.weights = weights
+        self.own = own
+        self.mutuals: dict[int, float] = {}
+        self.corrections: dict[int, Correction] = {}
+        self.neighbours: list[tuple[float, _Place]] | None = None
+        self.own_offset: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A measured place as its neighbours use it: its access offset, and each region's remainder with its gain."""
+
+    offset: float
+    remainders: dict[int, tuple[float, float]]
+
+
+class Cells:
+    """Corrections to the geographic model, by cell and region.
+
+    Args:
+        names: of the regions, in the order of their numbers.
+        terminals: of the regions.
+        mutual: what the regions' mutual round trips say, if there are any.
+        places: the measured cells.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        terminals: Sequence[Terminal],
+        mutual: MutualFit | None,
+        places: Mapping[Cell, Row],
+    ) -> None:
+        self._names = names
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._terminals = terminals
+        self._mutual = mutual
+        self._places = places
+        self._vectors = [(cell_vector(cell), cell) for cell in places]
+        self._areas: dict[Cell, list[tuple[Vector, Cell]]] = {}
+        self._measured: dict[Cell, _Place] = {}
+        self._cells: dict[Cell, _CellView] = {}
+
+    def corrections(self, cell: Cell, numbers: Iterable[int]) -> dict[int, Correction]:
+        """What is known at a cell of each of some regions."""
+        view = self._view(cell)
+        return {number: view.corrections.get(number) or self._correct(view, number) for number in numbers}
+
+    def _view(self, cell: Cell) -> _CellView:
+        view = self._cells.get(cell)
+        if view is None:
+            weights = []
+            if self._mutual is not None:
+                middle = cell_vector(cell)
+                weights = [
+                    exp(-arc_km(middle, terminal.point.vector) / REGIONS_KM) for terminal in self._terminals
+                ]
+            view = _CellView(cell, weights, self._places.get(cell, {}))
+            if len(self._cells) >= _CELLS:
+                self._cells = {}
+            self._cells[cell] = view
+        return view
+
+    def _mutual_at(self, view: _CellView, number: int) -> float:
+        """What the regions' mutual round trips add for a region: its own offset, and what those nearby saw."""
+        if self._mutual is None:
+            return 0.0
+        known = view.mutuals.get(number)
+        if known is None:
+            seen = sum(map(mul, view.weights, self._mutual.seen[number]))
+            rest = sum(map(mul, view.weights, self._mutual.remainders[number]))
+            known = view.mutuals[number] = self._mutual.offsets[number] + rest / (1 + seen)
+        return known
+
+    def _correct(self, view: _CellView, number: int) -> Correction:
+        """What is known at a cell of a region, remembered."""
+        ms, coarse, source = self._around(view, number)
+        row = view.own
+        if row:
+            if view.own_offset is None:
+                gains = []
+                for name, (residual, samples) in row.items():
+                    other = self._numbers.get(name)
+                    if other is not None:
+                        gains.append((PLACE_TRUST.gain(samples), residual - self._around(view, other)[0]))
+                view.own_offset = offset(gains)
+            ms += view.own_offset
+            measured = row.get(self._names[number])
+            if measured is not None:
+                gain = PLACE_TRUST.gain(measured[1])
+                ms += gain * (measured[0] - ms)
+                coarse *= 1 - gain
+                source = Source.PLACE
+        correction = view.corrections[number] = Correction(self._mutual_at(view, number), ms, coarse, source)
+        return correction
+
+    def _around(self, view: _CellView, number: int) -> tuple[float, float, Source]:
+        """What is known of a region around a cell, its own row aside; the share left to the country's row; whence."""
+        mutual = self._mutual_at(view, number)
+        source = Source.MODEL if self._mutual is None else Source.REGIONS
+        if not self._places:
+            return mutual, 1.0, source
+        if view.neighbours is None:
+            view.neighbours = self._neighbours(view.cell)
+        access = access_weight = 0.0
+        seen: list[tuple[float, float]] = []
+        for weight, place in view.neighbours:
+            access += weight * place.offset
+            access_weight += weight
+            known = place.remainders.get(number)
+            if known is not None:
+                seen.append((weight * known[0], known[1]))
+        access /= NEARBY_PRIOR + access_weight
+        if not seen:
+            return mutual + access, 1.0, source
+        total = sum(weight for weight, _ in seen)
+        centre = sum(weight * rest for weight, rest in seen) / (NEARBY_PRIOR + total)
+        for _ in range(2):
+            agreed = [
+                (weight * min(1.0, AGREED_MS / (abs(rest - centre) or 1.0)), rest) for weight, rest in seen
+            ]
+            centre = sum(weight * rest for weight, rest in agreed) / (
+                NEARBY_PRIOR + sum(weight for weight, _ in agreed)
+            )
+        return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), Source.NEARBY
+
+    def _neighbours(self, cell: Cell) -> list[tuple[float, _Place]]:
+        """The measured places nearest to a cell, itself aside, with their weights."""
+        area = (cell[0] // _AREA_DEGREES, cell[1] // _AREA_DEGREES)
+        candidates = self._areas.get(area)
+        if candidates is None:
+            candidates = self._areas[area] = self._candidates(area)
+        x, y, z = cell_vector(cell)
+        near = nlargest(
+            NEARBY, [(x * u + y * v + z * w, other) for (u, v, w), other in candidates if other != cell]
+        )
+        return [
+            (exp(-EARTH_RADIUS_KM * acos(min(1.0, cosine)) / NEARBY_KM), self._place(other))
+            for cosine, other in near
+        ]
+
+    def _candidates(self, area: Cell) -> list[tuple[Vector, Cell]]:
+        """The measured places that may be among the nearest of some cell of an area."""
+        if len(self._vectors) <= 2 * NEARBY:
+            return self._vectors
+        x, y, z = unit_vector((area[0] + 0.5) * _AREA_DEGREES, (area[1] + 0.5) * _AREA_DEGREES)
+        cosines = [x * u + y * v + z * w for (u, v, w), _ in self._vectors]
+        angle = acos(max(-1.0, min(1.0, nlargest(NEARBY + 1, cosines)[-1]))) + _AREA_KM / EARTH_RADIUS_KM
+        reach = cos(min(pi, angle))
+        return [place for cosine, place in zip(cosines, self._vectors, strict=True) if cosine >= reach]
+
+    def _place(self, cell: Cell) -> _Place:
+        """A measured place, its offset apart from what is particular to each region."""
+        place = self._measured.get(cell)
+        if place is None:
+            view = self._view(cell)
+            gains = {}
+            for name, (residual, samples) in self._places[cell].items():
+                number = self._numbers.get(name)
+                if number is not None:
+                    gains[number] = (PLACE_TRUST.gain(samples), residual - self._mutual_at(view, number))
+            common = offset(gains.values())
+            place = self._measured[cell] = _Place(
+                common, {number: (gain, residual - common) for number, (gain, residual) in gains.items()}
+            )
+        return place
