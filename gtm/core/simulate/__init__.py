@@ -1,0 +1,1 @@
+"""What policies would make of given traffic, and what differs between two of them."""

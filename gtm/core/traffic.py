@@ -1,0 +1,103 @@
+"""Traffic of the past, as simulations read it: how often each demand cell asked, on average and at its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import floor, isfinite
+
+MINUTE = 60.0
+"""The shortest interval that peaks are told apart by, in seconds."""
+MAX_ENTRIES = 1_000_000
+"""Counts that a `TrafficBuilder` holds at once; past it, neighbouring intervals are joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How often each demand cell (`gtm.core.demand`) asked within some seconds, from the POSIX time `start` on."""
+
+    counts: Mapping[str, float]
+    seconds: float
+    start: float | None = None
+
+    @property
+    def requests(self) -> float:
+        """How many requests there were."""
+        return sum(self.counts.values())
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Requests per second of each cell that asked at all."""
+        return {cell: count / self.seconds for cell, count in self.counts.items() if count > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """All requests of a time, and those of its busiest interval; the same where nobody knows when they were made."""
+
+    whole: Sample
+    peak: Sample
+
+
+@dataclass(slots=True)
+class TrafficBuilder:
+    """Adds requests up, in bounded memory however long the time is.
+
+    Requests that come with a POSIX time are counted by interval, of a minute at first. The traffic then lasts from the
+    first interval to the last. `seconds` is how long it lasts if no request has a time.
+
+    Raises:
+        ValueError: `add` was given a count or a time that is no number.
+    """
+
+    seconds: float
+    most: int = MAX_ENTRIES
+    _interval: float = MINUTE
+    _untimed: dict[str, float] = field(default_factory=dict)
+    _timed: dict[int, dict[str, float]] = field(default_factory=dict)
+    _entries: int = 0
+
+    def add(self, cell: str, count: float, at: float | None = None) -> None:
+        """Count requests of a cell."""
+        if not (isfinite(count) and count >= 0) or (at is not None and not isfinite(at)):
+            raise ValueError(f"`{count}` requests at `{at}`")
+        if at is None:
+            self._untimed[cell] = self._untimed.get(cell, 0.0) + count
+            return
+        counts = self._timed.setdefault(floor(at / self._interval), {})
+        if cell not in counts:
+            self._entries += 1
+        counts[cell] = counts.get(cell, 0.0) + count
+        while self._entries > self.most and len(self._timed) > 1:
+            self._join()
+
+    def traffic(self) -> Traffic:
+        """What was added so far. Requests without a time are spread evenly over that of the others."""
+        if not self._timed:
+            whole = Sample(dict(self._untimed), self.seconds)
+            return Traffic(whole, whole)
+        first, last = min(self._timed), max(self._timed)
+        seconds = (last - first + 1) * self._interval
+        total = dict(self._untimed)
+        for counts in self._timed.values():
+            _merge(total, counts, 1.0)
+        busiest = max(self._timed, key=lambda number: sum(self._timed[number].values()))
+        peak = dict(self._timed[busiest])
+        _merge(peak, self._untimed, self._interval / seconds)
+        return Traffic(
+            Sample(total, seconds, first * self._interval),
+            Sample(peak, self._interval, busiest * self._interval),
+        )
+
+    def _join(self) -> None:
+        """Intervals twice as long."""
+        joined: dict[int, dict[str, float]] = {}
+        for number, counts in self._timed.items():
+            _merge(joined.setdefault(number // 2, {}), counts, 1.0)
+        self._timed, self._interval = joined, 2 * self._interval
+        self._entries = sum(map(len, joined.values()))
+
+
+def _merge(total: dict[str, float], counts: Mapping[str, float], part: float) -> None:
+    for cell, count in counts.items():
+        total[cell] = total.get(cell, 0.0) + part * count

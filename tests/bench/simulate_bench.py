@@ -1,0 +1,138 @@
+"""What a simulation costs: `python tests/bench/simulate_bench.py [--cells 8000 --regions 30 --requests 10000000]`.
+
+Spreads requests (seeded) over demand cells of several services, tenants and places all over the world, and puts them
+through a policy with rules, and through the same with a region drained. The last line is one JSON object (seconds).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from dataclasses import replace
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.core.capacity import assess
+from gtm.core.compile import compile_policy
+from gtm.core.countries import COUNTRIES
+from gtm.core.demand import cell_of
+from gtm.core.model import (
+    AdminState,
+    Capacity,
+    Endpoint,
+    Location,
+    Match,
+    Member,
+    Places,
+    Policy,
+    Priority,
+    Region,
+    Request,
+    ResidencyRule,
+    Service,
+    Tenant,
+)
+from gtm.core.simulate.compare import simulate
+from gtm.core.simulate.report import as_data
+from gtm.core.simulate.world import World, all_up
+from gtm.core.state import State
+from gtm.core.traffic import TrafficBuilder
+from gtm.core.view import Window, view_of
+from gtm.geoip.centres import country_centres
+
+NOW = 1_800_000_000.0
+SECONDS = 86_400.0
+SERVICES = ("chat", "web", "embed")
+TENANTS = ("acme", "clinic", "northwind", "contoso")
+
+
+def policy(regions: int, requests: float) -> Policy:
+    """Regions near countries' centres, with room for half as much again as the mean traffic."""
+    draw = random.Random(1)
+    centres = country_centres()
+    countries = draw.sample(sorted(COUNTRIES), regions)
+    slots = int(1.5 * requests / SECONDS / regions / 0.9)
+    return Policy(
+        regions=tuple(
+            Region(
+                f"r{number}",
+                *centres[country],
+                country,
+                (Endpoint(f"https://r{number}.example.com"),),
+                capacity=Capacity(outstanding=slots),
+            )
+            for number, country in enumerate(countries)
+        ),
+        services=tuple(
+            Service(name, tuple(Member(f"r{number}") for number in range(regions)), service_time_ms=1000.0)
+            for name in SERVICES
+        ),
+        residency_rules=(
+            ResidencyRule(
+                "gdpr", Match(("chat",), (), ("EEA",)), Places(("EEA",)), acknowledge_empty_fence=True
+            ),
+        ),
+        tenants=tuple(map(Tenant, TENANTS)),
+    )
+
+
+def traffic(cells: int, requests: float) -> TrafficBuilder:
+    """Requests spread over so many cells, a few of which have most of them (Zipf)."""
+    draw = random.Random(2)
+    found: dict[str, float] = {}
+    while len(found) < cells:
+        place = Location(
+            draw.choice(sorted(COUNTRIES)), lat=draw.uniform(-50, 70), lon=draw.uniform(-180, 180)
+        )
+        request = Request(draw.choice(SERVICES), place, draw.choice((None, *TENANTS)))
+        found[cell_of(request, Priority.REAL_TIME)] = 1 / (1 + len(found))
+    builder = TrafficBuilder(SECONDS)
+    for cell, part in found.items():
+        builder.add(cell, requests * part / sum(found.values()))
+    return builder
+
+
+def world(found: Policy) -> World:
+    """A policy with everything up."""
+    health = all_up(found, NOW)
+    snapshot = compile_policy(found, shipped_jurisdictions())
+    return World(
+        view_of(snapshot, State(health=health), Window(NOW, NOW)), assess(found, health, {}, NOW).supply
+    )
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", type=int, default=8000)
+    parser.add_argument("--regions", type=int, default=30)
+    parser.add_argument("--requests", type=float, default=1e7)
+    asked = parser.parse_args()
+    running = policy(asked.regions, asked.requests)
+    first, *others = running.regions
+    draft = replace(running, regions=(replace(first, admin_state=AdminState.DRAINING), *others))
+    recorded = traffic(asked.cells, asked.requests).traffic()
+    before, after = world(running), world(draft)
+    began = time.perf_counter()
+    found = simulate(recorded, before, after)
+    simulated = time.perf_counter()
+    size = len(json.dumps(as_data(found, before, after)))
+    ended = time.perf_counter()
+    print(
+        f"{recorded.whole.requests:,.0f} requests in {len(recorded.whole.counts):,} cells, {asked.regions} regions"
+    )
+    print(f"simulated in {simulated - began:.2f} s, report of {size:,} bytes in {ended - simulated:.2f} s")
+    print(f"moved {found.average.moved:.2%}, refused {found.average.after.refused_rate:.2f}/s")
+    print(
+        json.dumps(
+            {"simulate_s": simulated - began, "report_s": ended - simulated, "moved": found.average.moved}
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
