@@ -33,7 +33,11 @@ class _Class:
 
 
 def problem_of(
-    view: View, ranker: Ranker, demand: Demand, fixed: Mapping[tuple[str, str], float], supply: dict[str, Supply]
+    view: View,
+    ranker: Ranker,
+    demand: Demand,
+    fixed: Mapping[tuple[str, str], float],
+    supply: dict[str, Supply],
 ) -> Problem:
     """The planner's question in one state of the world.
 
@@ -83,7 +87,9 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
         return None
     named = {name: place for place, name in enumerate(_preferred(key))}
     distance = {number: _mean_latency(view, found, number, place) for place, number in enumerate(numbers)}
-    order = sorted(numbers, key=lambda number: (named.get(regions[number].name, len(named)), distance[number]))
+    order = sorted(
+        numbers, key=lambda number: (named.get(regions[number].name, len(named)), distance[number])
+    )
     latency: list[float] = []
     for number in order:
         latency.append(max(distance[number], latency[-1] if latency else 0.0))
@@ -153,5 +159,3 @@ def _quotas(policy: Policy) -> tuple[SpillQuota, ...]:
         )
         for rule in policy.spillover_rules
     )
-
-

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from gtm.core.plan.lp import Answer
 from gtm.core.plan.model import Model
-from gtm.core.plan.rows import Bound, Flags, Floats, Ints
+from gtm.core.plan.rows import Bound, Flags, Floats, Ints, total
 
 _EXHAUSTED = 1e-6
 
@@ -31,8 +31,9 @@ def water_fill(demand: Floats, weight: Floats, amount: float) -> Floats:
     level = (amount - before) / rest
     stops = np.flatnonzero(sorted_demand > level * sorted_weight)
     if not len(stops):
-        return demand.copy()
-    return np.minimum(demand, np.maximum(level[stops[0]], 0.0) * weight)
+        return demand
+    parts: Floats = np.minimum(demand, np.maximum(level[stops[0]], 0.0) * weight)
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,7 @@ def fair_shares(
             work[group.members] = np.where(known > 0, known, known[known > 0].mean() if known.any() else 1.0)
         mine = np.isin(tenants.classes, group.members)
         tenant = tenants.tenant[mine]
-        demand = np.bincount(
-            tenant, tenants.rate[mine] * work[tenants.classes[mine]], minlength=len(tenants.names)
-        )
+        demand = total(tenant, tenants.rate[mine] * work[tenants.classes[mine]], len(tenants.names))
         amount = float((served[group.members] * work[group.members]).sum())
         asking = demand > 0
         admitted = np.zeros(len(demand))

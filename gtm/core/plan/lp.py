@@ -1,27 +1,35 @@
 """The linear programme, solved by HiGHS through scipy on as few columns as prove to be enough.
 
-Most classes go to one of their nearest regions, so the solver sees only those at first. Its dual values then price
-every column left out: one with a negative reduced cost could improve the plan and is added; when there is none, the
-answer is optimal among all columns (column generation: Ford and Fulkerson 1958, Dantzig and Wolfe 1960).
+Two things make it quick. Each class's cheapest region takes what no other column takes, so it needs no variable, and
+the solver starts from everybody there instead of from nothing. And the solver sees only a few columns of each class at
+first: its dual values price the columns left out, and those with a negative reduced cost are added until what they
+could gain together, a bound by duality, is less than `GAP_MS` per request (column generation: Ford and Fulkerson 1958,
+Dantzig and Wolfe 1960).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, vstack
 
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.model import Model
 from gtm.core.plan.problem import PlanError
-from gtm.core.plan.rows import Flags, Floats, Ints
+from gtm.core.plan.rows import Flags, Floats, Ints, total
 
+GAP_MS = 0.1
+"""How much better than the answer another could be at most, in ms per request."""
 _NEAREST = 4
-_SMALL = 4_000
-_ADDED = 3
+_ADDED = 4
+_DEAR = 0.1  # of the span: unused columns whose reduced cost is above leave the solver's sight again,
+_PRUNINGS = 6  # but not for ever
 _TOLERANCE = 1e-6
+_SHORT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +43,21 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Optimal rates of columns and of unserved parts, and the rows' dual values (ms per unit of their limit)."""
+    """Rates of columns, what stays unserved by class, and the rows' dual values (ms per unit of their limit)."""
 
     flow: Floats
     unserved: Floats
     price: Floats
+    optimal: bool = False
 
 
 @dataclass(slots=True)
 class Programme:
     """The linear programme of one problem, solved several times with other demand and parts.
 
-    `kept` is the rate of each column that the previous plan has: up to it the column is cheaper by `keep_ms`. `span`
-    is the largest difference in cost between two regions of a class, in ms. `active` are the columns that proved
-    worth the solver's while.
+    `kept` is the rate of each column that the previous plan has: up to it the column is cheaper by `keep_ms`. `relative`
+    are the costs above the class's cheapest column, in ms, `span` the largest. `active` are the columns that the
+    solver sees.
     """
 
     model: Model
@@ -56,6 +65,7 @@ class Programme:
     knobs: Knobs
     relative: Floats
     span: float
+    cheapest: Ints
     active: Flags
 
     @classmethod
@@ -63,66 +73,95 @@ class Programme:
         """Set up for a model with columns."""
         of_class = model.columns.classes
         relative = model.cost - np.minimum.reduceat(model.cost, model.offsets)[of_class]
-        position = np.arange(len(of_class)) - model.offsets[of_class]
-        active = (position < _NEAREST) | (relative == 0) | (kept > 0) | (len(of_class) <= _SMALL)
-        return cls(model, kept, knobs, relative, max(float(relative.max()), 1.0) + knobs.keep_ms, active)
+        first = np.flatnonzero(relative == 0)
+        cheapest = first[np.searchsorted(of_class[first], np.arange(len(model.classes)))]
+        active = (np.arange(len(of_class)) - model.offsets[of_class] < _NEAREST) | (kept > 0)
+        span = max(float(relative.max()), 1.0) + knobs.keep_ms
+        return cls(model, kept, knobs, relative, span, cheapest, active)
 
-    def solve(self, demand: Floats, parts: Parts) -> Answer:
+    def solve(self, demand: Floats, parts: Parts, *, gap_ms: float = GAP_MS, patience: float = inf) -> Answer:
         """Serve the demand (requests/s by class) at least cost.
+
+        Args:
+            demand: of each class.
+            parts: of it that may stay unserved.
+            gap_ms: how much better another answer could be at most, in ms per request.
+            patience: after so many runs of the solver stop, not optimal, if a good part seems to stay unserved.
 
         Raises:
             PlanError: the solver gave up, or its answer does not hold.
         """
-        wanted = demand[self.model.columns.classes] > 0
+        asked = demand[parts.classes] > 0
+        parts = Parts(parts.classes[asked], parts.most[asked], parts.cost[asked])
+        of_class = self.model.columns.classes
+        runs = 0
         while True:
-            columns = np.flatnonzero(self.active & wanted)
-            answer, reduced = self._restricted(columns, demand, parts)
-            missed = np.flatnonzero(wanted & ~self.active & (reduced < -_TOLERANCE * self.span))
-            if not len(missed):
+            answer, reduced = self._run(demand, parts)
+            runs += 1
+            gain = np.minimum.reduceat(
+                np.where(self.active, 0.0, np.minimum(reduced, 0.0)), self.model.offsets
+            )
+            if -(gain * demand).sum() <= gap_ms * demand.sum():
+                return replace(answer, optimal=True)
+            if runs >= patience and answer.unserved.sum() > _SHORT * demand.sum():
                 return answer
-            order = missed[np.lexsort((reduced[missed], self.model.columns.classes[missed]))]
-            of_class = self.model.columns.classes[order]
-            first = np.searchsorted(of_class, of_class)
-            self.active[order[np.arange(len(order)) - first < _ADDED]] = True
+            if runs <= _PRUNINGS:
+                self.active &= (reduced < _DEAR * self.span) | (answer.flow > 0)
+            missed = np.flatnonzero(~self.active & (reduced < 0) & (demand[of_class] > 0))
+            order = missed[np.lexsort((reduced[missed], of_class[missed]))]
+            place = np.arange(len(order)) - np.searchsorted(of_class[order], of_class[order])
+            self.active[order[place < _ADDED]] = True
 
-    def _restricted(self, columns: Ints, demand: Floats, parts: Parts) -> tuple[Answer, Floats]:
-        """The optimum over some columns, and the reduced cost of all."""
+    def _run(self, demand: Floats, parts: Parts) -> tuple[Answer, Floats]:
+        """The optimum over the active columns, and the reduced cost of all columns."""
         model, unit = self.model, self.span / 10  # costs near 1 suit the solver's tolerances
-        kept = columns[self.kept[columns] > 0]
+        wanted = demand[model.columns.classes] > 0
+        columns = np.setdiff1d(np.flatnonzero(self.active & wanted), self.cheapest, assume_unique=True)
+        kept = np.flatnonzero((self.kept > 0) & wanted)
         picked = np.concatenate((columns, kept))
         of_class = np.concatenate((model.columns.classes[picked], parts.classes))
-        size = len(of_class)
         cost = np.concatenate((self.relative[columns], self.relative[kept] - self.knobs.keep_ms, parts.cost))
         upper = np.concatenate((np.full(len(columns), np.inf), self.kept[kept], parts.most))
-        bounded = model.rows.matrix[:, picked]
-        ends = np.concatenate((bounded.indptr, np.full(len(parts.classes), bounded.indptr[-1])))
+        asking = np.flatnonzero(demand)
+        limits = model.rows.limits - model.rows.matrix[:, self.cheapest] @ demand
         found = linprog(
             cost / unit,
-            csc_array((bounded.data, bounded.indices, ends), shape=(len(model.rows.limits), size)),
-            model.rows.limits,
-            csc_array((np.ones(size), of_class, np.arange(size + 1)), shape=(len(demand), size)),
-            demand,
-            np.column_stack((np.zeros(size), upper)),
+            self._matrix(picked, of_class, demand),
+            np.concatenate((limits, demand[asking])),
+            bounds=np.column_stack((np.zeros(len(upper)), upper)),
             method="highs-ds",
-            options={"time_limit": self.knobs.time_limit_s},
+            options={"time_limit": self.knobs.time_limit_s, "presolve": False},
         )
         if found.status != 0:
             raise PlanError(f"the solver found no plan: {found.message}")
         rate = np.maximum(found.x, 0.0)
         flow = np.zeros(len(self.relative))
+        flow[self.cheapest] = np.maximum(demand - total(of_class, rate, len(demand)), 0.0)
         np.add.at(flow, picked, rate[: len(picked)])
-        answer = Answer(flow, rate[len(picked) :], np.maximum(-found.ineqlin.marginals * unit, 0.0))
-        self._verify(answer, demand, parts)
-        reduced = self.relative - unit * found.eqlin.marginals[model.columns.classes]
-        return answer, reduced - model.rows.matrix.T @ (found.ineqlin.marginals * unit)
+        price = np.maximum(-found.ineqlin.marginals[: len(limits)] * unit, 0.0)
+        unserved = total(parts.classes, rate[len(picked) :], len(demand))
+        answer = Answer(flow, unserved, price)
+        self._verify(answer, demand)
+        reduced = self.relative + model.rows.matrix.T @ price
+        worth = reduced[self.cheapest]
+        worth[asking] += found.ineqlin.marginals[len(limits) :] * unit
+        return answer, reduced - worth[model.columns.classes]
 
-    def _verify(self, answer: Answer, demand: Floats, parts: Parts) -> None:
+    def _matrix(self, picked: Ints, of_class: Ints, demand: Floats) -> Any:
+        """Bounds, then classes with demand: what a request takes, less what it would take in its cheapest region."""
+        matrix, size = self.model.rows.matrix, len(of_class)
+        used = matrix[:, picked]
+        ends = np.append(used.indptr, np.full(size - len(picked), used.indptr[-1]))
+        used = csc_array((used.data, used.indices, ends), shape=(matrix.shape[0], size))
+        row = (np.cumsum(demand > 0) - 1)[of_class]
+        rows = csc_array((np.ones(size), row, np.arange(size + 1)), shape=(np.count_nonzero(demand), size))
+        return vstack((used - matrix[:, self.cheapest[of_class]], rows), format="csc")
+
+    def _verify(self, answer: Answer, demand: Floats) -> None:
         """Trust no solver: demand and bounds must hold within rounding."""
         model = self.model
-        served = np.bincount(model.columns.classes, answer.flow, minlength=len(demand))
-        served += np.bincount(parts.classes, answer.unserved, minlength=len(demand))
-        used = model.rows.matrix @ answer.flow
+        served = total(model.columns.classes, answer.flow, len(demand)) + answer.unserved
+        over = model.rows.matrix @ answer.flow - model.rows.limits
         wrong = np.abs(served - demand) > _TOLERANCE * np.maximum(demand, 1.0)
-        over = used - model.rows.limits > _TOLERANCE * np.maximum(model.rows.limits, 1.0)
-        if wrong.any() or over.any():
+        if wrong.any() or (over > _TOLERANCE * np.maximum(model.rows.limits, 1.0)).any():
             raise PlanError("the solver's answer breaks its own bounds: numerical trouble")

@@ -33,7 +33,8 @@ class Model:
     """A Problem as arrays. Classes without demand or without regions are left out.
 
     `columns` are sorted by class, each class's from `offsets` on, its home first; `cost` is in ms per request. `work`
-    is a class's mean service time in seconds, 0 where none is known.
+    is a class's mean service time in seconds, 0 where none is known. `led` says of all that the classes list which
+    became columns: the others are forbidden by spillover rules.
     """
 
     classes: tuple[ClassDemand, ...]
@@ -44,11 +45,12 @@ class Model:
     offsets: Ints
     columns: Columns
     cost: Floats
+    led: Flags
     rows: Rows
 
     def label(self, row: int) -> str:
         """What an exhausted row is called: a region, `spill_in:REGION`, or a rule's name."""
-        owner = self.rows.owner[row]
+        owner = int(self.rows.owner[row])
         if self.rows.bound[row] == Bound.QUOTA:
             return self.quotas[owner].name
         name = self.regions[owner]
@@ -70,7 +72,7 @@ def build(problem: Problem) -> Model:
     rate = np.array([one.rate for one in classes], dtype=np.float64)
     columns, offsets = _columns(classes, services, number)
     latency = np.array([*chain.from_iterable(one.latency_ms for one in classes)], dtype=np.float64)
-    keep, covered, limits = _quotas(problem.quotas, number, rate, columns, offsets, latency)
+    keep, covered, limits = _quotas(problem.quotas, number, rate, columns, offsets=offsets, latency=latency)
     place = np.cumsum(keep) - 1
     columns = Columns(
         columns.classes[keep], columns.regions[keep], columns.foreign[keep], columns.services[keep]
@@ -89,6 +91,7 @@ def build(problem: Problem) -> Model:
         offsets=place[offsets],
         columns=columns,
         cost=latency[keep] + np.array([one.cost_ms for one in supply], dtype=np.float64)[columns.regions],
+        led=keep,
         rows=rows.rows(),
     )
 
@@ -141,6 +144,7 @@ def _quotas(
     number: dict[str, int],
     rate: Floats,
     columns: Columns,
+    *,
     offsets: Ints,
     latency: Floats,
 ) -> tuple[Flags, list[Ints], Floats]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from gtm.core.plan.lp import Answer
 from gtm.core.plan.model import Model
-from gtm.core.plan.rows import Bound, Floats
+from gtm.core.plan.rows import Bound, Floats, total
 
 _EXHAUSTED = 1e-6
 _TRACE = 1e-9  # gives columns without flow a say where no column has any
@@ -21,8 +21,8 @@ def prices(model: Model, answer: Answer, most: float) -> dict[str, float]:
     capacity = np.where(model.rows.bound <= Bound.SERVICE_RATE, answer.price, 0.0)
     each = model.rows.matrix.T @ capacity
     region, weight = model.columns.regions, answer.flow + _TRACE
-    total = np.bincount(region, weight, minlength=len(model.regions))
-    mean = np.bincount(region, weight * each, minlength=len(model.regions)) / np.maximum(total, _TRACE)
+    count = len(model.regions)
+    mean = total(region, weight * each, count) / np.maximum(total(region, weight, count), _TRACE)
     return dict(zip(model.regions, np.minimum(mean, most).tolist(), strict=True))
 
 

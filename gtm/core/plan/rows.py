@@ -175,3 +175,9 @@ def table(values: Sequence[Mapping[str, float]], services: Sequence[str], absent
 def _vector(supply: Sequence[Supply], read: Callable[[Supply], float | None]) -> Floats:
     """One number of each region, infinite where it states none."""
     return np.array([np.inf if (value := read(one)) is None else value for one in supply], dtype=np.float64)
+
+
+def total(numbers: Ints, values: Floats, count: int) -> Floats:
+    """Sums of values by number: of columns by class, for instance."""
+    sums: Floats = np.bincount(numbers, values, minlength=count).astype(np.float64, copy=False)
+    return sums

@@ -17,11 +17,11 @@ import numpy as np
 from gtm.core.model import OnOverload, Priority
 from gtm.core.plan.fairness import Tenants, fair_shares, groups, split
 from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
-from gtm.core.plan.lp import Answer, Parts, Programme
+from gtm.core.plan.lp import GAP_MS, Answer, Parts, Programme
 from gtm.core.plan.model import Model, build
 from gtm.core.plan.problem import Problem, Solution
 from gtm.core.plan.report import binding, prices, quota_rates
-from gtm.core.plan.rows import Flags, Floats, Ints
+from gtm.core.plan.rows import Flags, Floats, Ints, total
 from gtm.core.state import Plan
 
 _TIER = {Priority.REAL_TIME: 0, Priority.NEAR_REAL_TIME: 1, Priority.BATCH: 2}
@@ -35,7 +35,9 @@ _QUEUE_RATIO = (
 _FAIR_RATIO = 16.0
 _WORK_RATIO = 64.0
 _ROUNDS = 4
-_AGREED = 1e-4
+_PATIENCE = 2  # runs of the solver until demand that does not fit is placed tier by tier
+_AGREED = 0.01
+_REFUSED_GAP = 1e-5  # of the demand: how much less of a tier could be refused while lower ones still wait
 _ROUNDING = 1e-7
 
 
@@ -67,7 +69,8 @@ def solve(problem: Problem, previous: Plan | None = None, *, knobs: Knobs = DEFA
         none = dict.fromkeys(model.regions, 0.0)
         return Solution({}, shed, shed_tenants, none, {}, ())
     tenants = Tenants.of(model, problem.tenant_weights)
-    placed = _place(Programme.of(model, _kept(model, previous), knobs), tenants)
+    shedding = previous is not None and any(one.shed > 0 for one in previous.classes.values())
+    placed = _place(Programme.of(model, _kept(model, previous), knobs), tenants, shedding=shedding)
     flow, served = _clean(model, placed)
     queued: dict[str, float] = {}
     for number in np.flatnonzero(placed.unserved).tolist():
@@ -105,36 +108,79 @@ def _kept(model: Model, previous: Plan | None) -> Floats:
     return kept
 
 
-def _place(programme: Programme, tenants: Tenants) -> _Placed:
-    """Place everything if it fits; if not, tier by tier from the highest one that does not fit."""
+def _place(programme: Programme, tenants: Tenants, *, shedding: bool) -> _Placed:
+    """Place everything if it fits; if not, tier by tier from the highest one that does not fit.
+
+    `shedding`: the plan in force refuses something, so do not even try to place everything.
+    """
     model = programme.model
     tier = np.array([_TIER[one.priority] for one in model.classes])
-    everyone = np.arange(len(tier))
     cost = _refusal_costs(programme, tier)
-    placed = _solved(programme, model.rate, Parts(everyone, model.rate, cost), tenants.rate)
-    short = placed.unserved > 0
-    if not short.any():
-        return placed
-    top, last = int(tier[short].min()), int(tier.max())
-    allowed = np.where(tier < top, _slack(model), model.rate)
+    top, last = int(tier.min()), int(tier.max())
+    nothing = Answer(np.zeros(len(model.cost)), model.rate, np.zeros(len(model.rows.limits)))
+    placed = _Placed(nothing, model.rate, tenants.rate)
+    if not shedding:
+        parts = Parts(np.arange(len(tier)), model.rate, cost)
+        placed = _placed(programme.solve(model.rate, parts, patience=_PATIENCE), model.rate, tenants.rate)
+        short = placed.unserved > 0
+        if not short.any():
+            return placed
+        if placed.answer.optimal:
+            top = int(tier[short].min())
+    allowed = np.where(tier < top, 0.0, model.rate)
     for level in sorted({*tier[tier >= top].tolist()}):
         demand = np.where(tier <= level, model.rate, 0.0)
-        parts = Parts(everyone, np.minimum(allowed, demand), cost)
-        if not level == top == last:
-            placed = _solved(programme, demand, parts, placed.within)
-        placed = _share(programme, tenants, placed, tier == level, parts)
-        allowed = np.where(tier == level, placed.unserved + _slack(model), allowed)
+        stage = _Stage(programme, tier == level, demand, np.minimum(allowed, demand), cost, level == last)
+        if not (placed.answer.optimal and level == top == last):
+            placed = stage.solve(placed.within)
+        placed = _share(stage, tenants, placed)
+        allowed = np.where(tier == level, placed.unserved, allowed)
     return placed
 
 
-def _share(programme: Programme, tenants: Tenants, placed: _Placed, tier: Flags, parts: Parts) -> _Placed:
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A tier's turn. Of higher tiers no more is refused than `allowed`, what their own turn found; lower ones wait.
+
+    All is by class: `cost` is that of refusing a request, in ms. Refusing more than allowed is possible, because what
+    one run of the solver finds the next may miss by a rounding error; it costs so much that no more is gained.
+    """
+
+    programme: Programme
+    tier: Flags
+    demand: Floats
+    allowed: Floats
+    cost: Floats
+    last: bool
+
+    def solve(self, within: Floats, fair: Floats | None = None) -> _Placed:
+        """Serve the demand. `fair` is by class what its tenants ask within their fair shares: that is refused last."""
+        everyone = np.arange(len(self.cost))
+        classes, most, cost = [everyone], [self.allowed], [self.cost]
+        if fair is not None:
+            most = [np.where(self.tier, self.demand - fair, self.allowed)]
+            mine = np.flatnonzero(self.tier)
+            work = self.programme.model.work[mine]
+            ratio = np.clip(work / work[work > 0].min(initial=np.inf), 1.0, _WORK_RATIO)
+            classes.append(mine)
+            most.append(fair[mine])
+            cost.append(self.cost[mine] * _FAIR_RATIO * ratio)
+        higher = np.flatnonzero(self.allowed < self.demand)
+        classes.append(higher)
+        most.append(np.full(len(higher), np.inf))
+        cost.append(self.cost[higher] * _FAIR_RATIO * _WORK_RATIO)
+        parts = Parts(np.concatenate(classes), np.concatenate(most), np.concatenate(cost))
+        gap = GAP_MS if self.last else max(GAP_MS, _REFUSED_GAP * float(self.cost.min()))
+        return _placed(self.programme.solve(self.demand, parts, gap_ms=gap), self.demand, within)
+
+
+def _share(stage: _Stage, tenants: Tenants, placed: _Placed) -> _Placed:
     """Share what a tier is served among its tenants.
 
     What is within a tenant's fair share costs more to refuse than what is beyond, so capacity that some cannot use
     goes to others. That may split a group, and change the shares: then again, until shares and rates agree.
     """
-    model = programme.model
-    demand = np.where(parts.most > 0, model.rate, 0.0)
+    model, tier = stage.programme.model, stage.tier
     for _ in range(_ROUNDS):
         competing = groups(model, placed.answer, placed.unserved, tier)
         if not any(len(np.unique(tenants.of_classes(group.members))) > 1 for group in competing):
@@ -142,38 +188,27 @@ def _share(programme: Programme, tenants: Tenants, placed: _Placed, tier: Flags,
         served = model.rate - placed.unserved
         base = np.where(tier[tenants.classes], tenants.rate, placed.within)
         placed = replace(placed, within=fair_shares(model, tenants, competing, served, base))
-        fair = np.minimum(np.bincount(tenants.classes, placed.within, minlength=len(tier)), model.rate)
-        if (np.abs(fair - served)[tier] <= _AGREED * model.rate[tier]).all():
+        fair = np.minimum(total(tenants.classes, placed.within, len(tier)), model.rate)
+        if np.abs(fair - served)[tier].sum() <= _AGREED * served[tier].sum():
             return placed
-        mine = np.flatnonzero(tier)
-        work = model.work[mine]
-        shortest = work[work > 0].min(initial=np.inf)
-        dear = parts.cost[mine] * _FAIR_RATIO * np.clip(work / shortest, 1.0, _WORK_RATIO)
-        both = Parts(
-            np.concatenate((parts.classes, mine)),
-            np.concatenate((np.where(tier, model.rate - fair, parts.most), fair[mine])),
-            np.concatenate((parts.cost, dear)),
-        )
-        placed = _solved(programme, demand, both, placed.within)
+        placed = stage.solve(placed.within, fair)
     return placed
 
 
-def _solved(programme: Programme, demand: Floats, parts: Parts, within: Floats) -> _Placed:
-    """One run of the linear programme, without the solver's rounding in what is unserved."""
-    answer = programme.solve(demand, parts)
-    unserved = np.bincount(parts.classes, answer.unserved, minlength=len(demand))
-    return _Placed(answer, np.where(unserved > _ROUNDING * np.maximum(demand, 1.0), unserved, 0.0), within)
+def _placed(answer: Answer, demand: Floats, within: Floats) -> _Placed:
+    """An answer without the solver's rounding in what is unserved."""
+    unserved = np.where(answer.unserved > _ROUNDING * np.maximum(demand, 1.0), answer.unserved, 0.0)
+    return _Placed(answer, unserved, within)
 
 
 def _refusal_costs(programme: Programme, tier: Ints) -> Floats:
     """What a request costs that is not served, in ms."""
     queues = np.array([one.on_overload is OnOverload.QUEUE for one in programme.model.classes])
-    return _REFUSAL * programme.span * _TIER_RATIO ** (2.0 - tier) * np.where(queues, _QUEUE_RATIO, 1.0)
-
-
-def _slack(model: Model) -> Floats:
-    """How much more than found may stay unserved later, so that no bound is narrower than the solver's rounding."""
-    return _ROUNDING / 100 * np.maximum(model.rate, 1.0)
+    return (
+        np.float64(_REFUSAL * programme.span)
+        * _TIER_RATIO ** (2.0 - tier)
+        * np.where(queues, _QUEUE_RATIO, 1.0)
+    )
 
 
 def _clean(model: Model, placed: _Placed) -> tuple[Floats, Floats]:
@@ -181,8 +216,8 @@ def _clean(model: Model, placed: _Placed) -> tuple[Floats, Floats]:
     of_class = model.columns.classes
     served = model.rate - placed.unserved
     flow = np.where(placed.answer.flow > _ROUNDING * model.rate[of_class], placed.answer.flow, 0.0)
-    total = np.bincount(of_class, flow, minlength=len(served))
-    scale = np.divide(served, total, out=np.zeros(len(served)), where=total > 0)
+    found = total(of_class, flow, len(served))
+    scale = np.divide(served, found, out=np.zeros(len(served)), where=found > 0)
     return flow * scale[of_class], served
 
 
