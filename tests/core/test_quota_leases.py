@@ -342,6 +342,24 @@ def test_a_vanished_edge_keeps_its_part_until_it_ends() -> None:
     assert max(lease.rate for lease in edges[1].holder._grant.leases) >= 95
 
 
+def test_an_offer_counts_before_it_is_proven() -> None:
+    """A lease whose reply was lost may have arrived: it is kept as it was offered, and nobody else gets it."""
+    ledger = LeaseLedger(-100.0)
+    edges = [_Edge(name, ledger) for name in "ab"]
+    edges[0].report(0.0)
+    edges[0].ask(0.9, 200)
+    edges[0].report(1.0)
+    ledger.apportion({"q": 100.0}, 1.5)
+    edges[0].report(2.0, down=False)
+    edges[1].report(2.0)
+    edges[1].ask(2.9, 200)
+    edges[1].report(3.0)
+    ledger.apportion({"q": 100.0}, 3.5)
+    edges[1].report(4.0)
+    edges[0].report(4.0)
+    assert 99.0 <= sum(lease.rate for edge in edges for lease in edge.holder._grant.leases) <= 100.0
+
+
 def test_a_quota_that_falls_takes_its_leases_back() -> None:
     """One report after a quota falls, edges that can be reached hold no more than the new one."""
     ledger = LeaseLedger(-100.0)
