@@ -6,14 +6,15 @@ Each level of knowledge corrects what the coarser ones say, by as much as its sa
 
 Laws:
   1. No estimate is below the time of light in fibre over the great circle.
-  2. Equal keys have equal paths: nothing but the location, the regions and the table is read.
+  2. Equal keys have equal paths: nothing but the location, the regions and the table is read. A region's path does not
+     depend on which others are asked for.
   3. What a level knows of some regions only tells of the client's own access too: an offset common to those regions
      is believed of the others, or else the regions that were measured would look worse for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 from gtm.core.geometry import FIBRE_MS_PER_KM, Cell, arc_km, cell_of, parse_cell
 from gtm.core.model import Location, Region
@@ -84,14 +85,16 @@ class Estimator:
     def _corrections(self, location: Location, cell: Cell, members: Sequence[int]) -> _Totals:
         """What is added to the model for each member: the cell's knowledge, and the rows that know this client.
 
-        Where a row lacks a member, what it knows of all its regions is needed for the offset (law 3).
+        All regions of those rows are worked out: their offsets must not depend on which members are asked for.
         """
         country, finer = self._rows(location)
-        wanted: Collection[int] = members
-        rows = [row for row, _, _ in finer] if country is None else [country, *(row for row, _, _ in finer)]
-        if any(self._names[number] not in row for row in rows for number in members):
+        wanted = members
+        if country is not None or finer:
+            rows = (
+                [row for row, _, _ in finer] if country is None else [country, *(row for row, _, _ in finer)]
+            )
             numbers = self._numbers
-            wanted = {*members, *(numbers[name] for row in rows for name in row if name in numbers)}
+            wanted = sorted({*members, *(numbers[name] for row in rows for name in row if name in numbers)})
         found = self._cells.corrections(cell, wanted)
         if country is None:
             totals = {number: (correction.ms, correction.source) for number, correction in found.items()}

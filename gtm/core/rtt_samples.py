@@ -26,6 +26,10 @@ MAX_RTT_MS = 3000.0
 """A round trip above this is a stalled client, not a distance."""
 
 
+MAX_PLACE_KM = 250.0
+"""A client whose coordinates are less accurate than this is in no particular place."""
+
+
 class SampleKind(StrEnum):
     """Who measured."""
 
@@ -193,19 +197,26 @@ class SampleAggregator:
 
 
 def _keys(sample: Sample) -> tuple[tuple[Level, str], ...]:
-    """The level's keys that a sample counts for."""
+    """The levels' keys that a sample counts for.
+
+    An anonymous client may be anywhere: it speaks for its own network alone. One that is only roughly known does not
+    speak for a place.
+    """
     if sample.kind is SampleKind.PROBE:
         return ((Level.REGION, sample.source),)
     location = sample.location
     keys: list[tuple[Level, str]] = []
     if location.network is not None:
         keys.append((Level.NETWORK, location.network))
+    if location.anonymous:
+        return tuple(keys)
     operator = asn_key(location)
     if operator is not None:
         keys.append((Level.ASN, operator))
     if location.country is not None:
         keys.append((Level.COUNTRY, location.country))
-    if location.lat is not None and location.lon is not None:
+    exact = location.accuracy_km is None or location.accuracy_km <= MAX_PLACE_KM
+    if exact and location.lat is not None and location.lon is not None:
         keys.append((Level.PLACE, cell_key(cell_of(location.lat, location.lon))))
     return tuple(keys)
 

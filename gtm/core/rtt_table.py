@@ -36,11 +36,6 @@ class LatencyTable:
         for key in self.places:
             parse_cell(key)
 
-    def processing(self, region: str, service: str) -> float | None:
-        """What a region takes for a service's request, in ms; None if nobody has measured it."""
-        services = self.processing_ms.get(region)
-        return None if services is None else services.get(service, services.get(""))
-
 
 EMPTY_TABLE = LatencyTable()
 

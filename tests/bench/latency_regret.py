@@ -36,11 +36,12 @@ from gtm.core.latency import (
     SampleAggregator,
     SampleKind,
     great_circle_km,
-    network_path,
 )
 from gtm.core.model import Location, Region
 from gtm.core.rtt_model import Parameters
 
+GREAT_CIRCLE = Parameters(base_ms=16.0, ms_per_km=0.0175)
+"""Least absolute deviations over great circles."""
 FOLDS = 10
 NEAREST = 8
 SAMPLES = 20
@@ -147,12 +148,12 @@ def methods(trial: Trial, folds: dict[int, Parameters]) -> dict[str, Callable[[i
         return {number: path.estimate_ms for number, path in found.items()}
 
     def great_circle(client: int) -> Estimates:
-        here = location(client, cities[client])
-        found = (
-            (number, network_path(here, region.lat, region.lon))
+        here = cities[client]
+        return {
+            number: GREAT_CIRCLE.base_ms
+            + GREAT_CIRCLE.ms_per_km * great_circle_km(here.lat, here.lon, region.lat, region.lon)
             for number, region in enumerate(trial.regions)
-        )
-        return {number: path.estimate_ms for number, path in found if path is not None}
+        }
 
     @cache
     def untrained(parameters: Parameters) -> Estimator:

@@ -187,6 +187,17 @@ def test_equal_keys_have_equal_paths(table: LatencyTable, one: Location, other: 
     assert estimator.paths(one, ALL) == Estimator(REGIONS, table).paths(one, ALL) == first
 
 
+@quick(120)
+@given(tables(), locations(), st.lists(st.sampled_from(ALL), unique=True, min_size=1))
+def test_a_path_does_not_depend_on_the_others(
+    table: LatencyTable, location: Location, members: list[int]
+) -> None:
+    """A region's path is the same in every service, whoever the other members are and in whatever order."""
+    every = Estimator(REGIONS, table).paths(location, ALL)
+    some = Estimator(REGIONS, table).paths(location, members)
+    assert some == {number: every[number] for number in members}
+
+
 def test_keys_are_coarse() -> None:
     """Networks, operators and countries are part of the key only where the table has them."""
     elsewhere = replace(BERLIN, country="PL", asn=1, network="203.0.113.0/24")
@@ -313,11 +324,3 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_survives_the_wire(table: LatencyTable) -> None:
     """What is sent arrives."""
     assert msgspec.json.decode(msgspec.json.encode(table), type=LatencyTable) == table
-
-
-def test_processing_is_by_service_or_for_all() -> None:
-    """A region's own time for a service, else for all services, else unknown."""
-    table = LatencyTable(processing_ms={"eu-central": {"": 30.0, "chat": 250.0}})
-    assert table.processing("eu-central", "chat") == 250.0
-    assert table.processing("eu-central", "images") == 30.0
-    assert table.processing("us-east", "chat") is None

@@ -106,6 +106,24 @@ def test_what_is_unknown_of_a_client_has_no_level() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "levels"),
+    [
+        ({"anonymous": True}, {Level.NETWORK}),
+        ({"anonymous": True, "network": None}, set()),
+        ({"accuracy_km": 1000.0}, {Level.NETWORK, Level.ASN, Level.COUNTRY}),
+        ({"accuracy_km": 50.0}, {Level.NETWORK, Level.ASN, Level.COUNTRY, Level.PLACE}),
+    ],
+)
+def test_a_client_that_may_be_elsewhere_does_not_speak_for_a_place(
+    change: dict[str, object], levels: set[Level]
+) -> None:
+    """A VPN's clients count for its network only; those that are roughly known, for no place."""
+    aggregator = SampleAggregator(REGIONS)
+    assert aggregator.add(sample(location=replace(BERLIN, **change))) is Verdict.ACCEPTED
+    assert {each.level for each in aggregator.take()} == levels
+
+
+@pytest.mark.parametrize(
     ("change", "verdict"),
     [
         ({"region": "gone"}, Verdict.UNKNOWN_REGION),
