@@ -106,6 +106,50 @@ _REPORT = {
                             },
                         },
                     },
+                    "demand": {
+                        "type": "object",
+                        "description": "Decisions by row over the last `seconds`.",
+                        "additionalProperties": {"type": "number", "minimum": 0},
+                    },
+                    "seconds": {"type": "number", "minimum": 0, "maximum": 3600},
+                },
+            }
+        }
+    },
+}
+
+
+_REPLY = {
+    "description": "Taken in; the leases of quotas that the edge holds from now on.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "leases": {
+                        "anyOf": [
+                            {
+                                "type": "object",
+                                "properties": {
+                                    "report": {"type": "integer"},
+                                    "sequence": {"type": "integer"},
+                                    "duration": {"type": "number", "description": "Seconds."},
+                                    "leases": {
+                                        "type": "array",
+                                        "items": {
+                                            "type": "object",
+                                            "properties": {
+                                                "quota": {"type": "string"},
+                                                "rate": {"type": "number"},
+                                                "parts": {"type": "integer"},
+                                            },
+                                        },
+                                    },
+                                },
+                            },
+                            {"type": "null"},
+                        ]
+                    }
                 },
             }
         }
@@ -118,9 +162,8 @@ _REPORT = {
     tags=["edges"],
     operation_id="report",
     summary="Report what an edge sees",
-    status_code=204,
     openapi_extra={"requestBody": _REPORT},
-    responses=errors(404, 413, 415),
+    responses={200: _REPLY, **errors(404, 413, 415)},
 )
 async def report(ctx: Ctx, _: Edge, name: EdgeName, request: Request) -> Response:
     """Take it in; msgspec reads it, since every edge sends one every other second."""
@@ -132,8 +175,8 @@ async def report(ctx: Ctx, _: Edge, name: EdgeName, request: Request) -> Respons
     problems = list(_report_problems(found, ctx.hub))
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
-    ctx.hub.report(name, request.client.host if request.client else "", found)
-    return Response(status_code=204)
+    reply_ = ctx.hub.report(name, request.client.host if request.client else "", found)
+    return Response(msgspec.json.encode(reply_), media_type="application/json")
 
 
 def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
@@ -147,6 +190,12 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
         for field in ("revision", "epoch")
         if not 0 <= getattr(found, field) <= _MAX_REVISION
     ]
+    if not 0 <= found.seconds <= 3600:
+        problems.append(Problem("seconds", "out_of_range", "must be between 0 and 3600"))
+    if not all(0 <= count < 1e12 for count in found.demand.values()):
+        problems.append(Problem("demand", "out_of_range", "counts must be between 0 and 10^12"))
+    if found.leases is not None and len(found.leases.instance) > 100:
+        problems.append(Problem("leases.instance", "too_long", "an instance may have 100 characters"))
     known = len(hub.snapshot.policy.regions) if hub.snapshot else 0
     # Edges report on the regions of the revision they hold; far more than there are is a mistake.
     if len(found.health) > 2 * known + 1000:

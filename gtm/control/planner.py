@@ -59,6 +59,8 @@ class Planned:
     capacity: Assessment = NO_ASSESSMENT
     seconds: float = 0.0
     error: str = ""
+    leasable: dict[str, float] = field(default_factory=dict)
+    """What edges may spend of each quota over HTTP, in requests per second: DNS answers take the rest of it."""
 
 
 class Planner:
@@ -81,7 +83,7 @@ class Planner:
             self._ranker = Ranker(self._basis)
         view = build_view(self._basis, given.state, window)
         capacity = assess(given.snapshot.policy, given.state.health, given.loads, given.now, given.capacity)
-        demand, fixed = self._demand(given)
+        demand, fixed, http = self._demand(given)
         problem = problem_of(view, self._ranker, demand, fixed, capacity.supply)
         solution, plan, failure = self.latest.solution, self.latest.plan, ""
         try:
@@ -90,11 +92,14 @@ class Planner:
         except PlanError as error:
             failure = str(error)
             logger.error("no new plan, the last one stays: %s", error)
-        self.latest = Planned(plan, problem, solution, capacity, perf_counter() - began, failure)
+        leasable = {} if solution is None else _leasable(problem, solution, http)
+        self.latest = Planned(plan, problem, solution, capacity, perf_counter() - began, failure, leasable)
         return self.latest
 
-    def _demand(self, given: Inputs) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-        """Requests per second by class and cell; and by service and region where nothing can be planned."""
+    def _demand(
+        self, given: Inputs
+    ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float], dict[str, float]]:
+        """Requests per second by class and cell; by service and region where nothing is planned; over HTTP by class."""
         served: dict[str, float] = defaultdict(float)
         for (_, service), load in given.loads.items():
             if service and load.requests_per_second is not None and load.age(given.now) <= FRESH:
@@ -102,6 +107,7 @@ class Planner:
         self._per_answer = requests_per_answer(given.rates, served, self._per_answer)
         demand: dict[tuple[str, str], float] = defaultdict(float)
         fixed: dict[tuple[str, str], float] = defaultdict(float)
+        http: dict[str, float] = defaultdict(float)
         services = given.snapshot.services
         for row, rate in given.rates.items():
             compiled = services.get(row.service)
@@ -110,9 +116,36 @@ class Planner:
             requests = rate * self._per_answer.get(row.service, 1.0) if row.via == "dns" else rate
             if compiled.service.steering in PLANNED:
                 demand[row.ranking_class, row.cell] += requests
+                if row.via != "dns":
+                    http[row.ranking_class] += requests
             elif row.region:
                 fixed[row.service, row.region] += requests
-        return demand, fixed
+        return demand, fixed, http
+
+
+def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -> dict[str, float]:
+    """Each quota's rate times the part of it that HTTP takes: of the flows it covers, or of all demand if there are none."""
+    spilled: dict[str, list[float]] = {name: [0.0, 0.0] for name in solution.quota_rates}
+    everything = [0.0, 0.0]
+    for one in problem.classes:
+        part = min(1.0, http.get(one.key, 0.0) / one.rate) if one.rate > 0 else 1.0
+        everything[0] += one.rate * part
+        everything[1] += one.rate
+        for region, rate in solution.flow.get(one.key, {}).items():
+            if region == one.regions[0]:
+                continue
+            names = [
+                quota.name for quota in problem.quotas if quota.home == one.regions[0] and region in quota.to
+            ]
+            for name in (*names, f"spill_in:{region}"):
+                if name in spilled:
+                    spilled[name][0] += rate * part
+                    spilled[name][1] += rate
+    found = {}
+    for name, rate in solution.quota_rates.items():
+        over_http, total = spilled[name] if spilled[name][1] > 0 else everything
+        found[name] = rate * (over_http / total if total > 0 else 1.0)
+    return found
 
 
 def same_plan(one: Plan, other: Plan) -> bool:

@@ -23,12 +23,14 @@ from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.health import VantageReport, combine
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
+from gtm.core.ledger import LeaseLedger
 from gtm.core.model import EndpointHealth, Policy
 from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import Plan, State
 from gtm.feed.wire import (
     AccessMessage,
+    EdgeReply,
     EdgeReport,
     HeartbeatMessage,
     LatencyMessage,
@@ -90,6 +92,7 @@ class FeedHub:
         self.access = Access()
         self.health: Health = {}
         self.demand = DemandBook()
+        self.ledger = LeaseLedger(monotonic(), int(clock() * 1000))
         self.planner = Planner()
         self.table = EMPTY_TABLE
         self.loads = Loads(clock)
@@ -226,12 +229,15 @@ class FeedHub:
 
     # --- health ---
 
-    def report(self, edge: str, address: str, report: EdgeReport) -> None:
-        """Take in what an edge sees."""
+    def report(self, edge: str, address: str, report: EdgeReport) -> EdgeReply:
+        """Take in what an edge sees and was asked; the reply leases it its part of the quotas."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         self._edges[edge] = LiveEdge(edge, address, report, self._monotonic(), now)
         self.demand.take(edge, report.demand, report.seconds, self._monotonic())
         self._reported.set()
+        if report.leases is None:
+            return EdgeReply()
+        return EdgeReply(self.ledger.answer(edge, report.leases, self._monotonic()))
 
     def edges(self) -> dict[str, LiveEdge]:
         """The edges heard of within `MAX_AGE`, by name."""
@@ -275,6 +281,7 @@ class FeedHub:
                 logger.exception("the planner failed; the last plan stays")
                 continue
             self.loads.assessment = planned.capacity
+            self.ledger.apportion(planned.leasable, self._monotonic())
             if not same_plan(planned.plan, self.state.plan):
                 self._publish_state(self.state.health, planned.plan)
 

@@ -123,7 +123,7 @@ class LeaseHolder:
         self._report = 0
         self._sent: float | None = None  # when the newest report was sent; None once it is answered
         self._grant = LeaseGrant(0, 0, 0.0)
-        self._until = float("-inf")
+        self._until = 0.0  # the past, by a clock that starts with the machine
         self._fell: int | None = None  # the grant that lowered a lease, until a report says that it was taken
         self._taken: list[int | None] = [None] * workers
         self._used: dict[str, int] = {}

@@ -40,11 +40,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """A spillover rule with its references resolved: the mask of regions that it leads to."""
+    """A spillover rule with its references resolved: the mask of regions that it leads to.
+
+    `quota`: it bounds how much goes there, beside how far.
+    """
 
     name: str
     to: int
     max_added_latency_ms: float | None
+    quota: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +136,9 @@ def build_basis(
     for rule in snapshot.policy.spillover_rules:
         home = numbers[rule.from_region]
         mask = sum(1 << numbers[name] for name in rule.to_regions)
-        spillover[home] = (*spillover.get(home, ()), Spill(rule.name, mask, rule.max_added_latency_ms))
+        quota = rule.max_share is not None or rule.max_requests_per_second is not None
+        spill = Spill(rule.name, mask, rule.max_added_latency_ms, quota)
+        spillover[home] = (*spillover.get(home, ()), spill)
     bounded = sum(
         1 << number
         for number, region in enumerate(snapshot.regions)

@@ -127,12 +127,12 @@ def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[
     if rules is None:
         return bounded
     added = group.latency_ms.get(number, 0.0) - group.latency_ms.get(home, 0.0)
-    leading = tuple(
-        rule.name
+    leading = [
+        rule
         for rule in rules
         if rule.to >> number & 1 and (rule.max_added_latency_ms is None or added <= rule.max_added_latency_ms)
-    )
-    return (*leading, *bounded) if leading else None
+    ]
+    return (*(rule.name for rule in leading if rule.quota), *bounded) if leading else None
 
 
 def staying(view: View, group: RankingClass, within: int, shares: Shares) -> Shares:

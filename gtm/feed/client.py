@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from gtm.feed.wire import MAX_LINE, EdgeReport, FeedError, Message, SnapshotMessage, decode
+from gtm.feed.wire import MAX_LINE, EdgeReply, EdgeReport, FeedError, Message, SnapshotMessage, decode
 
 SILENCE = 5.0
 """Seconds without a message (control sends a heartbeat every second) after which the line counts as dead."""
@@ -75,11 +75,11 @@ class FeedClient:
             raise ControlUnreachable(f"{self.url}: {_met(error)}") from error
         raise ControlUnreachable(f"{self.url}: control closed the feed")
 
-    async def report(self, report: EdgeReport) -> None:
+    async def report(self, report: EdgeReport) -> EdgeReply:
         """Tell control what this edge sees.
 
         Raises:
-            ControlUnreachable: no connection, or a refusal.
+            ControlUnreachable: no connection, a refusal, or a reply that cannot be read.
         """
         try:
             response = await self._http.post(
@@ -88,8 +88,11 @@ class FeedClient:
                 headers={"Content-Type": "application/json"},
             )
             await self._check(response)
+            return msgspec.json.decode(response.content or b"{}", type=EdgeReply)
         except httpx.HTTPError as error:
             raise ControlUnreachable(f"{self.url}: {_met(error)}") from error
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise ControlUnreachable(f"{self.url}: the reply to a report cannot be read: {error}") from error
 
     async def _check(self, response: httpx.Response) -> None:
         if response.status_code in (401, 403):

@@ -18,6 +18,7 @@ import msgspec
 from gtm.core.access import Access
 from gtm.core.compile import compile_policy
 from gtm.core.latency import LatencyTable
+from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import State
@@ -128,15 +129,25 @@ class ReadyMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class PartsMessage:
+    """Agent → one HTTP worker: its parts of the quotas' leases."""
+
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
 class CountsMessage:
     """Worker → agent: what was counted since the last such message.
 
     `counts` maps a metric's name and label values, joined by tabs in the order the metric declares them, to an
-    increment.
+    increment. `parts` is the sequence number of the parts of leases in use, `used` and `denied` count requests by quota.
     """
 
     worker: str
     counts: dict[str, float]
+    parts: int = 0
+    used: dict[str, int] = field(default_factory=dict)
+    denied: dict[str, int] = field(default_factory=dict)
 
 
 Message = (
@@ -147,6 +158,7 @@ Message = (
     | HeartbeatMessage
     | MetricsMessage
     | SilentMessage
+    | PartsMessage
     | ReadyMessage
     | CountsMessage
 )
@@ -159,6 +171,7 @@ _TYPES: dict[str, type[Message]] = {
     "heartbeat": HeartbeatMessage,
     "metrics": MetricsMessage,
     "silent": SilentMessage,
+    "parts": PartsMessage,
     "ready": ReadyMessage,
     "counts": CountsMessage,
 }
@@ -183,7 +196,8 @@ class EdgeReport:
     """Edge → control, `POST /v1/edges/{name}/report`: what this vantage sees, what it answers from, and what it was asked.
 
     `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use. `demand` counts
-    decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`.
+    decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
+    done with the quotas' leases.
     """
 
     version: str
@@ -192,6 +206,14 @@ class EdgeReport:
     health: dict[str, dict[str, EndpointHealth]]
     demand: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    leases: LeaseUse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeReply:
+    """Control → edge, in answer to its report: the quotas' leases it holds from now on."""
+
+    leases: LeaseGrant | None = None
 
 
 def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:

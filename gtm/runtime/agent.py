@@ -12,6 +12,7 @@ import asyncio
 import errno
 import logging
 import random
+import secrets
 import signal
 import socket
 import time
@@ -23,6 +24,7 @@ from typing import Any
 
 from gtm import __version__
 from gtm.core.health import fill
+from gtm.core.leases import LeaseHolder
 from gtm.core.problems import PolicyError
 from gtm.core.state import NO_PLAN, State
 from gtm.feed import lastgood
@@ -42,6 +44,7 @@ from gtm.geoip.reader import Locator
 from gtm.lockfile import LockFile, LockHeld
 from gtm.prober import Prober
 from gtm.runtime import lifeline
+from gtm.runtime.clocks import boot_time
 from gtm.runtime.crew import Crew
 from gtm.runtime.sockets import reserve
 from gtm.settings import EdgeSettings
@@ -80,6 +83,7 @@ class Agent:
         self._saving = asyncio.Lock()
         self._unsaved = False
         self._crew: Crew | None = None
+        self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
 
@@ -128,6 +132,7 @@ class Agent:
             self.metrics,
             everything=self._everything,
             moved=self._report_due.set,
+            leases=self._leases,
         )
         self._prober.start()
         try:
@@ -312,7 +317,9 @@ class Agent:
                     await asyncio.wait_for(self._report_due.wait(), REPORT_EVERY)
                 self._report_due.clear()
                 with suppress(ControlUnreachable):  # the feed's own loop says so
-                    await client.report(self._next_report())
+                    reply = await client.report(self._next_report())
+                    if reply.leases is not None and self._leases.take(reply.leases):
+                        self._crew.put_parts()
 
     def _next_report(self) -> EdgeReport:
         """What control is told now. Demand that a lost report held stays in the metrics alone."""
@@ -326,6 +333,7 @@ class Agent:
             health=self._prober.health(),
             demand=self.metrics.take_demand(),
             seconds=seconds,
+            leases=self._leases.use(boot_time()),
         )
 
     async def _tick(self) -> None:

@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from gtm.feed.wire import CountsMessage, FeedError, Message, MetricsMessage, ReadyMessage, SilentMessage
+from gtm.core.leases import LeaseHolder
+from gtm.feed.wire import (
+    CountsMessage,
+    FeedError,
+    Message,
+    MetricsMessage,
+    PartsMessage,
+    ReadyMessage,
+    SilentMessage,
+)
 from gtm.runtime.child import Deaths, ending
 from gtm.runtime.lifeline import Lifeline, terminate
 from gtm.runtime.link import AgentEnd
@@ -33,6 +42,7 @@ class Crew:
         metrics: what workers' counts are added to.
         everything: all that a new worker needs to begin with, asked each time one starts.
         moved: called when a worker says what it answers from.
+        leases: the quotas' leases that HTTP workers spend.
     """
 
     def __init__(
@@ -44,12 +54,14 @@ class Crew:
         *,
         everything: Callable[[], Iterable[Message]],
         moved: Callable[[], None],
+        leases: LeaseHolder,
     ) -> None:
         self._settings = settings
         self._ports = {"http": http_port, "dns": dns_port}
         self._metrics = metrics
         self._everything = everything
         self._moved = moved
+        self._leases = leases
         self._answering: dict[str, int] = {}
         self._lifeline = Lifeline()
         self._links: dict[str, AgentEnd] = {}
@@ -71,6 +83,14 @@ class Crew:
         for name, link in self._links.items():
             http = name.startswith("http")
             link.put([m for m in messages if http or not isinstance(m, MetricsMessage | SilentMessage)])
+
+    def put_parts(self) -> None:
+        """Send every HTTP worker its parts of the leases held now."""
+        parts = self._leases.parts()
+        for name, link in self._links.items():
+            number = _http_number(name)
+            if number is not None:
+                link.put([PartsMessage(parts[number])])
 
     async def stop(self) -> None:
         """Stop every worker, and wait for them."""
@@ -117,6 +137,9 @@ class Crew:
         process = await self._lifeline.spawn(["gtm.runtime.worker"], environment, pass_fds=(theirs.fileno(),))
         theirs.close()
         link = await AgentEnd.over(ours)
+        number = _http_number(name)
+        if number is not None:
+            link.put([PartsMessage(self._leases.started(number))])
         link.put(self._everything())
         self._links[name] = link
         self._changed()
@@ -129,6 +152,8 @@ class Crew:
             self._changed()
             await link.close()
             await terminate(process, _PATIENCE)
+            if number is not None:
+                self._leases.ended(number)
 
     async def _listen(self, link: AgentEnd) -> None:
         """Take a worker's messages until it is gone."""
@@ -142,7 +167,17 @@ class Crew:
                 return
             if isinstance(message, CountsMessage):
                 self._metrics.add(message.counts)
+                number = _http_number(message.worker)
+                if number is not None:
+                    self._leases.count(message.used, message.denied)
+                    self._leases.taken(number, message.parts)
             elif isinstance(message, ReadyMessage):
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
                 self._answering[message.worker] = message.revision
                 self._changed()
+
+
+def _http_number(name: str) -> int | None:
+    """The number of an HTTP worker, from 0; None of any other."""
+    kind, _, number = name.partition("-")
+    return int(number) - 1 if kind == "http" else None

@@ -21,21 +21,25 @@ from ipaddress import ip_network
 import msgspec
 import uvicorn
 
+from gtm.core.leases import Parts
 from gtm.core.problems import PolicyError
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.server import DnsServer
 from gtm.edge.app import EdgeApp, EdgeOptions
+from gtm.edge.quotas import QuotaGate
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
     CountsMessage,
     FeedError,
     MetricsMessage,
+    PartsMessage,
     ReadyMessage,
     SilentMessage,
     SnapshotMessage,
 )
 from gtm.geoip.reader import GeoIPError, Locator
+from gtm.runtime.clocks import boot_time
 from gtm.runtime.http import PatientProtocol
 from gtm.runtime.link import WorkerEnd
 from gtm.runtime.logs import configure
@@ -64,6 +68,8 @@ class Worker:
         self.answerer: Answerer | None = None
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
         self._gone = threading.Event()
+        self._gate: QuotaGate | None = None
+        self._parts = 0
         self._moved = False
         self._listening = False
 
@@ -94,12 +100,33 @@ class Worker:
             self.holder.tick()
             if beats % _RELOAD_EVERY == 0:
                 self._reload_geoip()
-            counts = self.counts.take()
-            if counts:
-                try:
-                    self._link.put(CountsMessage(self.settings.name, counts))
-                except OSError:
-                    self._gone.set()
+            self._tell_counts()
+
+    def _tell_counts(self) -> None:
+        counts = self.counts.take()
+        used, denied = self._gate.take_counts() if self._gate is not None else ({}, {})
+        if not counts and not used and not denied:
+            return
+        self._tell(CountsMessage(self.settings.name, counts, self._parts, used, denied))
+
+    def _tell(self, message: CountsMessage) -> None:
+        try:
+            self._link.put(message)
+        except OSError:
+            self._gone.set()
+
+    def afford(self, quotas: tuple[str, ...]) -> bool:
+        """Whether one more request may spill under these quotas; not before the agent has said what may be spent."""
+        return self._gate is not None and self._gate.afford(quotas)
+
+    def _spend(self, parts: Parts) -> None:
+        """Spend by these parts of the leases, and say so."""
+        if self._gate is None:
+            self._gate = QuotaGate(parts, boot_time)
+        else:
+            self._gate.update(parts)
+        self._parts = parts.sequence
+        self._tell(CountsMessage(self.settings.name, {}, self._parts))
 
     def _take(self) -> bool:
         try:
@@ -110,6 +137,8 @@ class Worker:
                 self.metrics = message.text
             elif isinstance(message, SilentMessage):
                 self.silent = message.kinds
+            elif isinstance(message, PartsMessage):
+                self._spend(message.parts)
             else:
                 self.holder.apply(message)
                 if (
@@ -179,6 +208,7 @@ def run_http(worker: Worker) -> None:
         worker.counts,
         lambda: worker.metrics,
         silent=lambda: worker.silent,
+        afford=worker.afford,
     )
     server = uvicorn.Server(
         uvicorn.Config(

@@ -149,10 +149,10 @@ def test_reports_become_state(world: Api) -> None:
     """What edges report is combined by majority and pushed to every follower, with a growing epoch."""
     with follow(world) as messages:
         first = until(messages, lambda m: isinstance(m, StateMessage))
-        assert report(world, "edge-one", HealthStatus.UP).status_code == 204
+        assert report(world, "edge-one", HealthStatus.UP).status_code == 200
         up = until(messages, lambda m: isinstance(m, StateMessage))
         for edge in ("edge-two", "edge-three"):
-            assert report(world, edge, HealthStatus.DOWN).status_code == 204
+            assert report(world, edge, HealthStatus.DOWN).status_code == 200
         down = until(
             messages,
             lambda m: isinstance(m, StateMessage) and m.state.health["eu-central"][URL].status == "down",
@@ -220,7 +220,7 @@ def test_the_feed_survives_the_database(world: Api) -> None:
         assert refused.headers["content-type"] == "application/problem+json"
         assert world.viewer.get("/readyz").status_code == 503
         assert world.viewer.get("/v1/status").json()["database"] == "down"
-        assert report(world, "edge-one", HealthStatus.UP).status_code == 204
+        assert report(world, "edge-one", HealthStatus.UP).status_code == 200
         state = until(messages, lambda m: isinstance(m, StateMessage))
         assert isinstance(state, StateMessage)
         assert state.state.health["eu-central"][URL].status is HealthStatus.UP

@@ -145,7 +145,9 @@ def test_an_unknown_class_spills_by_rule_only() -> None:
     plan = Plan(NOW, {}, {"de": 500.0, "ie": 0.0, "us": 0.0})
     made = _choice(_view(SERVICE, SpilloverRule("r", "de", ("us",)), plan=plan))
     assert _odds(made) == {"us": 1.0}
-    assert made.options[0].quotas == ("r",)
+    assert made.options[0].quotas == ()
+    most = SpilloverRule("r", "de", ("us",), max_share=0.5)
+    assert _choice(_view(SERVICE, most, plan=plan)).options[0].quotas == ("r",)
     near = SpilloverRule("r", "de", ("us",), max_added_latency_ms=1.0)
     assert _odds(_choice(_view(SERVICE, near, plan=plan))) == {"de": 1.0}
 
