@@ -18,6 +18,7 @@ from gtm.cli.main import app
 from gtm.control import yamls
 from gtm.control.check import Expectation, check_folder
 from gtm.control.documents import DOCUMENTS, KINDS, Document, PolicyDocument
+from gtm.core.load_report import FIELDS, NAMED_METRICS
 from gtm.core.model import UNKNOWN_LOCATION
 from gtm.core.outcomes import Reason
 from gtm.edge import problems
@@ -110,6 +111,14 @@ def test_problems_of_the_edge_are_described() -> None:
     rows = [line.split("|") for line in section.splitlines() if re.match(r"\| \d", line)]
     listed = {code: int(row[1]) for row in rows for code in re.findall(r"`(\w+)`", row[2])}
     assert listed == {code: status for code, (status, _) in problems._KINDS.items()}
+
+
+def test_fields_of_load_reports_are_described() -> None:
+    """The tables of load reports name every field, every field of ORCA's, and every metric that is understood."""
+    section = API.partition("\n### Load reports\n")[2].partition("\n### ")[0]
+    rows = "".join(line for line in section.splitlines() if line.startswith("| "))
+    listed = set(re.findall(r"`(\w+)`", rows))
+    assert listed >= FIELDS | set(NAMED_METRICS)
 
 
 def test_bodies_are_documents() -> None:
