@@ -19,7 +19,7 @@ import numpy as np
 from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
 from gtm.core.plan.model import Model, build
 from gtm.core.plan.problem import ClassDemand, Problem, Solution
-from gtm.core.plan.rows import Flags, Floats, Ints
+from gtm.core.plan.rows import Flags, Floats, Ints, total
 from gtm.core.state import ClassPlan, Plan
 
 _TOLERANCE = 0.01
@@ -105,7 +105,7 @@ def _step(problem: Problem, moves: list[_Move], knobs: Knobs) -> list[dict[str, 
         return []
     routes = _Routes.of(problem, moves)
     base, target = routes.base, routes.target
-    distance = np.bincount(routes.classes, np.abs(target - base)) / 2
+    distance = total(routes.classes, np.abs(target - base), len(moves)) / 2
     urgent = routes.urgent()
     bound = np.where(urgent, knobs.overload_step, knobs.max_step)
     part = np.minimum(1.0, bound / np.maximum(distance, 1e-12))

@@ -25,6 +25,7 @@ from gtm.core.plan.rows import (
     add_quotas,
     add_supply,
     table,
+    total,
 )
 
 
@@ -87,7 +88,7 @@ def build(problem: Problem) -> Model:
         regions=tuple(number),
         quotas=problem.quotas,
         rate=rate,
-        work=np.bincount(columns.classes, times, minlength=len(classes)) / np.maximum(counted, 1),
+        work=total(columns.classes, times, len(classes)) / np.maximum(counted, 1),
         offsets=place[offsets],
         columns=columns,
         cost=latency[keep] + np.array([one.cost_ms for one in supply], dtype=np.float64)[columns.regions],
