@@ -1,0 +1,244 @@
+"""Whether a change of policy is safe to make now: three rules, each refusing with its numbers.
+
+After Route 53 ARC's safety rules, which refuse to turn off what the rest could not carry.
+
+  1. `reach`: no kind of client that has a usable region of a service now is left without one.
+  2. `capacity`: no more of the present demand than now lacks capacity, and a total that suffices does not fall short.
+  3. `moved`: no more than a set share of the present demand leaves the region that serves it, all at once.
+
+Rule 1 needs health; without any, nothing has a usable region now, and nothing can be lost. Rules 2 and 3 need demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gtm.core.countries import COUNTRIES
+from gtm.core.model import Location, OnUnusable, Request
+from gtm.core.residency import fence
+from gtm.core.simulate.compare import Comparison, compare
+from gtm.core.simulate.project import Projection
+from gtm.core.simulate.world import Ranked, World
+from gtm.core.snapshot import CompiledService, Snapshot, bits
+from gtm.core.traffic import Sample
+from gtm.core.view import View
+
+MAX_MOVED_SHARE = 0.3
+"""What rule 3 allows unless told otherwise."""
+_NOTICEABLE = 1e-3
+"""Shortfalls grow by more than this part of the demand, or the planner's rounding would count."""
+
+
+class SafetyRule(StrEnum):
+    """The rules."""
+
+    REACH = "reach"
+    CAPACITY = "capacity"
+    MOVED = "moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A rule that a change breaks: in words, and by how much. `value` exceeds `limit`, both in `unit`."""
+
+    rule: SafetyRule
+    message: str
+    value: float
+    limit: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the rules say of a change.
+
+    `unchecked` says which rules could not be applied and why; `moved` and `short` (before, after; requests/s) are the
+    numbers that rules 2 and 3 looked at, None without demand.
+    """
+
+    breaches: tuple[Breach, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    moved: float | None = None
+    short: tuple[float, float] | None = None
+
+    @property
+    def safe(self) -> bool:
+        """Nothing was broken."""
+        return not self.breaches
+
+
+def judge(
+    before: World, after: World, demand: Mapping[str, float], *, max_moved: float = MAX_MOVED_SHARE
+) -> Verdict:
+    """Apply the rules to a change.
+
+    Args:
+        before: the policy in force, with the health of now.
+        after: the same with the change.
+        demand: demand cell → requests per second now; empty where nothing is known.
+        max_moved: the share (0–1) that may move at once.
+
+    Raises:
+        PlanError: the planner could not solve it.
+    """
+    unchecked = []
+    breaches: list[Breach] = []
+    if before.view.up:
+        breaches += _reach(before.view, after.view)
+    else:
+        unchecked.append("reach: no endpoint is known to be up, so no client has a usable region to lose")
+    if not demand:
+        unchecked.append("capacity and moved: no demand is known")
+        return Verdict(tuple(breaches), tuple(unchecked))
+    changed = Ranked(after, demand)
+    made = compare(Ranked(before, demand), changed, Sample(demand, 1.0))
+    breaches += _capacity(made, before, after, changed)
+    breaches += _moved(made, max_moved)
+    return Verdict(tuple(breaches), tuple(unchecked), made.displaced, (made.before.short, made.after.short))
+
+
+# --- rule 1 ---
+
+_Group = tuple[str | None, tuple[str, ...]]
+"""One name that stands for all that rules treat alike, and those."""
+
+
+def _reach(before: View, after: View) -> Iterator[Breach]:
+    """A breach for each kind of request that some clients of a service of both policies lose."""
+    for name, service in before.snapshot.services.items():
+        other = after.snapshot.services.get(name)
+        if other is None:
+            continue  # deleting a service is what its operator asked for; what demand it has, rule 3 counts
+        lost: dict[str, set[str]] = {}
+        for request, countries in _kinds(before, after, name):
+            if _usable(before, service, request) and not _usable(after, other, request):
+                lost.setdefault(_asking(request), set()).update(countries)
+        everybody = lost.get("", set())
+        for who, places in lost.items():
+            if who and places <= everybody:
+                continue  # those who state nothing have lost it, too
+            where = "every country" if places >= COUNTRIES else _listed(sorted(places))
+            message = (
+                f"service `{name}` would have no usable region for clients in {where}{who}; it has one now"
+            )
+            yield Breach(SafetyRule.REACH, message, float(len(places)), 0.0, "countries")
+
+
+def _kinds(before: View, after: View, service: str) -> Iterator[tuple[Request, tuple[str, ...]]]:
+    """A request of every kind that the rules of a service tell apart, and the countries it stands for."""
+    rules = (*before.rules[service], *after.rules[service])
+    old, new = before.snapshot, after.snapshot
+    places = _groups(COUNTRIES, [rule.countries for rule in rules])
+    tenants = _groups(old.tenants & new.tenants, [rule.tenants for rule in rules])
+    classes = _groups(old.data_classes & new.data_classes, [rule.data_classes for rule in rules])
+    serving = [frozenset(region.models) for region in (*old.regions, *new.regions)]
+    models = _groups(old.models & new.models, serving)
+    for country, countries in [(None, ("unknown places",)), *places]:
+        location = Location(country=country, source="cell", accuracy_km=0.0)
+        for tenant, _ in [(None, ()), *tenants]:
+            for data_class, _ in [(None, ()), *classes]:
+                for model, _ in [(None, ()), *models]:
+                    yield Request(service, location, tenant, data_class, model), countries
+
+
+def _groups(names: frozenset[str], scopes: Sequence[frozenset[str] | None]) -> list[_Group]:
+    """The names, those together that are in the same scopes."""
+    distinct = [scope for scope in dict.fromkeys(scopes) if scope is not None]
+    found: dict[tuple[bool, ...], list[str]] = {}
+    for name in sorted(names):
+        found.setdefault(tuple(name in scope for scope in distinct), []).append(name)
+    return [(group[0], tuple(group)) for group in found.values()]
+
+
+def _usable(view: View, service: CompiledService, request: Request) -> bool:
+    """Whether a request has a region that takes new clients."""
+    within = fence(view.rules[request.service], service.mask, request).allowed
+    willing = within & view.snapshot.active & _with_models(view.snapshot, service, request.model)
+    if service.service.on_unusable is OnUnusable.IGNORE_HEALTH:
+        return bool(willing)
+    return bool(willing & view.up)
+
+
+def _with_models(snapshot: Snapshot, service: CompiledService, model: str | None) -> int:
+    wanted = {name for name in (service.service.model, model) if name is not None}
+    if not wanted:
+        return service.mask
+    return sum(
+        1 << number for number in bits(service.mask) if wanted.issubset(snapshot.regions[number].models)
+    )
+
+
+def _asking(request: Request) -> str:
+    stated = (("tenant", request.tenant), ("data class", request.data_class), ("model", request.model))
+    parts = [f"{what} `{name}`" for what, name in stated if name is not None]
+    return f" that state {', '.join(parts)}" if parts else ""
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+# --- rules 2 and 3 ---
+
+
+def _capacity(made: Comparison, before: World, after: World, ranked: Ranked) -> Iterator[Breach]:
+    rate = made.before.rate
+    short, grown = made.before.short, made.after.short
+    if grown > short + _NOTICEABLE * rate:
+        sets = "".join(f"; {text}" for text in _short_sets(made, ranked))
+        message = (
+            f"the usable capacity would be {grown:.4g} requests/s short of the present demand of {rate:.4g} "
+            f"({short:.4g} now){sets}"
+        )
+        yield Breach(SafetyRule.CAPACITY, message, grown, short, "requests/s")
+    was, would = _slots(made.before, before), _slots(made.after, after)
+    if was is not None and would is not None and would[1] < would[0] and was[1] >= was[0]:
+        message = (
+            f"all regions together would have {would[1]:.4g} usable slots, and the present demand takes {would[0]:.4g} "
+            f"({was[1]:.4g} now)"
+        )
+        yield Breach(SafetyRule.CAPACITY, message, would[0], would[1], "slots")
+
+
+def _short_sets(made: Comparison, ranked: Ranked, most: int = 3) -> list[str]:
+    """The sets of regions that are short of capacity for the demand that may go to any of them, worst first."""
+    view = ranked.world.view
+    demand: dict[int, float] = {}
+    missing: dict[int, float] = {}
+    for cell, ranking in ranked.rankings.items():
+        group = ranking.group
+        within = group.allowed & group.willing & view.up
+        rate = made.sample.counts[cell] / made.sample.seconds
+        demand[within] = demand.get(within, 0.0) + rate
+        missing[within] = missing.get(within, 0.0) + rate * (1 - sum(made.after.cells[cell].values()))
+    worst = sorted((mask for mask in missing if mask), key=lambda mask: -missing[mask])[:most]
+    return [
+        f"{_listed(list(view.snapshot.names(mask)))}: {missing[mask]:.4g} of {demand[mask]:.4g} requests/s refused"
+        for mask in worst
+        if missing[mask] > _NOTICEABLE * made.before.rate
+    ]
+
+
+def _slots(projection: Projection, world: World) -> tuple[float, float] | None:
+    """The slots that the demand takes, and those usable in all regions together; None where a bound is not known."""
+    usable = [supply.slots for supply in world.supply.values()]
+    used = [room.used_slots for room in projection.room.values()]
+    if None in usable or None in used:
+        return None
+    served = sum(projection.served.values())
+    taken = sum(slots for slots in used if slots is not None)
+    refused = projection.short - sum(projection.queued.values())
+    per_request = taken / served if served > 0 else 0.0
+    return taken + refused * per_request, sum(slots for slots in usable if slots is not None)
+
+
+def _moved(made: Comparison, most: float) -> Iterator[Breach]:
+    if made.displaced > most:
+        message = (
+            f"{made.displaced:.1%} of the present requests would leave the region that serves them at once; the most "
+            f"allowed is {most:.0%}"
+        )
+        yield Breach(SafetyRule.MOVED, message, made.displaced, most, "share")

@@ -1,0 +1,204 @@
+"""What the safety rules refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.core.capacity import assess
+from gtm.core.choice import choice
+from gtm.core.compile import compile_policy
+from gtm.core.demand import cell_of
+from gtm.core.model import (
+    AdminState,
+    Match,
+    Places,
+    Policy,
+    Priority,
+    Request,
+    ResidencyRule,
+    Tenant,
+)
+from gtm.core.ranking import rank
+from gtm.core.safety import SafetyRule, Verdict, judge
+from gtm.core.simulate.world import World
+from gtm.core.view import Window, view_of
+from tests.core.strategies import SHIPPED, policies, quick, requests, states
+from tests.core.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
+
+DEMAND = {BERLIN: 2.0, CORK: 2.0, BOSTON: 6.0}
+
+
+def broken(verdict: Verdict) -> list[SafetyRule]:
+    """The rules broken, in order."""
+    return [breach.rule for breach in verdict.breaches]
+
+
+def disabled(policy: Policy, *names: str) -> Policy:
+    """The policy with regions out of service."""
+    return replace(
+        policy,
+        regions=tuple(
+            replace(one, admin_state=AdminState.DISABLED) if one.name in names else one
+            for one in policy.regions
+        ),
+    )
+
+
+def test_what_changes_nothing_is_safe() -> None:
+    """The policy in force may be put in force again, under any demand."""
+    verdict = judge(world(POLICY), world(POLICY), DEMAND)
+    assert verdict == Verdict((), (), 0.0, (0.0, 0.0))
+    assert verdict.safe
+
+
+def test_nobody_is_left_without_a_region() -> None:
+    """Draining the last region inside a fence is refused, also without demand, and names those who would lose it."""
+    verdict = judge(world(POLICY, down=("ie",)), world(drained(POLICY, "de"), down=("ie",)), {})
+    (breach,) = verdict.breaches
+    assert breach.rule is SafetyRule.REACH
+    assert breach.message == (
+        "service `chat` would have no usable region for clients in DE, FR, IE, NO, unknown places; it has one now"
+    )
+    assert breach.value == 5
+    assert verdict.unchecked == ("capacity and moved: no demand is known",)
+
+
+def test_everybody_losing_a_service_is_told_shortly() -> None:
+    """A service without any region left says so once, not by country."""
+    (breach,) = judge(world(POLICY), world(disabled(POLICY, "de", "ie", "us")), {}).breaches
+    assert "clients in every country; it has one now" in breach.message
+
+
+def test_kinds_of_requests_are_told_apart() -> None:
+    """A new rule about a tenant is refused for those who state that tenant or nothing, and for nobody else."""
+    pinned = ResidencyRule(
+        "clinic", Match(("chat",), tenants=("clinic",)), Places(("GB",)), acknowledge_empty_fence=True
+    )
+    before = replace(POLICY, residency_rules=(), tenants=(Tenant("acme"), Tenant("clinic")))
+    (breach,) = judge(world(before), world(replace(before, residency_rules=(pinned,))), {}).breaches
+    assert "every country;" in breach.message
+    worse = replace(pinned, match=Match(("chat",), ("DE",), tenants=("clinic",)))
+    also = replace(pinned, name="all", match=Match(("chat",), ("DE",)), allow=Places(("DE",)))
+    start = replace(before, residency_rules=(also,))
+    after = replace(before, residency_rules=(also, worse))
+    (breach,) = judge(world(start), world(after), {}).breaches
+    assert "clients in DE, unknown places;" in breach.message
+
+
+def test_capacity_has_to_suffice() -> None:
+    """A change that makes the planner refuse present demand is refused with the numbers, and the regions short."""
+    before, after = (
+        world(with_slots(POLICY, de=5, ie=5)),
+        world(drained(with_slots(POLICY, de=5, ie=3), "de")),
+    )
+    verdict = judge(before, after, DEMAND, max_moved=1.0)
+    (breach,) = verdict.breaches
+    assert breach.rule is SafetyRule.CAPACITY
+    assert (breach.value, breach.limit) == (pytest.approx(1.0), 0.0)
+    assert (
+        "1 requests/s short of the present demand of 10 (0 now); ie: 1 of 4 requests/s refused"
+        in breach.message
+    )
+
+
+def test_what_is_short_already_may_stay_so() -> None:
+    """A change that does not make a shortage worse is no concern of the rule's."""
+    tight = with_slots(POLICY, de=1, ie=1)
+    assert judge(world(tight), world(tight), DEMAND).safe
+    assert judge(world(tight), world(with_slots(POLICY, de=2, ie=1)), DEMAND).safe
+
+
+def test_the_total_has_to_suffice() -> None:
+    """Where every bound is known, the sum of them is held against what the demand takes."""
+    before = with_slots(POLICY, de=6, ie=6, us=6)
+    verdict = judge(world(before), world(with_slots(POLICY, de=4, ie=1, us=4)), DEMAND, max_moved=1.0)
+    assert broken(verdict) == [SafetyRule.CAPACITY, SafetyRule.CAPACITY]
+    assert "9 usable slots, and the present demand takes 10 (18 now)" in verdict.breaches[1].message
+
+
+def test_no_more_than_a_share_moves_at_once() -> None:
+    """Draining a region that serves more than the set share is refused; below it, it passes."""
+    verdict = judge(world(POLICY), world(drained(POLICY, "us")), DEMAND)
+    (breach,) = verdict.breaches
+    assert (breach.rule, breach.value, breach.limit) == (SafetyRule.MOVED, pytest.approx(0.6), 0.3)
+    assert "60.0% of the present requests would leave the region" in breach.message
+    assert judge(world(POLICY), world(drained(POLICY, "us")), DEMAND, max_moved=0.6).safe
+    assert judge(world(POLICY), world(drained(POLICY, "de")), DEMAND).safe
+
+
+def test_recoveries_are_no_moves() -> None:
+    """Requests that are refused now and would be served may be as many as they like."""
+    verdict = judge(world(disabled(POLICY, "us", "de")), world(disabled(POLICY, "de")), DEMAND, max_moved=0.7)
+    assert verdict.safe
+    assert judge(world(disabled(POLICY, "de", "ie")), world(POLICY), DEMAND).safe
+
+
+def test_a_service_with_demand_is_not_deleted() -> None:
+    """Deleting a service leaves nobody without one of its regions, but what demand it has counts as moved."""
+    web = replace(CHAT, name="web")
+    before = replace(POLICY, services=(CHAT, web), residency_rules=())
+    assert judge(world(before), world(replace(before, services=(web,))), {}).safe
+    assert broken(judge(world(before), world(replace(before, services=(web,))), DEMAND)) == [SafetyRule.MOVED]
+
+
+def test_without_health_nothing_can_be_lost() -> None:
+    """Before the first verdict of a probe nothing is usable: the rule says that it could not be applied."""
+    verdict = judge(world(POLICY, down=("de", "ie", "us")), world(disabled(POLICY, "de")), {})
+    assert verdict.safe
+    assert len(verdict.unchecked) == 2
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[World, World, list[Request]]:
+    """A random policy, the same with other rules and admin states, and requests, in one state of health."""
+    first, second = draw(policies()), draw(policies())
+    states_of = draw(st.lists(st.sampled_from(AdminState), min_size=8, max_size=8))
+    second = replace(
+        first,
+        residency_rules=tuple(
+            replace(
+                rule,
+                match=replace(rule.match, services=()),
+                allow=replace(rule.allow, regions=()),
+                deny=Places(),
+            )
+            for rule in second.residency_rules
+            if rule.allow.jurisdictions or rule.allow.operator_jurisdictions
+        ),
+        regions=tuple(
+            replace(one, admin_state=state) for one, state in zip(first.regions, states_of, strict=False)
+        ),
+    )
+    state = draw(states(first))
+    made = [
+        World(
+            view_of(compile_policy(one, SHIPPED), state, Window(300, 300)),
+            assess(one, state.health, {}, 300).supply,
+        )
+        for one in (first, second)
+    ]
+    return made[0], made[1], draw(st.lists(requests(first), min_size=4, max_size=4))
+
+
+@given(case=changes())
+@quick(100)
+def test_whoever_loses_a_region_is_found(case: tuple[World, World, list[Request]]) -> None:
+    """If any located request has a usable region before and none after, the rule is broken."""
+    before, after, asked = case
+    verdict = judge(before, after, {})
+    for request in asked:
+        plain = replace(
+            request, location=replace(request.location, anonymous=False, source="override"), affinity=None
+        )
+        had, has = (
+            bool(choice(side.view, rank(side.view.basis, plain, {}).group).eligible)
+            for side in (before, after)
+        )
+        if had and not has and before.view.up:
+            assert SafetyRule.REACH in broken(verdict)
+    rates = {cell_of(one, Priority.REAL_TIME): 1.0 for one in asked}
+    assert judge(before, before, rates).safe
