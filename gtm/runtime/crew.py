@@ -41,7 +41,8 @@ class Crew:
         dns_port: where DNS workers listen.
         metrics: what workers' counts are added to.
         everything: all that a new worker needs to begin with, asked each time one starts.
-        moved: called when a worker says what it answers from.
+        moved: called when control should hear soon: a worker says what it answers from, or gave up leases that others
+            may wait for.
         leases: the quotas' leases that HTTP workers spend.
     """
 
@@ -171,6 +172,8 @@ class Crew:
                 if number is not None:
                     self._leases.count(message.used, message.denied)
                     self._leases.taken(number, message.parts)
+                    if self._leases.overdue:
+                        self._moved()
             elif isinstance(message, ReadyMessage):
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
                 self._answering[message.worker] = message.revision

@@ -126,7 +126,7 @@ class Worker:
         else:
             self._gate.update(parts)
         self._parts = parts.sequence
-        self._tell(CountsMessage(self.settings.name, {}, self._parts))
+        self._tell(CountsMessage(self.settings.name, {}, self._parts, *self._gate.take_counts()))
 
     def _take(self) -> bool:
         try:
