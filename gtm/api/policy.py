@@ -117,7 +117,8 @@ def _expected(if_match: str | None) -> int | None:
 
 
 async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False) -> Response:
-    return reply({"dry_run": dry_run, "changes": outcome.changes, **await changed(ctx, outcome)})
+    done = await changed(ctx, outcome)
+    return reply({"dry_run": dry_run, "changes": outcome.changes, "findings": outcome.findings, **done})
 
 
 @router.get(

@@ -96,11 +96,21 @@ class ResourceChangeSchema(Schema):
     fields: list[FieldChangeSchema]
 
 
+class FindingSchema(Schema):
+    """Something legal in a policy that is probably not meant."""
+
+    path: str
+    code: str
+    message: str
+
+
 class PolicyChanged(Changed):
     """What applying a policy or rolling back did, or would do (`dry_run`)."""
 
     dry_run: bool = False
     changes: list[ResourceChangeSchema]
+    findings: list[FindingSchema]
+    """Of a dry run; otherwise empty."""
 
 
 class PolicyView(Schema):

@@ -76,7 +76,7 @@ def plan(
 
     document = _document(folder)
     planned = _plan(client.control(control_url, token), document)
-    output.warn(planned["warnings"])
+    output.warn((*planned["warnings"], *_findings(planned)))
     if as_json:
         output.print_json(planned)
     elif planned["changes"]:
@@ -109,7 +109,7 @@ def apply(
     api = client.control(control_url, token)
     planned = _plan(api, document)
     if not planned["changes"]:
-        output.warn(planned["warnings"])
+        output.warn((*planned["warnings"], *_findings(planned)))
         if as_json:
             output.print_json({**planned, "dry_run": False})
         else:
@@ -117,6 +117,7 @@ def apply(
         return
     if not as_json:
         changes.show_changes(planned["changes"])
+    output.warn(_findings(planned))
     ask.require_consent(yes=yes, as_json=as_json)
     if not yes:
         ask.confirm("Apply these changes?")
@@ -189,6 +190,11 @@ def _plan(api: Client, document: dict[str, Any]) -> dict[str, Any]:
     return planned
 
 
+def _findings(planned: dict[str, Any]) -> list[str]:
+    """What of a dry run is probably not meant, a sentence each; an older control does not say."""
+    return [f"{finding['path']}: {finding['message']}" for finding in planned.get("findings", ())]
+
+
 def _report(report: Report) -> None:
     from gtm.cli import output
 
@@ -196,6 +202,8 @@ def _report(report: Report) -> None:
         output.say(str(problem), "red")
     for warning in report.warnings:
         output.say(f"warning: {warning}", "yellow")
+    for finding in report.findings:
+        output.say(f"warning: {finding}", "yellow")
     failed = [result for result in report.results if not result.passed]
     for result in failed:
         output.say(f"FAILED {result.label}", "red")
@@ -229,6 +237,7 @@ def _report_json(report: Report) -> None:
             "ok": report.ok,
             "problems": [asdict(problem) for problem in report.problems],
             "warnings": list(report.warnings),
+            "findings": [asdict(finding) for finding in report.findings],
             "expectations": [asdict(result) for result in report.results],
         }
     )

@@ -27,6 +27,7 @@ from gtm.core.choice import choice
 from gtm.core.compile import compile_policy
 from gtm.core.decide import Decision, explained
 from gtm.core.explain import lines
+from gtm.core.findings import findings
 from gtm.core.model import (
     AdminState,
     EndpointHealth,
@@ -109,12 +110,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The check of a folder. With problems, no expectation was tried."""
+    """The check of a folder. With problems, no expectation was tried, and nothing else is known.
+
+    `findings` are what is probably not meant (`gtm.core.findings`).
+    """
 
     problems: tuple[Problem, ...]
-    warnings: tuple[str, ...]
-    results: tuple[Result, ...]
-    policy: Policy | None
+    warnings: tuple[str, ...] = ()
+    results: tuple[Result, ...] = ()
+    policy: Policy | None = None
+    findings: tuple[Problem, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -128,20 +133,17 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
     Args:
         path: the folder (or one file).
         locate: where an address is.
-        now: POSIX seconds, for expectations that name no time.
+        now: POSIX seconds, for findings, and for expectations that name no time.
     """
-    folder = read_folder(path)
-    problems, warnings = check_references(folder)
+    problems, snapshot = check_references(read_folder(path))
     expectations, wrong = _expectations(path)
     problems += wrong
-    if problems:
-        return Report(tuple(problems), warnings, (), None)
-    policy = folder.document().to_core()
-    unknown = list(_unknown_regions(path, policy, expectations))
-    if unknown:
-        return Report(tuple(unknown), warnings, (), policy)
-    results = tuple(check(policy, item, locate, now) for item in expectations)
-    return Report((), warnings, results, policy)
+    if problems or snapshot is None:
+        return Report(tuple(problems))
+    policy = snapshot.policy
+    unknown = tuple(_unknown_regions(path, policy, expectations))
+    results = () if unknown else tuple(check(policy, item, locate, now) for item in expectations)
+    return Report(unknown, snapshot.warnings, results, policy, findings(snapshot, now))
 
 
 def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:

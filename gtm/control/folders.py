@@ -21,6 +21,7 @@ from gtm.core.compile import compile_policy
 from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
 from gtm.core.problems import PolicyError, Problem
+from gtm.core.snapshot import Snapshot
 
 EXPECTATIONS = "expect.yaml"
 SUFFIXES = frozenset({".yaml", ".yml"})
@@ -88,15 +89,15 @@ def load_folder(path: Path) -> Policy:
     return load_document(path).to_core()
 
 
-def check_references(folder: Folder) -> tuple[list[Problem], tuple[str, ...]]:
-    """All problems of a folder, structural and semantic, and the compiler's warnings if there are none."""
+def check_references(folder: Folder) -> tuple[list[Problem], Snapshot | None]:
+    """All problems of a folder, structural and semantic, and the compiled policy if there are none."""
     problems = list(folder.problems)
+    snapshot = None
     try:
-        warnings = compile_policy(folder.document().to_core(), shipped_jurisdictions()).warnings
+        snapshot = compile_policy(folder.document().to_core(), shipped_jurisdictions())
     except PolicyError as error:
-        warnings = ()
         problems += [_located(folder, problem) for problem in error.problems if not _follows(folder, problem)]
-    return problems, warnings if not problems else ()
+    return problems, snapshot if not problems else None
 
 
 def _follows(folder: Folder, problem: Problem) -> bool:

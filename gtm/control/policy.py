@@ -16,19 +16,25 @@ from gtm.control.documents import PolicyDocument
 from gtm.control.errors import PreconditionFailed
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.compile import compile_policy
+from gtm.core.findings import findings
 from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
+from gtm.core.problems import Problem
 from gtm.core.snapshot import Snapshot
 from gtm.storage.session import Database, Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty."""
+    """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty.
+
+    `findings` are what is probably not meant (`gtm.core.findings`); only dry runs look for them.
+    """
 
     revision: int
     changes: tuple[ResourceChange, ...]
     warnings: tuple[str, ...]
+    findings: tuple[Problem, ...] = ()
 
 
 class Edit:
@@ -81,9 +87,9 @@ async def apply(
         database: where.
         document: the policy wanted. Regions without an admin state keep theirs.
         author: who.
-        now: when regions begin to drain that did not before.
+        now: when regions begin to drain that did not before; findings are of this moment.
         comment: why.
-        dry_run: only say what would change.
+        dry_run: only say what would change, and what of it is probably not meant.
         expected: the revision that must be in force, None for any.
 
     Raises:
@@ -94,8 +100,9 @@ async def apply(
         policy, revision = await current_policy(database)
         _expect(expected, revision)
         wanted = document.to_core(policy, now)
-        warnings = (await _compiled(wanted)).warnings
-        return Outcome(revision, diff_policies(policy, wanted), warnings)
+        snapshot = await _compiled(wanted)
+        found = await asyncio.to_thread(findings, snapshot, now.timestamp())
+        return Outcome(revision, diff_policies(policy, wanted), snapshot.warnings, found)
     async with edit(database, author=author, comment=comment) as change:
         _expect(expected, change.revision)
         await _write(change, document.to_core(change.policy, now))

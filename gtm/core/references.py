@@ -1,14 +1,29 @@
-"""What is found wrong while a policy compiles, and the checks of names that all of its parts share."""
+"""What is found wrong while a policy compiles, the checks of names that all of its parts share, and words for it."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from datetime import UTC, datetime
 from difflib import get_close_matches
 
 from gtm.core.problems import Problem
 
 _SUGGESTED = 20
 """How many unknown names are compared with the known ones: each comparison looks at every name there is."""
+_NAMED = 10
+"""How many things a sentence lists."""
+
+
+def some(items: Sequence[str], what: str) -> str:
+    """The first few of what may be thousands, and how many more there are."""
+    if len(items) <= _NAMED:
+        return ", ".join(items)
+    return f"{', '.join(items[:_NAMED])} and {len(items) - _NAMED} more {what}"
+
+
+def utc(moment: float) -> str:
+    """A POSIX time in seconds as it is written in policies (RFC 3339)."""
+    return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
 
 
 class Checks:

@@ -7,7 +7,6 @@ allows. Each such period is a `CompiledRule` of its own, that begins and ends as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from math import inf
 
 from gtm.core.countries import COUNTRIES
@@ -20,7 +19,7 @@ from gtm.core.jurisdictions import (
     posix_seconds,
 )
 from gtm.core.model import Places, Policy, ResidencyRule, RuleMode, Service
-from gtm.core.references import Checks
+from gtm.core.references import Checks, some, utc
 from gtm.core.snapshot import CompiledRule, bits
 
 RulePeriods = tuple[CompiledRule, ...]
@@ -82,10 +81,16 @@ class RuleCompiler:
             members: mask of its regions.
             rules: those that may concern it.
         """
-        binding = [periods for periods in rules if periods[0].enforced]
-        for periods in binding:
-            self._check_fence(service, members, periods)
-        self._check_common_fence(service, members, binding)
+        always = []
+        for periods in rules:
+            first = periods[0]
+            if not first.enforced:
+                continue
+            if len(periods) > 1 or not first.allowed & members:
+                self._check_fence(service, members, periods)
+            if first.countries is first.tenants is first.data_classes is None:
+                always.append(periods)
+        self._check_common_fence(service, members, always)
 
     def _check(self, path: str, rule: ResidencyRule) -> None:
         checks, allow, deny = self._checks, rule.allow, rule.deny
@@ -184,7 +189,7 @@ class RuleCompiler:
             return
         rule = periods[0].rule
         path = f"residency_rules.{rule.name}"
-        names = ", ".join(self._regions[number].name for number in bits(members))
+        names = some([self._regions[number].name for number in bits(members)], "regions")
         text = f"none of the members of service `{service.name}` ({names}) is allowed"
         if len(empty) < len(periods):
             text += " " + " and ".join(map(_when, empty))
@@ -196,32 +201,26 @@ class RuleCompiler:
             message = f"{text}: every matching request would be refused; set `acknowledge_empty_fence: true` if this is meant"
             self._checks.problem(path, "empty_fence", message)
 
-    def _check_common_fence(self, service: Service, members: int, binding: Sequence[RulePeriods]) -> None:
+    def _check_common_fence(self, service: Service, members: int, always: Sequence[RulePeriods]) -> None:
         """The rules that concern every request must leave a region together, not only each on its own."""
-        common, names = members, []
-        for periods in binding:
-            first = periods[0]
+        common, binding = members, []
+        for periods in always:
             ever = 0
             for period in periods:
                 ever |= period.allowed
-            if (
-                ever & members
-                and first.countries is first.tenants is first.data_classes is None
-                and not first.rule.acknowledge_empty_fence
-            ):
+            rule = periods[0].rule
+            if ever & members and not rule.acknowledge_empty_fence:
                 common &= ever
-                names.append(f"`{first.rule.name}`")
+                binding.append(rule)
         if members and not common:
-            message = f"the rules {', '.join(names)} concern every request and leave no region together"
+            names = [f"`{rule.name}`" for rule in binding]
+            message = f"the rules {some(names, 'rules')} concern every request and leave no region together"
             self._checks.problem(f"services.{service.name}", "empty_fence", message)
 
 
 def _when(period: CompiledRule) -> str:
     """The time of a period, in words."""
-    since, until = (
-        datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z") if abs(moment) < inf else ""
-        for moment in (period.starts, period.ends)
-    )
+    since, until = (utc(moment) if abs(moment) < inf else "" for moment in (period.starts, period.ends))
     if not since:
         return f"until {until}"
     return f"from {since} until {until}" if until else f"from {since} on"

@@ -55,7 +55,7 @@ def _strict(view: View) -> View:
         )
         for name, every in view.rules.items()
     }
-    return replace(view, rules=rules)
+    return replace(view, basis=replace(view.basis, rules=rules))
 
 
 @quick(400)

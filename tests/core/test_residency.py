@@ -34,7 +34,7 @@ from gtm.core.model import (
 from gtm.core.problems import PolicyError
 from gtm.core.residency import Fence, fence, location_facts
 from gtm.core.state import State
-from gtm.core.view import View, Window, build_view
+from gtm.core.view import View, Window, view_of
 from tests.core.reference import Reference
 from tests.core.strategies import (
     COUNTRIES,
@@ -76,7 +76,7 @@ def test_the_fence_is_that_of_the_reference(policy: Policy, window: Window, data
     Each of the 120 policies is asked for one of its services by every kind of client, of every tenant and class of
     data: 891 requests, more than 100,000 together.
     """
-    view = build_view(compile_policy(policy, SHIPPED), State(), window)
+    view = view_of(compile_policy(policy, SHIPPED), State(), window)
     reference = Reference(policy, SHIPPED, State(), window)
     service = data.draw(st.sampled_from(policy.services)).name
     for location, tenant, data_class in product(LOCATIONS, (None, *TENANTS), (None, *DATA_CLASSES)):
@@ -120,7 +120,7 @@ POLICY = Policy(regions=(DE, GB, US), services=(CHAT,))
 
 def _view(*rules: ResidencyRule, now: float = 0.0, latest: float | None = None) -> View:
     snapshot = compile_policy(replace(POLICY, residency_rules=rules), SHIPPED)
-    return build_view(snapshot, State(), Window(now, now if latest is None else latest))
+    return view_of(snapshot, State(), Window(now, now if latest is None else latest))
 
 
 def _seen(view: View, location: Location = UNKNOWN_LOCATION) -> tuple[set[str], list[tuple[str, ...]]]:
@@ -296,6 +296,6 @@ def test_nothing_changes_between_boundaries(policy: Policy, one: float, other: f
     if any(min(one, other) < boundary <= max(one, other) for boundary in snapshot.boundaries):
         return
     assert (
-        build_view(snapshot, State(), Window(one, one)).rules
-        == build_view(snapshot, State(), Window(other, other)).rules
+        view_of(snapshot, State(), Window(one, one)).rules
+        == view_of(snapshot, State(), Window(other, other)).rules
     )

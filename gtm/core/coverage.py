@@ -1,0 +1,136 @@
+"""Which clients a policy leaves without a region: by law, and once a region is drained.
+
+Services that share their rules share the work: a fence is the same for all of them but for their members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gtm.core.countries import COUNTRIES
+from gtm.core.model import OnUnknownLocation
+from gtm.core.problems import Problem
+from gtm.core.references import some
+from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
+
+_UNKNOWN = ""
+"""Stands for the country of clients that nobody can locate."""
+_CLIENTS = (*sorted(COUNTRIES), _UNKNOWN)
+
+_Fences = Mapping[str, int]
+"""Country → the mask of all regions that may serve its clients, whatever the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The rules that bind a kind of request: that of a client whose country alone is known."""
+
+    fences: _Fences
+    acknowledged: tuple[CompiledRule, ...]
+
+
+def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    """What the rules in force leave without a region.
+
+    A service with host names is asked over DNS, by requests that state neither tenant nor data class, so that every
+    rule scoped by them concerns them. Of other services the requests are looked at that no such rule concerns.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+
+    Yields:
+        `no_region`: a service and the countries whose clients no member may serve. `no_active_region`: the same, where
+        those that may are drained or disabled. `drain_empties`: a region, and the services and countries that would
+        be left with none if it were drained, though the service has others.
+    """
+    readings: dict[tuple[int, ...], _Reading] = {}
+    alone: dict[int, dict[str, list[str]]] = {}
+    for name, service in snapshot.services.items():
+        binding = _binding(service, now)
+        key = tuple(map(id, binding))
+        reading = readings.get(key)
+        if reading is None:
+            reading = readings[key] = _reading(binding, len(snapshot.regions))
+        for mask, countries in _by_mask(service, reading).items():
+            active = mask & snapshot.active
+            if not mask:
+                text = f"none of its regions may serve {_clients(countries)}"
+                yield Problem(f"services.{name}", "no_region", text)
+            elif not active:
+                text = f"every region that may serve {_clients(countries)} is drained or disabled"
+                yield Problem(f"services.{name}", "no_active_region", text)
+            elif active.bit_count() == 1 and service.mask & snapshot.active != active:
+                left = alone.setdefault(active.bit_length() - 1, {})
+                left.setdefault(name, []).extend(countries)
+    for number, services in sorted(alone.items()):
+        listed = [f"`{name}` ({_clients(countries)})" for name, countries in services.items()]
+        text = f"if it is drained, no other region may serve {some(listed, 'services')}"
+        yield Problem(f"regions.{snapshot.regions[number].name}", "drain_empties", text)
+
+
+def _binding(service: CompiledService, now: float) -> list[CompiledRule]:
+    stated = not service.service.hostnames
+    return [
+        rule
+        for rule in service.rules
+        if rule.enforced
+        and rule.starts <= now < rule.ends
+        and not (stated and (rule.tenants is not None or rule.data_classes is not None))
+    ]
+
+
+def _reading(rules: Iterable[CompiledRule], regions: int) -> _Reading:
+    everywhere = (1 << regions) - 1
+    fences = dict.fromkeys(_CLIENTS, everywhere)
+    # Rules name few different sets of countries: what those of one set allow together is worked out first.
+    together: dict[tuple[int, bool], tuple[CompiledRule, int]] = {}
+    acknowledged = []
+    for rule in rules:
+        if rule.rule.acknowledge_empty_fence:
+            acknowledged.append(rule)
+        key = (id(rule.countries), rule.rule.on_unknown_location is OnUnknownLocation.MATCH)
+        allowed = together[key][1] if key in together else everywhere
+        together[key] = rule, allowed & rule.allowed
+    for rule, allowed in together.values():
+        for country in _concerned(rule):
+            fences[country] &= allowed
+    return _Reading(fences, tuple(acknowledged))
+
+
+def _concerned(rule: CompiledRule) -> Iterable[str]:
+    """The countries whose clients a rule concerns, that of unknown location among them."""
+    if rule.countries is None:
+        return _CLIENTS
+    unknown = rule.rule.on_unknown_location is OnUnknownLocation.MATCH
+    return (*rule.countries, _UNKNOWN) if unknown else rule.countries
+
+
+def _by_mask(service: CompiledService, reading: _Reading) -> dict[int, list[str]]:
+    """What the fence is → for clients of which countries; without those refused by a rule that says it is meant."""
+    meant = {
+        country
+        for rule in reading.acknowledged
+        if not rule.allowed & service.mask
+        for country in _concerned(rule)
+    }
+    found: dict[int, list[str]] = {}
+    for country in _CLIENTS:
+        if country not in meant:
+            found.setdefault(reading.fences[country] & service.mask, []).append(country)
+    return found
+
+
+def _clients(countries: Sequence[str]) -> str:
+    if len(countries) == len(_CLIENTS):
+        return "any client"
+    known = [country for country in countries if country != _UNKNOWN]
+    unknown = "clients of unknown location"
+    if not known:
+        return unknown
+    if len(known) == len(_CLIENTS) - 1:
+        return "any client of known location"
+    return f"clients in {some(known, 'countries')}" + (
+        f" and {unknown}" if len(known) < len(countries) else ""
+    )

@@ -1,0 +1,119 @@
+"""What is legal to write in a policy, and yet probably not meant.
+
+Every finding is a `Problem` with a path and a code, but none that keeps a policy from being put in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gtm.core.coverage import coverage
+from gtm.core.jurisdictions import Membership, countries_at
+from gtm.core.model import OnAnonymous, OnUnknownLocation, ResidencyRule
+from gtm.core.problems import Problem
+from gtm.core.references import some, utc
+from gtm.core.shadows import find_shadows
+from gtm.core.snapshot import Snapshot
+
+SOON = 180 * 86_400.0
+"""Seconds before the end of a membership from which on it is mentioned."""
+
+
+def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
+    """Everything about a policy's residency rules that its authors may want to look at again.
+
+    Args:
+        snapshot: the policy; its size is bounded by `gtm.control.documents`, and the time this takes by that (seconds).
+        now: POSIX seconds.
+
+    Returns:
+        By code: `rule_over`, `matches_nobody`, `without_effect`, `shadowed`, `not_compared`, `membership_ends`, and
+        those of `gtm.core.coverage`.
+    """
+    return (
+        *_of_rules(snapshot, now),
+        *_of_shadows(snapshot, now),
+        *_of_memberships(snapshot, now),
+        *coverage(snapshot, now),
+    )
+
+
+def _of_rules(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    for rule in snapshot.policy.residency_rules:
+        path = f"residency_rules.{rule.name}"
+        if rule.effective_until is not None and rule.effective_until.timestamp() <= now:
+            text = "was in force until then, and is no more: it matches nothing now"
+            yield Problem(f"{path}.effective_until", "rule_over", text)
+        elif _covers_nobody(rule, snapshot.jurisdictions, now):
+            text = "these jurisdictions cover no country: only clients of uncertain location match"
+            yield Problem(f"{path}.match.client_jurisdictions", "matches_nobody", text)
+        yield from _without_effect(path, rule)
+
+
+def _covers_nobody(rule: ResidencyRule, membership: Membership, now: float) -> bool:
+    """Whether the clients a rule names are nobody, now and later."""
+    match = rule.match
+    if match.client_countries or not match.client_jurisdictions:
+        return False
+    return not any(
+        countries
+        for name in match.client_jurisdictions
+        for countries in (
+            countries_at(membership[name], now),
+            *(later for moment, later in membership[name] if moment > now),
+        )
+    )
+
+
+def _without_effect(path: str, rule: ResidencyRule) -> Iterator[Problem]:
+    unlocated = rule.on_unknown_location is OnUnknownLocation.IGNORE
+    scoped = rule.match.client_countries or rule.match.client_jurisdictions
+    for field, given in (
+        ("on_unknown_location", unlocated),
+        ("on_anonymous", rule.on_anonymous is OnAnonymous.TRUST),
+        ("max_accuracy_km", rule.max_accuracy_km is not None),
+    ):
+        if given and not scoped:
+            text = "has no effect on a rule that does not look at where clients are"
+            yield Problem(f"{path}.{field}", "without_effect", text)
+        elif given and unlocated and field == "max_accuracy_km":
+            text = "has no effect beside `on_unknown_location: ignore`"
+            yield Problem(f"{path}.{field}", "without_effect", text)
+
+
+def _of_shadows(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    shadows = find_shadows(snapshot, now)
+    for shadow in shadows.found:
+        text = f"adds nothing: `{shadow.by}` concerns everyone whom it concerns, and excludes every region it excludes"
+        yield Problem(f"residency_rules.{shadow.rule}", "shadowed", text)
+    if shadows.unchecked:
+        text = f"{shadows.unchecked} rules were not compared with the others: too many are alike in whom they concern"
+        yield Problem("residency_rules", "not_compared", text)
+
+
+def _of_memberships(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    """Countries that have left, or soon leave, a jurisdiction that rules name."""
+    naming: dict[str, list[str]] = {}
+    for rule in snapshot.policy.residency_rules:
+        for name in dict.fromkeys(_jurisdictions(rule)):
+            naming.setdefault(name, []).append(rule.name)
+    for name, rules in sorted(naming.items()):
+        periods = snapshot.jurisdictions[name]
+        today = countries_at(periods, now)
+        for (_, before), (moment, after) in pairwise(periods):
+            lost = before - after - (today if moment <= now else frozenset())
+            if not lost or moment > now + SOON:
+                continue
+            text = (
+                f"does not cover {', '.join(sorted(lost))} from {utc(moment)} on; "
+                f"it is named by {some(rules, 'rules')}"
+            )
+            yield Problem(f"jurisdictions.{name}", "membership_ends", text)
+
+
+def _jurisdictions(rule: ResidencyRule) -> Iterator[str]:
+    yield from rule.match.client_jurisdictions
+    for places in (rule.allow, rule.deny):
+        yield from places.jurisdictions
+        yield from places.operator_jurisdictions

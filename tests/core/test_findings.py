@@ -1,0 +1,305 @@
+"""What is legal in a policy and probably not meant: each finding is true, and found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.core import shadows
+from gtm.core.compile import compile_policy
+from gtm.core.countries import COUNTRIES
+from gtm.core.coverage import coverage
+from gtm.core.findings import findings
+from gtm.core.model import (
+    UNKNOWN_LOCATION,
+    AdminState,
+    DataClass,
+    Endpoint,
+    Jurisdiction,
+    Location,
+    Match,
+    Member,
+    OnAnonymous,
+    OnUnknownLocation,
+    Places,
+    Policy,
+    Region,
+    Request,
+    ResidencyRule,
+    RuleMode,
+    Service,
+    Tenant,
+    Term,
+)
+from gtm.core.residency import fence
+from gtm.core.shadows import find_shadows
+from gtm.core.snapshot import Snapshot
+from gtm.core.state import State
+from gtm.core.view import Window, view_of
+from tests.core.strategies import COUNTRIES as FEW
+from tests.core.strategies import DATA_CLASSES, MOMENTS, SHIPPED, TENANTS, policies, quick
+
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+LOCATIONS = [
+    UNKNOWN_LOCATION,
+    Location(anonymous=True),
+    *(
+        Location(country, source="geoip", anonymous=anonymous, accuracy_km=accuracy)
+        for country, anonymous, accuracy in product(FEW, (False, True), (None, 20.0, 500.0))
+    ),
+]
+
+
+def _region(name: str, country: str, **changes: Any) -> Region:
+    return Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),), **changes)
+
+
+DE, FR, US = _region("de", "DE"), _region("fr", "FR"), _region("us", "US")
+CHAT = Service("chat", (Member("de"), Member("fr"), Member("us")))
+POLICY = Policy(
+    regions=(DE, FR, US),
+    services=(CHAT, Service("batch", (Member("us"),))),
+    tenants=(Tenant("clinic"), Tenant("bank")),
+    data_classes=(DataClass("health"),),
+)
+EU = Places(jurisdictions=("EU",))
+HOME = Places(regions=("de",))
+CHATS = Match(services=("chat",))
+
+
+def _found(policy: Policy, *rules: ResidencyRule) -> list[tuple[str, str]]:
+    snapshot = compile_policy(replace(policy, residency_rules=rules), SHIPPED)
+    return [(item.path, item.code) for item in findings(snapshot, NOW.timestamp())]
+
+
+def _messages(policy: Policy, *rules: ResidencyRule) -> list[str]:
+    snapshot = compile_policy(replace(policy, residency_rules=rules), SHIPPED)
+    return [str(item) for item in findings(snapshot, NOW.timestamp())]
+
+
+def _rule(name: str = "r", match: Match = CHATS, allow: Places = EU, **changes: Any) -> ResidencyRule:
+    return ResidencyRule(name, match, allow, **changes)
+
+
+def test_a_sound_policy_has_no_findings() -> None:
+    """A rule that leaves two regions is nothing to speak of."""
+    assert _found(POLICY, _rule(match=replace(CHATS, client_jurisdictions=("EU",)))) == []
+    assert _found(POLICY) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "code"),
+    [
+        (_rule(effective_until=NOW), "effective_until", "rule_over"),
+        (
+            _rule(match=replace(CHATS, client_jurisdictions=("NOWHERE",))),
+            "match.client_jurisdictions",
+            "matches_nobody",
+        ),
+        (_rule(on_anonymous=OnAnonymous.TRUST), "on_anonymous", "without_effect"),
+        (_rule(max_accuracy_km=5.0), "max_accuracy_km", "without_effect"),
+        (
+            _rule(
+                match=replace(CHATS, client_countries=("DE",)),
+                on_unknown_location=OnUnknownLocation.IGNORE,
+                max_accuracy_km=5.0,
+            ),
+            "max_accuracy_km",
+            "without_effect",
+        ),
+    ],
+)
+def test_rules_that_do_not_do_what_they_say(rule: ResidencyRule, path: str, code: str) -> None:
+    """A rule that is over, that is about nobody, or that has settings without effect."""
+    assert _found(POLICY, rule) == [(f"residency_rules.r.{path}", code)]
+
+
+def _terms(until: datetime) -> tuple[Jurisdiction, ...]:
+    return (Jurisdiction("FRIENDS", members=("DE", "US"), terms=(Term("US", effective_until=until),)),)
+
+
+@pytest.mark.parametrize(("days", "told"), [(-400, True), (30, True), (400, False)])
+def test_a_membership_that_ends_is_told_in_time(days: int, told: bool) -> None:
+    """For half a year before, and from then on, with the country, the day and the rules that name it."""
+    end = NOW + timedelta(days=days)
+    policy = replace(POLICY, jurisdictions=_terms(end))
+    found = _messages(policy, _rule(allow=Places(jurisdictions=("FRIENDS",), regions=("fr",))))
+    day = end.isoformat().replace("+00:00", "Z")
+    text = f"jurisdictions.FRIENDS: does not cover US from {day} on; it is named by r"
+    assert found == ([text] if told else [])
+
+
+def test_a_membership_that_came_back_is_no_finding() -> None:
+    """What ended once and holds again today is nobody's concern."""
+    years = [datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2022)]
+    terms = (Term("US", effective_until=years[0]), Term("US", years[1]))
+    policy = replace(POLICY, jurisdictions=(Jurisdiction("FRIENDS", members=("DE", "US"), terms=terms),))
+    assert _found(policy, _rule(allow=Places(jurisdictions=("FRIENDS",), regions=("fr",)))) == []
+
+
+CLIENTS = replace(CHATS, client_jurisdictions=("EU",))
+GERMANS = replace(CHATS, client_countries=("DE",))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (_rule("b"), _rule("a")),
+        (_rule("b", GERMANS), _rule("a", CLIENTS)),
+        (_rule("b", GERMANS), _rule("a", Match(), deny=Places(regions=("us",)), allow=Places())),
+        (_rule("b", replace(CLIENTS, tenants=("clinic",), data_classes=("health",))), _rule("a", CLIENTS)),
+        (_rule("b", GERMANS, on_anonymous=OnAnonymous.TRUST), _rule("a", CLIENTS)),
+        (_rule("b", GERMANS, max_accuracy_km=50.0), _rule("a", CLIENTS, max_accuracy_km=50.0)),
+        (_rule("b", effective_from=NOW + timedelta(days=1)), _rule("a", effective_until=None)),
+    ],
+)
+def test_a_rule_in_the_shadow_of_another(narrow: ResidencyRule, wide: ResidencyRule) -> None:
+    """It concerns no one else, excludes nothing more, and holds no longer; in either order of the two."""
+    policy = replace(POLICY, services=(CHAT,))
+    assert _found(policy, wide, narrow) == [("residency_rules.b", "shadowed")]
+    alike = replace(narrow, name="") == replace(wide, name="")
+    assert _found(policy, narrow, wide) == [(f"residency_rules.{'a' if alike else 'b'}", "shadowed")]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (_rule("b", allow=HOME), _rule("a")),
+        (_rule("b", CLIENTS), _rule("a", GERMANS)),
+        (_rule("b", CLIENTS), _rule("a", replace(CLIENTS, tenants=("clinic",)))),
+        (_rule("b", CLIENTS), _rule("a", CLIENTS, on_anonymous=OnAnonymous.TRUST)),
+        (_rule("b", CLIENTS), _rule("a", CLIENTS, on_unknown_location=OnUnknownLocation.IGNORE)),
+        (_rule("b", CLIENTS, max_accuracy_km=5.0), _rule("a", CLIENTS, max_accuracy_km=50.0)),
+        (_rule("b", CLIENTS, max_accuracy_km=5.0), _rule("a", CLIENTS)),
+        (_rule("b", Match(tenants=("bank",))), _rule("a", CHATS)),
+        (_rule("b"), _rule("a", effective_until=NOW + timedelta(days=1))),
+        (_rule("b"), _rule("a", mode=RuleMode.MONITOR)),
+        (_rule("b", mode=RuleMode.MONITOR), _rule("a")),
+        (_rule("b", allow=Places(regions=("de", "fr", "us"))), _rule("a")),
+    ],
+)
+def test_rules_that_are_not_shadowed(narrow: ResidencyRule, wide: ResidencyRule) -> None:
+    """More people, more regions, more time, or no effect on either side: both rules have a reason to be."""
+    acknowledged = [replace(rule, acknowledge_empty_fence=True) for rule in (wide, narrow)]
+    found = _found(POLICY, *acknowledged)
+    assert ("residency_rules.b", "shadowed") not in found
+
+
+def test_the_search_for_shadows_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past so many comparisons the rest is not compared, and a finding says how much that is."""
+    monkeypatch.setattr(shadows, "MOST_COMPARISONS", 3)
+    rules = [_rule(f"r{n}", Match(services=("chat",), tenants=("clinic",))) for n in range(6)]
+    policy = replace(POLICY, services=(CHAT,))
+    messages = _messages(policy, *rules)
+    assert any("rules were not compared with the others" in message for message in messages)
+
+
+def _after(snapshot: Snapshot, now: float) -> list[float]:
+    return [now, *(boundary for boundary in snapshot.boundaries if boundary > now)]
+
+
+@quick(120)
+@given(policies(), st.sampled_from(MOMENTS))
+def test_rules_in_the_shadow_can_go(policy: Policy, now: float) -> None:
+    """Without all the rules found, every fence is what it was with them, now and at every later moment."""
+    snapshot = compile_policy(policy, SHIPPED)
+    found = {shadow.rule for shadow in find_shadows(snapshot, now).found}
+    if not found:
+        return
+    rest = tuple(rule for rule in policy.residency_rules if rule.name not in found)
+    without = compile_policy(replace(policy, residency_rules=rest), SHIPPED)
+    for moment in _after(snapshot, now):
+        one, other = (view_of(each, State(), Window(moment, moment)) for each in (snapshot, without))
+        for service, compiled in snapshot.services.items():
+            for location, tenant, data in product(LOCATIONS, (None, *TENANTS), (None, *DATA_CLASSES)):
+                request = Request(service, location, tenant, data)
+                whole = fence(one.rules[service], compiled.mask, request).allowed
+                assert fence(other.rules[service], compiled.mask, request).allowed == whole
+
+
+@quick(150)
+@given(policies(), st.sampled_from(MOMENTS), st.booleans())
+def test_coverage_is_that_of_the_fence(policy: Policy, now: float, dns: bool) -> None:
+    """A service or region is mentioned if, and only if, the fence leaves the clients of some country none but that."""
+    services = tuple(replace(item, hostnames=("h.test",) if dns else ()) for item in policy.services)
+    rules = tuple(replace(rule, acknowledge_empty_fence=False) for rule in policy.residency_rules)
+    snapshot = compile_policy(policy, SHIPPED)
+    view = view_of(snapshot, State(), Window(now, now))
+    altered = replace(
+        snapshot,
+        services={
+            item.name: replace(
+                snapshot.services[item.name],
+                service=item,
+                rules=tuple(
+                    replace(rule, rule=rules[policy.residency_rules.index(rule.rule)])
+                    for rule in snapshot.services[item.name].rules
+                ),
+            )
+            for item in services
+        },
+    )
+    expected = set()
+    for name, compiled in snapshot.services.items():
+        binding = [
+            rule
+            for rule in view.rules[name]
+            if rule.enforced and (dns or rule.tenants is rule.data_classes is None)
+        ]
+        for country in (None, *COUNTRIES):
+            mask = fence(binding, compiled.mask, Request(name, Location(country))).allowed
+            active = mask & snapshot.active
+            if not mask:
+                expected.add((f"services.{name}", "no_region"))
+            elif not active:
+                expected.add((f"services.{name}", "no_active_region"))
+            elif active.bit_count() == 1 and compiled.mask & snapshot.active != active:
+                expected.add((f"regions.{snapshot.names(active)[0]}", "drain_empties"))
+    assert {(item.path, item.code) for item in coverage(altered, now)} == expected
+
+
+def test_countries_without_a_region_are_named() -> None:
+    """A handful of countries is listed, more are counted, all are anybody; what a rule acknowledges is not told."""
+    stranded = _rule("a", Match(services=("batch",), client_countries=("DE", "FR")), HOME)
+    policy = replace(POLICY, services=(Service("batch", (Member("us"), Member("fr"))),))
+    acknowledged = replace(stranded, acknowledge_empty_fence=True)
+    assert _messages(policy, acknowledged) == []
+    two = (
+        _rule("a", Match(client_countries=("DE", "FR")), Places(regions=("us",))),
+        _rule("b", Match(client_jurisdictions=("EU",)), Places(regions=("fr",))),
+    )
+    assert _messages(policy, *two) == [
+        "services.batch: none of its regions may serve clients in DE, FR and clients of unknown location",
+        "regions.fr: if it is drained, no other region may serve `batch` (clients in IE)",
+    ]
+    wide = _rule("c", Match(services=("batch",), tenants=("clinic",)), Places(regions=("fr",)))
+    host = replace(policy.services[0], hostnames=("batch.test",), zone="test")
+    seen = compile_policy(replace(policy, residency_rules=(wide,)), SHIPPED)
+    assert list(coverage(seen, 0.0)) == []
+    asked = replace(seen, services={"batch": replace(seen.services["batch"], service=host)})
+    (finding,) = coverage(asked, 0.0)
+    assert str(finding) == "regions.fr: if it is drained, no other region may serve `batch` (any client)"
+
+
+def test_regions_that_are_out_already() -> None:
+    """Where all that may serve are drained or disabled, that is said of the service."""
+    drained = replace(
+        POLICY, regions=(replace(DE, admin_state=AdminState.DRAINING), FR, US), services=(CHAT,)
+    )
+    assert _messages(drained, _rule("a", GERMANS, HOME)) == [
+        "services.chat: every region that may serve clients in DE and clients of unknown location is drained or disabled"
+    ]
+
+
+def test_no_finding_is_longer_than_its_reader_has_time_for() -> None:
+    """Of thousands of services, countries or rules the first few are named."""
+    many = tuple(Service(f"s{n:03}", CHAT.members) for n in range(300))
+    (message,) = _messages(replace(POLICY, services=many), _rule("a", Match(), HOME))
+    assert message.endswith("`s009` (any client) and 290 more services")
+    assert len(message) < 400
