@@ -68,6 +68,27 @@ class _Place:
     remainders: dict[int, tuple[float, float]]
 
 
+def _agreed(seen: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """What (weight, remainder) pairs agree on in ms, shrunk by `NEARBY_PRIOR`; and the sum of their weights.
+
+    A weighted mean, and two steps from it towards Huber's M-estimate.
+    """
+    above = total = 0.0
+    for weight, rest in seen:
+        above += weight * rest
+        total += weight
+    centre = above / (NEARBY_PRIOR + total)
+    for _ in range(2):
+        above, below = 0.0, NEARBY_PRIOR
+        for weight, rest in seen:
+            away = abs(rest - centre)
+            believed = weight if away <= AGREED_MS else weight * AGREED_MS / away
+            above += believed * rest
+            below += believed
+        centre = above / below
+    return centre, total
+
+
 class Cells:
     """Corrections to the geographic model, by cell and region.
 
@@ -167,15 +188,7 @@ class Cells:
         access /= NEARBY_PRIOR + access_weight
         if not seen:
             return mutual + access, 1.0, source
-        total = sum(weight for weight, _ in seen)
-        centre = sum(weight * rest for weight, rest in seen) / (NEARBY_PRIOR + total)
-        for _ in range(2):
-            agreed = [
-                (weight * min(1.0, AGREED_MS / (abs(rest - centre) or 1.0)), rest) for weight, rest in seen
-            ]
-            centre = sum(weight * rest for weight, rest in agreed) / (
-                NEARBY_PRIOR + sum(weight for weight, _ in agreed)
-            )
+        centre, total = _agreed(seen)
         return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), Source.NEARBY
 
     def _neighbours(self, cell: Cell) -> list[tuple[float, _Place]]:
