@@ -26,7 +26,7 @@ from gtm import __version__
 from gtm.core.health import fill
 from gtm.core.leases import LeaseHolder
 from gtm.core.problems import PolicyError
-from gtm.core.state import NO_PLAN, State
+from gtm.core.state import NO_PLAN, Plan, State
 from gtm.feed import lastgood
 from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
 from gtm.feed.holder import ViewHolder
@@ -280,8 +280,8 @@ class Agent:
         if self._connected:
             state = State(epoch, "", fill(self._agreed.health, own), plan)
         else:
-            kept = time.monotonic() - self._lost_at <= PLAN_KEPT
-            state = State(epoch, self.settings.name, own, plan if kept else NO_PLAN)
+            kept = kept_plan(plan, time.monotonic() - self._lost_at)
+            state = State(epoch, self.settings.name, own, kept)
         if state == self._holder.state:
             return
         self._holder.apply(StateMessage(state))
@@ -346,3 +346,8 @@ class Agent:
             if self._unsaved:
                 await self._save()
             self._crew.put([MetricsMessage(self.metrics.text())])
+
+
+def kept_plan(plan: Plan, lost_for: float) -> Plan:
+    """What is left of the last plan so many seconds after control was lost: all of it for a while, then nothing."""
+    return plan if lost_for <= PLAN_KEPT else NO_PLAN

@@ -1,0 +1,77 @@
+"""Demand as control keeps it: smoothed, added up over edges, kept when an edge falls silent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.control.demand import KEPT, DemandBook, Row, read_row, requests_per_answer
+
+ROW = "chat\tde\tserved\tlookup\tchat|real_time|de|x\tchat|DE|52.5|12.5||||real_time||"
+DNS = ROW.replace("lookup", "dns")
+
+
+def _rates(book: DemandBook, now: float) -> dict[str, float]:
+    return {row.via: rate for row, rate in book.rates(now).items()}
+
+
+def test_a_steady_rate_is_found() -> None:
+    """Whatever the length of reports, a steady stream of requests comes out as its rate."""
+    for seconds in (0.2, 1.0, 3.0):
+        book = DemandBook()
+        now = 0.0
+        for _ in range(100):
+            now += seconds
+            book.take("one", {ROW: 50.0 * seconds}, seconds, now)
+        assert _rates(book, now) == {"lookup": pytest.approx(50.0, rel=0.01)}
+
+
+def test_edges_add_up_and_silence_is_not_zero() -> None:
+    """An edge that stops reporting keeps its rates for a while; then it is forgotten, and nothing of it stays."""
+    book = DemandBook()
+    for second in range(60):
+        book.take("one", {ROW: 10.0}, 1.0, float(second))
+        book.take("two", {ROW: 30.0}, 1.0, float(second))
+    assert _rates(book, 60.0) == {"lookup": pytest.approx(40.0, rel=0.01)}
+    for second in range(60, 60 + int(KEPT) - 1):
+        book.take("one", {ROW: 10.0}, 1.0, float(second))
+    assert _rates(book, 60 + KEPT - 1) == {"lookup": pytest.approx(40.0, rel=0.01)}
+    assert _rates(book, 60 + KEPT + 1) == {"lookup": pytest.approx(10.0, rel=0.01)}
+    assert _rates(book, 60 + 3 * KEPT) == {}
+
+
+def test_demand_that_ends_fades() -> None:
+    """Reports without a row let its rate fall, and in the end it is gone."""
+    book = DemandBook()
+    for second in range(30):
+        book.take("one", {ROW: 10.0}, 1.0, float(second))
+    for second in range(30, 70):
+        book.take("one", {}, 1.0, float(second))
+    assert _rates(book, 70.0) == {}
+
+
+@given(st.text(max_size=100))
+def test_a_damaged_row_is_left_out(text: str) -> None:
+    """What is no row raises ValueError where it is read, and changes nothing in the book."""
+    book = DemandBook()
+    book.take("one", {text: 1.0, ROW: 3.0}, 1.0, 0.0)
+    assert Row(*ROW.split("\t")) in book.rates(0.0)
+    try:
+        read_row(text)
+    except ValueError:
+        assert len(book.rates(0.0)) == 1
+
+
+def test_an_answer_in_dns_stands_for_what_regions_report() -> None:
+    """Requests served beyond those asked for over HTTP are due to DNS; without reports an answer is one request."""
+    book = DemandBook()
+    for second in range(60):
+        book.take("one", {ROW: 20.0, DNS: 10.0}, 1.0, float(second))
+    rates = book.rates(60.0)
+    assert requests_per_answer(rates, {}, {}) == {"chat": 1.0}
+    factor: dict[str, float] = {}
+    for _ in range(100):
+        factor = requests_per_answer(rates, {"chat": 520.0}, factor)
+    assert factor == {"chat": pytest.approx(50.0, rel=0.02)}
+    assert requests_per_answer(rates, {"chat": 0.0}, {"chat": 1.0})["chat"] < 1.0

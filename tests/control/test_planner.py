@@ -1,0 +1,113 @@
+"""The planning loop's tick: from reports to a plan that edges can follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gtm.control.demand import Row
+from gtm.control.planner import Inputs, Planner, same_plan
+from gtm.core.compile import compile_policy
+from gtm.core.latency import Estimator
+from gtm.core.load import Load
+from gtm.core.model import Capacity, Policy, Request, SpilloverRule, Steering
+from gtm.core.outcomes import Reason
+from gtm.core.plan.problem import PlanError
+from gtm.core.state import NO_PLAN, Plan, State
+from gtm.core.view import Window, view_of
+from tests.core.strategies import SHIPPED
+from tests.core.test_choice import BERLIN, NOW, REGIONS, SERVICE, _choice, _ranking, _up
+
+REGIONS_OF_10 = tuple(replace(region, capacity=Capacity(requests_per_second=10.0)) for region in REGIONS)
+
+
+def _inputs(rate: float, via: str = "lookup", **changes: object) -> Inputs:
+    policy = Policy(
+        regions=REGIONS_OF_10,
+        services=(SERVICE,),
+        spillover_rules=(SpilloverRule("r", "de", ("ie",), max_requests_per_second=4.0),),
+    )
+    snapshot = compile_policy(policy, SHIPPED)
+    state = State(1, health=_up())
+    ranking = _ranking(view_of(snapshot, state, Window(NOW, NOW)), Request("chat", BERLIN))
+    row = Row("chat", "de", "served", via, ranking.group.key, ranking.cell)
+    inputs = Inputs(snapshot, Estimator(snapshot.regions), state, NOW, {row: rate}, {})
+    return replace(inputs, **changes)  # type: ignore[arg-type]
+
+
+def _settled(planner: Planner, inputs: Inputs, ticks: int = 30) -> Plan:
+    for second in range(ticks):
+        planner.tick(replace(inputs, now=NOW + second, capacity=planner.latest.capacity))
+    return planner.latest.plan
+
+
+def test_a_full_region_spills_what_its_quota_allows() -> None:
+    """Above the region's usable rate (10 less the reserve), demand goes next door up to the quota; the rest is shed."""
+    inputs = _inputs(12.0)
+    plan = _settled(Planner(), inputs)
+    (found,) = plan.classes.values()
+    assert found.weights == {"de": pytest.approx(9 / 12, abs=0.02), "ie": pytest.approx(3 / 12, abs=0.02)}
+    assert found.shed == 0
+    (found,) = _settled(Planner(), _inputs(20.0)).classes.values()
+    assert found.shed == pytest.approx(7 / 20, abs=0.02)
+    view = view_of(inputs.snapshot, State(2, health=_up(), plan=plan), Window(NOW, NOW))
+    assert {option.reason for option in _choice(view).options} == {Reason.LOWEST_LATENCY, Reason.SPILLOVER}
+
+
+def test_nothing_is_planned_away_without_need() -> None:
+    """A region with room keeps its own."""
+    (found,) = _settled(Planner(), _inputs(5.0)).classes.values()
+    assert found.weights == {"de": 1.0}
+
+
+def test_http_is_leased_what_dns_leaves() -> None:
+    """A quota is leased in full where all demand comes over HTTP, and in part where DNS takes its share."""
+    planner = Planner()
+    planner.tick(_inputs(12.0))
+    assert planner.latest.leasable["r"] == pytest.approx(4.0)
+    (row,) = _inputs(6.0).rates
+    planner.tick(_inputs(0.0, rates={row: 6.0, replace(row, via="dns"): 6.0}))
+    assert planner.latest.leasable["r"] == pytest.approx(2.0)
+
+
+def test_answers_in_dns_are_scaled_by_what_regions_serve() -> None:
+    """One answer a second stands for all the requests that a region says it serves."""
+    planner = Planner()
+    loads = {("de", "chat"): Load("de", "chat", NOW, 1, requests_per_second=12.0)}
+    for _ in range(60):
+        planner.tick(_inputs(1.0, via="dns", loads=loads))
+    assert planner.latest.problem.classes[0].rate == pytest.approx(12.0, rel=0.05)
+
+
+def test_services_of_fixed_steering_only_take_up_room() -> None:
+    """A service with weights is not planned, but what it serves is missing to others."""
+    inputs = _inputs(5.0)
+    policy = replace(inputs.snapshot.policy, services=(replace(SERVICE, steering=Steering.WEIGHTED),))
+    planner = Planner()
+    planner.tick(replace(inputs, snapshot=compile_policy(policy, SHIPPED)))
+    (pinned,) = planner.latest.problem.classes
+    assert (pinned.regions, pinned.rate) == (("de",), 5.0)
+
+
+def test_a_failing_solver_leaves_the_last_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever keeps a plan from being made, the one before stays, and the tick says what happened."""
+    planner = Planner()
+    before = _settled(planner, _inputs(12.0))
+
+    def fails(*_: object, **__: object) -> object:
+        raise PlanError("the solver gave up")
+
+    monkeypatch.setattr("gtm.control.planner.solve", fails)
+    planned = planner.tick(_inputs(12.0))
+    assert planned.plan is before
+    assert planned.error == "the solver gave up"
+
+
+def test_plans_that_steer_alike_are_the_same() -> None:
+    """When a plan was made and prices that hardly moved are no news; weights and prices that moved are."""
+    plan = Plan(1.0, {}, {"de": 100.0})
+    assert same_plan(plan, replace(plan, made=2.0, prices={"de": 103.0}))
+    assert not same_plan(plan, replace(plan, prices={"de": 120.0}))
+    assert not same_plan(plan, replace(plan, prices={}))
+    assert not same_plan(plan, NO_PLAN)

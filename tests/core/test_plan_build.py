@@ -1,0 +1,113 @@
+"""From demand cells to the planner's question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gtm.core.model import (
+    Location,
+    Match,
+    OnOverload,
+    Places,
+    Priority,
+    Request,
+    ResidencyRule,
+    Service,
+    SpilloverRule,
+    Steering,
+)
+from gtm.core.plan.build import problem_of, ranking_of
+from gtm.core.plan.problem import Problem, SpillQuota, Supply
+from gtm.core.router import Ranker
+from gtm.core.view import View
+from tests.core.test_choice import BERLIN, SERVICE, _ranking, _up, _view
+
+SUPPLY = {"de": Supply(rate=10.0)}
+
+
+def _ask(
+    view: View, demand: dict[tuple[str, str], float], fixed: dict[tuple[str, str], float] | None = None
+) -> Problem:
+    return problem_of(view, Ranker(view.basis), demand, fixed or {}, SUPPLY)
+
+
+def _counted(view: View, request: Request) -> tuple[str, str]:
+    ranking = _ranking(view, request)
+    return ranking.group.key, ranking.cell
+
+
+def test_cells_of_a_class_are_asked_for_together() -> None:
+    """A class's demand is the sum of its cells, by tenant, with the latency of each region averaged over them."""
+    view = _view()
+    near, far = Request("chat", BERLIN), Request("chat", replace(BERLIN, lat=57.5, lon=25.0), "small")
+    demand = {_counted(view, near): 3.0, _counted(view, far): 1.0}
+    assert len({key for key, _ in demand}) == 1
+    (one,) = _ask(view, demand).classes
+    assert one.regions == ("de", "ie", "us")
+    assert one.tenants == {"": 3.0, "small": 1.0}
+    assert one.rate == 4.0
+    alone = [_ask(view, {item: 1.0}).classes[0].latency_ms for item in demand]
+    assert one.latency_ms == pytest.approx([(3 * a + b) / 4 for a, b in zip(*alone, strict=True)])
+    assert list(one.latency_ms) == sorted(one.latency_ms)
+
+
+def test_the_name_of_a_class_orders_its_regions() -> None:
+    """Clients near a border keep their own order, though their cell's centre lies on the other side of it."""
+    view = _view()
+    _, cell = _counted(view, Request("chat", BERLIN))
+    (one,) = _ask(view, {("chat|real_time|ie>de>us|x", cell): 1.0}).classes
+    assert one.regions == ("ie", "de", "us")
+    assert one.latency_ms[1] >= one.latency_ms[0]
+
+
+def test_only_usable_regions_inside_the_fence_are_asked_for() -> None:
+    """A region that is down or outside the fence is in no list; a class without any is left to refusals."""
+    rule = ResidencyRule("eu", Match(client_countries=("DE",)), Places(("EU",)))
+    request = Request("chat", BERLIN)
+    view = _view(residency=(rule,), health=_up(down=("de",)))
+    (one,) = _ask(view, {_counted(view, request): 1.0}).classes
+    assert one.regions == ("ie",)
+    view = _view(residency=(rule,), health=_up(down=("de", "ie")))
+    assert _ask(view, {_counted(view, request): 1.0}).classes == ()
+
+
+def test_clients_of_unknown_whereabouts_keep_the_order_written() -> None:
+    """Without a location the members stand in their order, each a little further than the last."""
+    view = _view()
+    (one,) = _ask(view, {_counted(view, Request("chat", Location("DE"))): 1.0}).classes
+    assert one.regions == ("de", "ie", "us")
+    assert one.latency_ms == (0.0, 1.0, 2.0)
+
+
+def test_what_the_policy_does_not_know_is_left_out() -> None:
+    """Cells of services, tenants and models that are gone, and damaged ones, ask for nothing."""
+    view = _view()
+    ranker = Ranker(view.basis)
+    assert ranking_of(ranker, "chat|DE|52.5|12.5||||real_time||") is not None
+    for cell in ("gone|DE|52.5|12.5||||real_time||", "chat|DE|52.5|12.5|gone|||real_time||", "chat|DE", ""):
+        assert ranking_of(ranker, cell) is None
+        assert _ask(view, {("x", cell): 1.0}).classes == ()
+
+
+def test_demand_that_cannot_be_planned_takes_up_capacity() -> None:
+    """What a service with weights serves stays in its region, is never shed, and counts there."""
+    service = Service("chat", SERVICE.members, steering=Steering.WEIGHTED)
+    view = _view(service)
+    counted = _counted(view, Request("chat", BERLIN))
+    problem = _ask(view, {counted: 5.0}, {("chat", "ie"): 2.0, ("gone", "ie"): 1.0, ("chat", "gone"): 1.0})
+    (one,) = problem.classes
+    assert (one.regions, one.rate, one.on_overload) == (("ie",), 2.0, OnOverload.QUEUE)
+    assert problem.supply is SUPPLY
+
+
+def test_rules_priorities_and_weights_go_along() -> None:
+    """Spillover rules become quotas, a request's priority its class's, and tenants' weights the tier's."""
+    rule = SpilloverRule("r", "de", ("ie",), 0.4, 10.0, 40.0)
+    view = _view(SERVICE, rule)
+    batch = Request("chat", BERLIN, priority=Priority.BATCH)
+    problem = _ask(view, {_counted(view, batch): 1.0})
+    assert problem.quotas == (SpillQuota("r", "de", ("ie",), 0.4, 10.0, 40.0),)
+    assert problem.classes[0].priority is Priority.BATCH
+    assert problem.tenant_weights == {}
