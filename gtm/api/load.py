@@ -127,7 +127,7 @@ async def get_load(ctx: Ctx, _: Viewer) -> Response:
     hub = ctx.hub
     if hub.snapshot is None:
         return reply({"at": 0.0, "regions": []})
-    assessment, now = hub.loads.assess(hub.snapshot.policy, hub.health)
+    assessment, now = await hub.loads.assess(hub.snapshot.policy, hub.health)
     return reply({"at": now, "regions": [_region(found, now) for found in assessment.regions.values()]})
 
 

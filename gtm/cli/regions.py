@@ -73,6 +73,7 @@ def show(
             ("region", region["name"]),
             ("display name", region["display_name"]),
             ("admin state", output.styled(region["admin_state"])),
+            ("draining since (UTC)", output.when(region["draining_since"])),
             ("health", output.styled(_status(health))),
             ("country", " ".join(part for part in (region["country"], region["subdivision"]) if part)),
             ("position", f"{region['lat']}, {region['lon']}"),

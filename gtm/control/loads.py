@@ -5,6 +5,7 @@ Law: load lives in memory only. A control that starts knows of no report, and re
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -57,16 +58,17 @@ class Loads:
         self._follow(policy)
         return self._book.loads()
 
-    def assess(self, policy: Policy, health: HealthTable) -> tuple[Assessment, float]:
-        """What every region can take now, and the POSIX time that now is.
+    async def assess(self, policy: Policy, health: HealthTable) -> tuple[Assessment, float]:
+        """What every region can take now, and the POSIX time that now is. Worked out beside the event loop.
 
         Args:
             policy: the policy in force.
             health: region name → endpoint URL → health, as the vantages agree.
         """
         now = self._clock()
-        self.assessment = assess(policy, health, self.loads(policy), now, self.assessment)
-        return self.assessment, now
+        found = await asyncio.to_thread(assess, policy, health, self.loads(policy), now, self.assessment)
+        self.assessment = found
+        return found, now
 
     def _follow(self, policy: Policy) -> None:
         """Forget what a new policy does not know."""

@@ -169,10 +169,10 @@ def _region(
             freshness(of_it, moment.now) if of_it is not None else seen,
             declared,
             time,
+            source,
+            moment.times.processing_ms.get((region.name, service.name), 0.0),
         )
-        part = _part(service.name, limits, found, before.get(service.name))
-        processing = moment.times.processing_ms.get((region.name, service.name), 0.0)
-        single.append(replace(part, service_time_source=source, processing_ms=processing))
+        single.append(_part(service.name, limits, found, before.get(service.name)))
     time = mean(
         [(part.service_time_ms, part.load.requests_per_second if part.load else None) for part in single]
     )
@@ -192,12 +192,14 @@ def _health(region: Region, health: Mapping[str, EndpointHealth], now: float) ->
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What bounds a region or one of its services, and how long it serves a request."""
+    """What bounds a region or one of its services, and how long it takes for a request."""
 
     load: Load | None
     freshness: Freshness
     declared: Capacity
     service_time_ms: float | None
+    service_time_source: TimeSource = TimeSource.UNKNOWN
+    processing_ms: float = 0.0
 
 
 def _part(service: str, limits: _Limits, region: RegionCapacity, before: Part | None) -> Part:
@@ -223,6 +225,8 @@ def _part(service: str, limits: _Limits, region: RegionCapacity, before: Part | 
         rate=Bound(declared.requests_per_second, None, usable_rate),
         backlog=backlog,
         service_time_ms=limits.service_time_ms,
+        service_time_source=limits.service_time_source,
+        processing_ms=limits.processing_ms,
     )
 
 

@@ -38,13 +38,15 @@ class TimeSource(StrEnum):
 class Times:
     """All that is remembered from one assessment to the next. Times in ms by region and service.
 
-    `service_ms` and `wait_ms` are smoothed reports, `processing_ms` what rankings use; `at` is POSIX seconds.
+    `service_ms` and `wait_ms` are smoothed reports, `processing_ms` what rankings use; `typical_ms` holds the mean
+    service time of the regions that report a service, by service. `at` is POSIX seconds.
     """
 
     at: float = 0.0
     service_ms: Mapping[Key, float] = field(default_factory=dict)
     wait_ms: Mapping[Key, float] = field(default_factory=dict)
     processing_ms: Mapping[Key, float] = field(default_factory=dict)
+    typical_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_TIMES = Times()
@@ -75,9 +77,13 @@ def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float
             if wait is not None:
                 wait_ms[key] = _smooth(before.wait_ms.get(key), wait, keep)
     processing: dict[Key, float] = {}
+    typical: dict[str, float] = {}
     for service in policy.services:
-        processing |= _processing(service, service_ms, wait_ms, before.processing_ms)
-    return Times(now, service_ms, wait_ms, processing)
+        mean = _mean(service_ms.get((member.region, service.name)) for member in service.members)
+        if mean is not None:
+            typical[service.name] = mean
+        processing.update(_processing(service, service_ms, wait_ms, before.processing_ms, mean or 0.0))
+    return Times(now, service_ms, wait_ms, processing, typical)
 
 
 def service_time(times: Times, region: str, service: Service) -> tuple[float | None, TimeSource]:
@@ -90,7 +96,7 @@ def service_time(times: Times, region: str, service: Service) -> tuple[float | N
         return reported, TimeSource.REPORTED
     if service.service_time_ms is not None:
         return service.service_time_ms, TimeSource.DECLARED
-    others = _mean(times.service_ms.get((member.region, service.name)) for member in service.members)
+    others = times.typical_ms.get(service.name)
     return others, TimeSource.OTHER_REGIONS if others is not None else TimeSource.UNKNOWN
 
 
@@ -99,11 +105,11 @@ def _processing(
     service_ms: Mapping[Key, float],
     wait_ms: Mapping[Key, float],
     before: Mapping[Key, float],
+    typical_time: float,
 ) -> dict[Key, float]:
     """By region, for one service: the wait, and the service time beyond the fastest region's."""
     keys = [(member.region, service.name) for member in service.members]
     fastest = min((service_ms[key] for key in keys if key in service_ms), default=0.0)
-    typical_time = _mean(service_ms.get(key) for key in keys) or 0.0
     typical_wait = _mean(wait_ms.get(key) for key in keys) or 0.0
     found = {}
     for key in keys:

@@ -185,6 +185,7 @@ def test_regions(run: Gtm) -> None:
         assert f"us-east is {state}" in run.ok("regions", verb, "us-east").out
         listed = {item["name"]: item for item in run.ok("regions", "list", "--json").json}
         assert listed["us-east"]["admin_state"] == listed["us-east"]["health"]["admin_state"] == state
+        assert ("draining since" in run.ok("regions", "show", "us-east").out) is (verb == "drain")
     assert "us-east is already active" in run.ok("regions", "activate", "us-east").out
     table = run.ok("regions", "list").out
     assert "unknown" in table, "nothing probes here"
