@@ -1,8 +1,9 @@
-"""`gtm demo`: turn regions of the running demo world off and on."""
+"""`gtm demo`: look at the running demo world, turn its regions off and on, change their capacity, send them traffic."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -11,13 +12,21 @@ from gtm.cli.exits import CommandError, Exit
 
 app = typer.Typer(no_args_is_help=True)
 
+_NOTICED = "edges notice by their probes: with the demo's policy within about 3 seconds"
+
+
+@app.command("list")
+def list_regions(*, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False) -> None:
+    """List the regions: state, slots, requests being served and waiting."""
+    _show(_call("GET", "/", data_dir), as_json=as_json)
+
 
 @app.command()
 def fail(
     region: str, *, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False
 ) -> None:
     """Kill a region: its server stops listening until it is restored."""
-    _switch(region, "fail", data_dir, as_json=as_json)
+    _switch(region, "fail", data_dir, _NOTICED, as_json=as_json)
 
 
 @app.command()
@@ -25,30 +34,66 @@ def restore(
     region: str, *, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False
 ) -> None:
     """Bring a failed region back."""
-    _switch(region, "restore", data_dir, as_json=as_json)
+    _switch(region, "restore", data_dir, _NOTICED, as_json=as_json)
 
 
-def _switch(region: str, action: str, data_dir: Path, *, as_json: bool) -> None:
+@app.command()
+def capacity(
+    region: str,
+    slots: Annotated[int, typer.Argument(help="Requests that it serves at once.", min=1, max=10_000)],
+    *,
+    data_dir: options.DataDir = options.DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Change how many requests a region serves at once."""
+    note = "the region reports it within a second; the plan follows step by step: see `gtm top`"
+    _switch(region, f"capacity/{slots}", data_dir, note, as_json=as_json)
+
+
+def _switch(region: str, action: str, data_dir: Path, note: str, *, as_json: bool) -> None:
+    from gtm.cli import output
+
+    _show(_call("POST", f"/{region}/{action}", data_dir, region), as_json=as_json)
+    if not as_json:
+        output.note(note)
+
+
+def _show(state: dict[str, Any], *, as_json: bool) -> None:
+    from gtm.cli import output
+
+    if as_json:
+        output.print_json(state)
+        return
+    output.table(
+        ("region", "state", "slots", "outstanding", "queue"),
+        (
+            (name, output.styled(one["state"]), one["slots"], one["outstanding"], one["queue"])
+            for name, one in state.items()
+        ),
+        empty="the demo world has no regions",
+    )
+
+
+def _call(method: str, path: str, data_dir: Path, region: str | None = None) -> dict[str, Any]:
+    """Ask the world's switch; the regions' state.
+
+    Raises:
+        CommandError: no world runs there, or it has no such region.
+    """
     import httpx
 
-    from gtm.cli import output
     from gtm.runtime.demo.block import DemoError, DemoFile
 
     try:
         world = DemoFile.read(data_dir)
     except DemoError as error:
         raise CommandError(str(error), Exit.UNREACHABLE) from error
-    if region not in world.regions:
+    if region is not None and region not in world.regions:
         raise CommandError(f"there is no demo region `{region}`; there are {', '.join(world.regions)}")
     try:
-        response = httpx.post(f"{world.switch}/{region}/{action}", timeout=5.0, trust_env=False)
-        state: dict[str, str] = response.raise_for_status().json()
+        response = httpx.request(method, f"{world.switch}{path}", timeout=5.0, trust_env=False)
+        state: dict[str, Any] = response.raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
         message = f"the demo world does not answer ({error}); is `gtm serve --demo` running?"
         raise CommandError(message, Exit.UNREACHABLE) from error
-    if as_json:
-        output.print_json(state)
-    else:
-        for name, what in state.items():
-            typer.echo(f"{name:16} {what}")
-        output.note("edges notice by their probes: with the demo's policy within about 3 seconds")
+    return state

@@ -21,6 +21,8 @@ from gtm.settings import (
     ServeSettings,
 )
 
+_OWN = "127.0.0.0/8, ::1"
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
@@ -51,6 +53,7 @@ def serve(
     from gtm.runtime.serve import Supervisor
 
     hosts = options.addresses(bind)
+    proxies = options.networks(trusted_proxies)
     settings = ServeSettings(
         data_dir=data_dir.absolute(),
         bind=hosts,
@@ -63,7 +66,8 @@ def serve(
         geoip_db=geoip_db,
         geoip_overrides=geoip_overrides,
         geoip_anonymous_db=geoip_anonymous_db,
-        trusted_proxies=options.networks(trusted_proxies),
+        # The demo's clients are simulated on this machine, and state their addresses as proxies do.
+        trusted_proxies=proxies or (options.networks(_OWN) if demo else ()),
         # The demo may be asked about anybody's address, but only by this machine.
         open_lookups=open_lookups or (demo and all(_is_loopback(host) for host in hosts)),
         log_level=options.log_level(log_level),

@@ -31,13 +31,19 @@ class Prepared:
 
 
 async def prepare(
-    url: str, *, edge_token: str | None = None, demo: Policy | None = None, block: int = 1
+    url: str,
+    *,
+    edge_token: str | None = None,
+    reporter_token: str | None = None,
+    demo: Policy | None = None,
+    block: int = 1,
 ) -> Prepared:
     """Make a database ready.
 
     Args:
         url: a Postgres URL.
         edge_token: the text of a token for the edge started beside control, in place of the last such.
+        reporter_token: likewise, of a token for the demo world's regions.
         demo: the demo policy; applied if there is no policy yet. If there is, only the demo's own addresses move.
         block: the block of loopback addresses that the demo world stands on now.
 
@@ -51,6 +57,8 @@ async def prepare(
         made = await tokens.bootstrap(database)
         if edge_token is not None:
             await tokens.install(database, "serve-edge", Role.EDGE, edge_token)
+        if reporter_token is not None:
+            await tokens.install(database, "serve-demo", Role.REPORTER, reporter_token)
         if demo is not None:
             current, _ = await policies.current_policy(database)
             wanted = moved(current if current.regions else demo, block)

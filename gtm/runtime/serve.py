@@ -15,7 +15,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from gtm.runtime import assets
 from gtm.runtime.child import Child
 from gtm.runtime.demo.block import PORT as DEMO_PORT
 from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
+from gtm.runtime.demo.inference import DEFAULT_SLOTS
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
 from gtm.runtime.sockets import reserve
@@ -72,6 +73,7 @@ class Supervisor:
         self._switch: socket.socket | None = None
         self._database_url = settings.database_url or ""
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
+        self._reporter_token = f"gtm_serve_{secrets.token_urlsafe(32)}" if settings.demo else None
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -122,13 +124,20 @@ class Supervisor:
             block, self._switch = claim_block()
             regions = tuple(region.name for region in policy.regions)
             descriptor = self._switch.fileno()
-            arguments = ["gtm.runtime.demo.world", str(block), str(descriptor), *regions]
-            self._child("demo world", arguments, pass_fds=(descriptor,))
+            slots = [f"{one.name}={one.capacity.outstanding or DEFAULT_SLOTS}" for one in policy.regions]
+            arguments = ["gtm.runtime.demo.world", str(block), str(descriptor), *slots]
+            self._child("demo world", arguments, self._world_environment, pass_fds=(descriptor,))
             switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
             DemoFile(block, switch, regions).write(settings.data_dir)
-        prepared = await prepare(self._database_url, edge_token=self._edge_token, demo=policy, block=block)
-        self._control = self._child("control", ["gtm.cli", "control", "--no-prepare"])
-        self._child("edge", ["gtm.cli", "edge"])
+        prepared = await prepare(
+            self._database_url,
+            edge_token=self._edge_token,
+            reporter_token=self._reporter_token,
+            demo=policy,
+            block=block,
+        )
+        self._control = self._child("control", ["gtm.cli", "control", "--no-prepare"], self._environment)
+        self._child("edge", ["gtm.cli", "edge"], self._environment)
         for child in self._children:
             await child.start()
         if await self._until_ready():
@@ -156,12 +165,22 @@ class Supervisor:
     def _facts(self) -> Path:
         return self._settings.data_dir / "serve.json"
 
-    def _child(self, name: str, arguments: list[str], pass_fds: tuple[int, ...] = ()) -> Child:
-        self._children.append(Child(name, arguments, self._environment, self._lifeline, pass_fds=pass_fds))
+    def _child(
+        self,
+        name: str,
+        arguments: list[str],
+        environment: Callable[[], Mapping[str, str]],
+        pass_fds: tuple[int, ...] = (),
+    ) -> Child:
+        self._children.append(Child(name, arguments, environment, self._lifeline, pass_fds=pass_fds))
         return self._children[-1]
 
+    def _world_environment(self) -> dict[str, str]:
+        """What the demo world is told: where its regions report their load. It has no other token, and no database."""
+        return {"GTM_CONTROL_URL": self._control_url, "GTM_TOKEN": self._reporter_token or ""}
+
     def _environment(self) -> dict[str, str]:
-        """What the children are told. The token and the database's password travel in no argument list."""
+        """What control and the edge are told. The token and the database's password travel in no argument list."""
         settings = self._settings
         told = {
             "GTM_DATABASE_URL": self._database_url,

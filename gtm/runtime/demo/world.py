@@ -1,90 +1,38 @@
-"""The demo world's servers: `python -m gtm.runtime.demo.world BLOCK FD REGION…`, one real HTTP server a region.
+"""The demo world's servers: `python -m gtm.runtime.demo.world BLOCK FD REGION=SLOTS…`, one process on asyncio.
 
-FD is the listening socket of the block's switch address, which the parent holds too.
+FD is the listening socket of the block's switch address, which the parent holds too. `GTM_CONTROL_URL` and `GTM_TOKEN`
+(role `reporter`) say where the regions report their load, and as whom.
 
-A failed region does not listen at all: its clients see refused connections, as when a region dies. `POST /NAME/fail`
-and `POST /NAME/restore` on the switch address turn regions off and on.
+A failed region does not listen at all: its clients see refused connections, as when a region dies, and it reports
+nothing. On the switch address, `GET /` tells every region's state; `POST /NAME/fail` and `POST /NAME/restore` turn one
+off and on, `POST /NAME/capacity/SLOTS` changes how many requests it serves at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
+import os
 import signal
 import socket
 import sys
-import threading
-from functools import partial
+from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from typing import Any
+
+import uvloop
 
 from gtm.runtime import lifeline
 from gtm.runtime.demo.block import PORT, REFUSAL_HOST, address
+from gtm.runtime.demo.http import Answer, HttpServer, Request, problem
+from gtm.runtime.demo.inference import MAX_SLOTS, InferenceServer
+from gtm.runtime.demo.reporter import report
 from gtm.runtime.logs import configure
 
 logger = logging.getLogger(__name__)
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One answer to a request (HTTP/1.0: every answer closes its connection, so that a failure fails at once)."""
-
-    def answer(self, status: HTTPStatus, document: object, content_type: str = "application/json") -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        if 0 < length < 1 << 20:
-            self.rfile.read(length)
-        body = json.dumps(document).encode() + b"\n"
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        logger.debug(format, *args)
-
-
-class _RegionHandler(_Handler):
-    """A region: healthy, and saying who it is."""
-
-    def __init__(self, region: str, *args: object) -> None:
-        self.region = region
-        super().__init__(*args)  # type: ignore[arg-type]
-
-    def do_GET(self) -> None:
-        if self.path == "/healthz":
-            self.answer(HTTPStatus.OK, {"status": "ok", "region": self.region})
-        else:
-            said = {
-                "region": self.region,
-                "method": self.command,
-                "path": self.path,
-                "host": self.headers.get("Host"),
-            }
-            self.answer(HTTPStatus.OK, said)
-
-    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class's names
-
-
-class _RefusalHandler(_Handler):
-    """Where DNS sends clients that no lawful region can serve."""
-
-    def do_GET(self) -> None:
-        document = {
-            "type": "about:blank",
-            "title": "Unavailable For Legal Reasons",
-            "status": 451,
-            "detail": "no region that may serve you is usable now; your request was not sent anywhere else",
-        }
-        self.answer(HTTPStatus.UNAVAILABLE_FOR_LEGAL_REASONS, document, "application/problem+json")
-
-    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the base class's names
+_LEGAL = "no region that may serve you is usable now; your request was not sent anywhere else"
 
 
 class World:
@@ -92,94 +40,103 @@ class World:
 
     Args:
         block: which 127.0.N.0/24 to stand on.
-        switch: the listening socket of the switch address.
-        regions: names, in the order of their addresses.
+        slots: region → slots, in the order of their addresses.
     """
 
-    def __init__(self, block: int, switch: socket.socket, regions: list[str]) -> None:
+    def __init__(self, block: int, slots: Mapping[str, int]) -> None:
         self._block = block
-        self._switch = switch
-        self._hosts = {name: address(block, number) for number, name in enumerate(regions, 1)}
-        self._running: dict[str, _Server] = {}
-        self._lock = threading.Lock()
+        self._hosts = {name: address(block, number) for number, name in enumerate(slots, 1)}
+        self._regions = {name: InferenceServer(name, count, Random()) for name, count in slots.items()}
+        self._listening: dict[str, HttpServer] = {}
+        self._changing = asyncio.Lock()
 
-    def start(self) -> None:
+    async def start(self, switch: socket.socket) -> None:
         """Start every region, the refusal page and the switch.
 
         Raises:
             OSError: an address is taken.
         """
         for name in self._hosts:
-            self.restore(name)
-        self._serve(address(self._block, REFUSAL_HOST), _RefusalHandler)
-        switch = _Server(self._switch.getsockname(), partial(_SwitchHandler, self), bind_and_activate=False)
-        switch.socket.close()
-        switch.socket = self._switch
-        _run(switch)
+            await self.restore(name)
+        await HttpServer(_refuse).listen(address(self._block, REFUSAL_HOST), PORT)
+        await HttpServer(self._switch).adopt(switch)
 
-    def state(self) -> dict[str, str]:
-        """Region → `up` or `failed`."""
-        return {name: "up" if name in self._running else "failed" for name in self._hosts}
+    def state(self) -> dict[str, dict[str, Any]]:
+        """Region → whether it is `up` or `failed`, its slots, and the requests that it serves and that wait."""
+        return {
+            name: {"state": "up" if name in self._listening else "failed", **region.state()}
+            for name, region in self._regions.items()
+        }
 
-    def fail(self, name: str) -> None:
-        """Stop a region's server; nothing if it is stopped."""
-        with self._lock:
-            server = self._running.pop(name, None)
+    def reports(self) -> list[dict[str, Any]]:
+        """The load reports of all regions that run."""
+        return [report for name in self._listening for report in self._regions[name].reports()]
+
+    async def fail(self, name: str) -> None:
+        """Stop a region; nothing if it is stopped. The requests that it has break off."""
+        async with self._changing:
+            server = self._listening.pop(name, None)
             if server is not None:
-                server.shutdown()
-                server.server_close()
+                await server.close()
 
-    def restore(self, name: str) -> None:
-        """Start a region's server again; nothing if it runs."""
-        with self._lock:
-            if name not in self._running:
-                self._running[name] = self._serve(self._hosts[name], partial(_RegionHandler, name))
+    async def restore(self, name: str) -> None:
+        """Start a region again; nothing if it runs."""
+        async with self._changing:
+            if name not in self._listening:
+                server = HttpServer(self._regions[name].answer)
+                await server.listen(self._hosts[name], PORT)
+                self._listening[name] = server
 
-    def _serve(self, host: str, handler: object) -> _Server:
-        return _run(_Server((host, PORT), handler))  # type: ignore[arg-type]
-
-
-def _run(server: _Server) -> _Server:
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    return server
-
-
-class _SwitchHandler(_Handler):
-    """`GET /` tells every region's state; `POST /NAME/fail` and `POST /NAME/restore` change one."""
-
-    def __init__(self, world: World, *args: object) -> None:
-        self.world = world
-        super().__init__(*args)  # type: ignore[arg-type]
-
-    def do_GET(self) -> None:
-        self.answer(HTTPStatus.OK, self.world.state())
-
-    def do_POST(self) -> None:
-        _, name, action = (*self.path.split("/"), "", "")[:3]
-        if name not in self.world.state() or action not in ("fail", "restore"):
-            self.answer(
-                HTTPStatus.NOT_FOUND, {"detail": f"there is no demo region `{name}`, or no action `{action}`"}
-            )
-            return
-        (self.world.fail if action == "fail" else self.world.restore)(name)
-        self.answer(HTTPStatus.OK, self.world.state())
+    async def _switch(self, request: Request) -> Answer:
+        _, name, action, number, *_ = (*request.path.split("/"), "", "", "")
+        if request.method != "POST" or name not in self._regions:
+            if request.path == "/" and request.method == "GET":
+                return Answer(HTTPStatus.OK, self.state())
+            return problem(HTTPStatus.NOT_FOUND, f"there is no demo region `{name}`")
+        if action == "fail":
+            await self.fail(name)
+        elif action == "restore":
+            await self.restore(name)
+        elif action == "capacity" and number.isdecimal() and 1 <= int(number) <= MAX_SLOTS:
+            self._regions[name].slots.resize(int(number))
+        else:
+            return problem(HTTPStatus.NOT_FOUND, f"there is no action `{action}`, or not with `{number}`")
+        return Answer(HTTPStatus.OK, self.state())
 
 
-async def _until_stopped() -> None:
+async def _refuse(_: Request) -> Answer:
+    """Where DNS sends clients that no lawful region can serve."""
+    return problem(HTTPStatus.UNAVAILABLE_FOR_LEGAL_REASONS, _LEGAL)
+
+
+async def run(world: World, switch: socket.socket) -> None:
+    """Run a world until the parent is gone or says so."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     lifeline.watch(stop.set)
+    await world.start(switch)
+    reporting = asyncio.create_task(
+        report(os.environ["GTM_CONTROL_URL"], os.environ["GTM_TOKEN"], world.reports)
+    )
     await stop.wait()
+    reporting.cancel()
 
 
 def main() -> None:
-    """Run the world until the parent is gone or says so."""
+    """Run the world that the arguments describe."""
     configure("info", "demo")
     block, descriptor, *regions = sys.argv[1:]
-    World(int(block), socket.socket(fileno=int(descriptor)), regions).start()
-    asyncio.run(_until_stopped())
+    pairs = (text.partition("=") for text in regions)
+    slots = {name: int(count) for name, _, count in pairs}
+    switch = socket.socket(fileno=int(descriptor))
+
+    async def work() -> None:
+        await run(World(int(block), slots), switch)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
 
 
 if __name__ == "__main__":
