@@ -48,6 +48,11 @@ def read_row(text: str) -> Row:
     return Row(*parts)
 
 
+def row_text(row: Row) -> str:
+    """A row as edges report it; the inverse of `read_row`."""
+    return f"{row.service}\t{row.region}\t{row.outcome}\t{row.via}\t{row.ranking_class}\t{row.cell}"
+
+
 @dataclass(slots=True)
 class _Edge:
     heard: float

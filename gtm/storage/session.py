@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from gtm.core.kinds import KINDS
 from gtm.core.model import Jurisdiction, Region
 from gtm.storage import documents
+from gtm.storage.demand import DemandRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
 from gtm.storage.resources import PolicyRepository, ResourceRepository
@@ -87,6 +88,11 @@ class Transaction:
     def edges(self) -> EdgeRepository:
         """Edges as last heard of."""
         return EdgeRepository(self.connection)
+
+    @property
+    def demand(self) -> DemandRepository:
+        """Recorded demand."""
+        return DemandRepository(self.connection)
 
     def resources(self, kind: str) -> ResourceRepository[Any]:
         """The repository of a kind named as in `gtm.core.kinds.KINDS`.

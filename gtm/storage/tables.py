@@ -7,7 +7,10 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
+    Identity,
     Index,
+    Integer,
     LargeBinary,
     MetaData,
     Sequence,
@@ -16,7 +19,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
 
 metadata = MetaData(
     naming_convention={
@@ -108,4 +111,26 @@ edges = Table(
     Column("revision_applied", BigInteger, nullable=False),
     Column("epoch_applied", BigInteger, nullable=False),
     Index("ix_edges_last_seen", "last_seen"),
+)
+
+demand_rows = Table(
+    "demand_rows",
+    metadata,
+    Column("id", Integer, Identity(always=True), primary_key=True),
+    Column("row", Text(collation="C"), nullable=False, unique=True),
+    _timestamp("last_seen"),
+    Index("ix_demand_rows_last_seen", "last_seen"),
+)
+"""What demand is counted by (`gtm.control.demand.Row`), each kept once, however many minutes have it."""
+
+demand_minutes = Table(
+    "demand_minutes",
+    metadata,
+    Column("minute", DateTime(timezone=True), primary_key=True),
+    Column("source", Text(collation="C"), primary_key=True),
+    Column("total", Double, nullable=False),
+    # Two arrays and not a line for each count: a week of thousands of rows a minute stays below a gigabyte.
+    Column("rows", ARRAY(Integer), nullable=False),
+    Column("counts", ARRAY(REAL), nullable=False),
+    CheckConstraint("cardinality(rows) = cardinality(counts)", name="counts"),
 )

@@ -1,0 +1,160 @@
+"""Recording demand, minute by minute, for simulations of later policies. No client's address is in it.
+
+Laws:
+  1. What is recorded are requests: DNS answers count as the requests that they stand for.
+  2. Losing the database loses no minute for an hour; what is older is dropped, and the log says so.
+  3. Time that nobody watched is not recorded, rather than recorded as idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from heapq import nlargest
+from math import floor
+
+from gtm.control.demand import Row, row_text
+from gtm.core.traffic import MINUTE
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.session import Database
+
+logger = logging.getLogger(__name__)
+
+SAMPLE = 5.0
+"""Seconds between looks at the rates; these are smoothed over 3 s."""
+RETENTION = timedelta(days=7)
+"""How long demand is kept unless told otherwise."""
+MAX_ROWS = 50_000
+"""Rows that are kept of a minute: the largest."""
+MAX_WAITING = 60
+"""Minutes that wait for the database at most."""
+_SWEEP = 3600.0
+_MAX_BYTES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """Requests by row, as text, from the POSIX time `start` on."""
+
+    start: float
+    counts: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Adds rates up to counts by minute. Times are POSIX seconds."""
+
+    _open: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def add(
+        self, rates: Mapping[Row, float], per_answer: Mapping[str, float], began: float, ended: float
+    ) -> None:
+        """Count rates that held from one time to another.
+
+        Args:
+            rates: requests or DNS answers per second.
+            per_answer: service → requests that a DNS answer stands for; one, where it is left out.
+            began: in POSIX seconds.
+            ended: likewise; nothing is counted if it is not later.
+        """
+        at = began
+        while at < ended:
+            minute = floor(at / MINUTE)
+            until = min(ended, (minute + 1) * MINUTE)
+            counts = self._open.setdefault(minute, {})
+            for row, rate in rates.items():
+                text = row_text(row)
+                each = per_answer.get(row.service, 1.0) if row.via == "dns" else 1.0
+                if storable(text):
+                    counts[text] = counts.get(text, 0.0) + rate * each * (until - at)
+            at = until
+
+    def finished(self, now: float) -> list[Minute]:
+        """The minutes that are over, each given out once. Empty ones are among them: somebody watched."""
+        over = sorted(minute for minute in self._open if (minute + 1) * MINUTE <= now)
+        return [Minute(minute * MINUTE, _largest(self._open.pop(minute))) for minute in over]
+
+
+def storable(row: str) -> bool:
+    """Whether Postgres can hold and index a row."""
+    return "\0" not in row and len(row.encode(errors="replace")) <= _MAX_BYTES
+
+
+def _largest(counts: dict[str, float]) -> dict[str, float]:
+    if len(counts) <= MAX_ROWS:
+        return counts
+    logger.warning("demand has %d rows in a minute; the %d largest are recorded", len(counts), MAX_ROWS)
+    return dict(nlargest(MAX_ROWS, counts.items(), key=lambda one: one[1]))
+
+
+class Recorder:
+    """Records for one control process.
+
+    Args:
+        database: where.
+        source: a name that no other control process has.
+        retention: how long minutes are kept.
+    """
+
+    def __init__(self, database: Database, source: str, retention: timedelta = RETENTION) -> None:
+        self._database = database
+        self._source = source
+        self._retention = retention
+        self._tally = Tally()
+        self._waiting: list[Minute] = []
+        self._last: float | None = None
+        self._swept = 0.0
+
+    def sample(self, rates: Mapping[Row, float], per_answer: Mapping[str, float], now: float) -> None:
+        """Take in the rates as they are; they count for the time since the last look, if that was lately."""
+        if self._last is not None and 0 < now - self._last <= 2 * SAMPLE:
+            self._tally.add(rates, per_answer, self._last, now)
+        self._last = now
+        self._waiting += self._tally.finished(now)
+        if len(self._waiting) > MAX_WAITING:
+            logger.error("demand of %d minutes is lost: no database", len(self._waiting) - MAX_WAITING)
+            del self._waiting[:-MAX_WAITING]
+
+    async def write(self, now: float) -> None:
+        """Write the minutes that are over, and now and then forget old ones.
+
+        Raises:
+            StorageUnavailable: they wait for the next time.
+        """
+        while self._waiting:
+            minute = self._waiting[0]
+            async with self._database.transaction() as transaction:
+                start = datetime.fromtimestamp(minute.start, UTC)
+                await transaction.demand.record(start, self._source, minute.counts)
+            self._waiting.remove(minute)
+        if now - self._swept >= _SWEEP:
+            async with self._database.transaction() as transaction:
+                await transaction.demand.forget(datetime.fromtimestamp(now, UTC) - self._retention)
+            self._swept = now
+
+
+async def run(
+    recorder: Recorder,
+    rates: Callable[[], Mapping[Row, float]],
+    per_answer: Callable[[], Mapping[str, float]],
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Record until cancelled.
+
+    Args:
+        recorder: of this process.
+        rates: requests or DNS answers per second of every row now (`DemandBook.rates`).
+        per_answer: service → requests that a DNS answer stands for.
+        clock: POSIX seconds.
+    """
+    while True:
+        recorder.sample(rates(), per_answer(), clock())
+        try:
+            await recorder.write(clock())
+        except StorageUnavailable as error:
+            logger.debug("demand waits for the database: %s", error)
+        await asyncio.sleep(SAMPLE)

@@ -1,0 +1,123 @@
+"""Recorded demand: how many requests there were of each row (`gtm.control.demand.Row`, as text), minute by minute.
+
+Each control process records what it heard, under a source name of its own; what is read is the sum over all sources.
+Minutes without a record are no minutes without demand: nobody was there to count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Text, any_, cast, delete, literal, select, text, update
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gtm.storage import tables
+
+_SIGHTED = timedelta(hours=1)
+"""How exactly `last_seen` of a row is kept: not every minute writes every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A step of the timeline: how many minutes of it were recorded, and how many requests there were."""
+
+    start: datetime
+    minutes: int
+    requests: float
+
+
+class DemandRepository:
+    """Demand by minute."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def record(self, minute: datetime, source: str, counts: Mapping[str, float]) -> None:
+        """Store what a source counted in a minute, in place of what it has said of it before."""
+        identities = await self._identities(sorted(counts), minute)
+        values: dict[str, Any] = {
+            "total": sum(counts.values()),
+            "rows": [identities[row] for row in counts],
+            "counts": list(counts.values()),
+        }
+        query = upsert(tables.demand_minutes).values(minute=minute, source=source, **values)
+        query = query.on_conflict_do_update(index_elements=["minute", "source"], set_=values)
+        await self._connection.execute(query)
+
+    async def _identities(self, rows: list[str], minute: datetime) -> dict[str, int]:
+        table = tables.demand_rows
+        wanted = table.c.row == any_(cast(literal(rows, ARRAY(Text)), ARRAY(Text)))
+        # First this: a row that is seen again is safe from being forgotten meanwhile.
+        seen = update(table).where(wanted, table.c.last_seen < minute - _SIGHTED).values(last_seen=minute)
+        await self._connection.execute(seen)
+        found = await self._known(wanted)
+        missing = [{"row": row, "last_seen": minute} for row in rows if row not in found]
+        if missing:
+            query = upsert(table).on_conflict_do_nothing(index_elements=["row"])
+            await self._connection.execute(query, missing)
+            found = await self._known(wanted)
+        return found
+
+    async def _known(self, wanted: ColumnElement[bool]) -> dict[str, int]:
+        query = select(tables.demand_rows.c.row, tables.demand_rows.c.id).where(wanted)
+        return {row.row: row.id for row in await self._connection.execute(query)}
+
+    async def totals(self, since: datetime, until: datetime) -> dict[str, float]:
+        """The requests of each row in the minutes from `since` to before `until`."""
+        query = text(
+            """
+            SELECT r.row, sum(c.count::double precision)
+            FROM demand_minutes AS m
+            CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
+            JOIN demand_rows AS r ON r.id = c.id
+            WHERE m.minute >= :since AND m.minute < :until
+            GROUP BY r.row
+            ORDER BY r.row
+            """
+        )
+        found = await self._connection.execute(query, {"since": since, "until": until})
+        return {row: float(count) for row, count in found}
+
+    async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Span]:
+        """The requests step by step, counted from `since`; steps without any recorded minute are left out."""
+        query = text(
+            """
+            SELECT date_bin(:step, minute, :since), count(DISTINCT minute), sum(total)
+            FROM demand_minutes
+            WHERE minute >= :since AND minute < :until
+            GROUP BY 1
+            ORDER BY 1
+            """
+        )
+        found = await self._connection.execute(query, {"since": since, "until": until, "step": step})
+        return [Span(start, minutes, float(total)) for start, minutes, total in found]
+
+    async def busiest(self, since: datetime, until: datetime) -> datetime | None:
+        """The minute with most requests, the first of equals; None if none was recorded."""
+        query = text(
+            """
+            SELECT minute FROM demand_minutes
+            WHERE minute >= :since AND minute < :until
+            GROUP BY minute
+            ORDER BY sum(total) DESC, minute
+            LIMIT 1
+            """
+        )
+        found: datetime | None = (
+            await self._connection.execute(query, {"since": since, "until": until})
+        ).scalar_one_or_none()
+        return found
+
+    async def forget(self, before: datetime) -> None:
+        """Delete the minutes before a time, and the rows that none since has had."""
+        await self._connection.execute(
+            delete(tables.demand_minutes).where(tables.demand_minutes.c.minute < before)
+        )
+        await self._connection.execute(
+            delete(tables.demand_rows).where(tables.demand_rows.c.last_seen < before - 2 * _SIGHTED)
+        )

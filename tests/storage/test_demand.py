@@ -1,0 +1,134 @@
+"""Recorded demand in Postgres, and the recorder that writes it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.control.demand import Row, read_row, row_text
+from gtm.control.recorder import MAX_WAITING, SAMPLE, Recorder, Tally, storable
+from gtm.storage.demand import Span
+from gtm.storage.session import Database
+
+MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+NOW = MIDNIGHT.timestamp()
+
+
+def row(cell: str = "chat|DE||||||real_time||", via: str = "http", service: str = "chat") -> Row:
+    """A row of that service and cell."""
+    return Row(service, "eu-central", "served", via, "class", cell)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A database with its tables, and the pool to it."""
+    database = Database(database_url)
+    yield database
+    await database.dispose()
+
+
+@pytest.mark.anyio
+async def test_minutes_add_up_over_sources(database: Database) -> None:
+    """Totals, timeline and the busiest minute are those of all sources; a source's second word replaces its first."""
+    async with database.transaction() as tx:
+        await tx.demand.record(MIDNIGHT, "a", {"x": 10.0, "y": 1.0})
+        await tx.demand.record(MIDNIGHT, "a", {"x": 2.0, "y": 1.0})
+        await tx.demand.record(MIDNIGHT, "b", {"x": 3.0})
+        await tx.demand.record(MIDNIGHT + 5 * MINUTE, "b", {"z": 4.5})
+        await tx.demand.record(MIDNIGHT + 6 * MINUTE, "b", {})
+    until = MIDNIGHT + 10 * MINUTE
+    async with database.transaction() as tx:
+        assert await tx.demand.totals(MIDNIGHT, until) == {"x": 5.0, "y": 1.0, "z": 4.5}
+        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + MINUTE) == {"x": 5.0, "y": 1.0}
+        assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
+        assert await tx.demand.busiest(until, until + MINUTE) is None
+        assert await tx.demand.timeline(MIDNIGHT, until, 5 * MINUTE) == [
+            Span(MIDNIGHT, 1, 6.0),
+            Span(MIDNIGHT + 5 * MINUTE, 2, 4.5),
+        ]
+
+
+@pytest.mark.anyio
+async def test_old_minutes_are_forgotten(database: Database) -> None:
+    """What is older than the retention goes, with the rows that only it had; rows that are still seen stay."""
+    async with database.transaction() as tx:
+        await tx.demand.record(MIDNIGHT, "a", {"old": 1.0, "both": 1.0})
+        await tx.demand.record(MIDNIGHT + timedelta(hours=9), "a", {"both": 2.0})
+        await tx.demand.forget(MIDNIGHT + timedelta(hours=8))
+        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {"both": 2.0}
+        await tx.demand.record(MIDNIGHT + timedelta(hours=10), "a", {"old": 3.0})
+        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {"both": 2.0, "old": 3.0}
+
+
+@pytest.mark.anyio
+async def test_a_recorder_writes_whole_minutes(database: Database) -> None:
+    """Rates become counts of each minute that is over; a pause is not counted, nor is a clock that steps back."""
+    recorder = Recorder(database, "a", timedelta(days=1))
+    for step in range(25):
+        recorder.sample({row(): 2.0}, {}, NOW + SAMPLE * step)
+    recorder.sample({row(): 2.0}, {}, NOW + 3600)
+    recorder.sample({row(): 2.0}, {}, NOW + 3000)
+    await recorder.write(NOW + 3600)
+    async with database.transaction() as tx:
+        spans = await tx.demand.timeline(MIDNIGHT, MIDNIGHT + timedelta(hours=2), MINUTE)
+        totals = await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(hours=2))
+    assert [(span.start - MIDNIGHT, span.requests) for span in spans] == [
+        (timedelta(0), 120.0),
+        (MINUTE, 120.0),
+    ]
+    assert totals == {row_text(row()): 240.0}
+
+
+@pytest.mark.anyio
+async def test_minutes_wait_for_the_database(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a database the latest hour is kept, and what is dropped is said."""
+    recorder = Recorder(Database("postgresql://nobody@127.0.0.1:9/none"), "a")
+    for step in range(12 * (MAX_WAITING + 3)):
+        recorder.sample({}, {}, NOW + SAMPLE * step)
+    assert len(recorder._waiting) == MAX_WAITING
+    assert "is lost: no database" in caplog.text
+
+
+def test_dns_answers_count_as_requests() -> None:
+    """A DNS answer counts as the requests it stands for, one where nobody knows."""
+    tally = Tally()
+    tally.add({row(via="dns"): 1.0, row(service="web", via="dns"): 1.0}, {"chat": 5.0}, NOW, NOW + 60)
+    (minute,) = tally.finished(NOW + 60)
+    assert list(minute.counts.values()) == [300.0, 60.0]
+    assert tally.finished(NOW + 60) == []
+
+
+def test_rows_that_cannot_be_stored_are_left_out() -> None:
+    """Postgres holds no NUL, and indexes no row of several kilobytes."""
+    assert not storable("a\0b")
+    assert not storable("ä" * 1_500)
+    tally = Tally()
+    tally.add({row("\0"): 1.0}, {}, NOW, NOW + 60)
+    assert tally.finished(NOW + 60)[0].counts == {}
+
+
+@given(
+    moments=st.lists(st.floats(0, 1e4), min_size=1, max_size=20),
+    rate=st.floats(0, 1e3),
+)
+def test_minutes_hold_exactly_what_was_added(moments: list[float], rate: float) -> None:
+    """However times fall on minutes, counts are rate times time, and no minute has more than 60 s of it."""
+    moments.sort()
+    tally = Tally()
+    for began, ended in itertools.pairwise(moments):
+        tally.add({row(): rate}, {}, began, ended)
+    found = tally.finished(1e6)
+    counted = sum(sum(minute.counts.values()) for minute in found)
+    assert counted == pytest.approx(rate * (moments[-1] - moments[0]), rel=1e-6, abs=1e-6)
+    assert all(sum(minute.counts.values()) <= 60 * rate * (1 + 1e-6) for minute in found)
+
+
+def test_rows_survive_as_text() -> None:
+    """A row is read back as it was written."""
+    assert read_row(row_text(row())) == row()
