@@ -21,10 +21,10 @@ REGIONS_KM = 3000.0
 """By how much farther a region may be from the client until what it measured counts 1/e as much."""
 NEARBY = 8
 """How many measured places around the client's are read."""
-NEARBY_KM = 1500.0
+NEARBY_KM = 3000.0
 """As `REGIONS_KM`, for places."""
 NEARBY_PRIOR = 0.1
-"""The weight of the coarser estimate beside them: that of a place some 3,500 km away."""
+"""The weight of the coarser estimate beside them: that of a place some 7,000 km away."""
 AGREED_MS = 30.0
 """A place that differs from those around it by more counts for less (Huber's weights)."""
 

@@ -69,10 +69,12 @@ def measure(count: int, rows: int) -> dict[str, float]:
     known = table(rng, every, rows)
     asking = clients(rng, rows)
     runs: list[tuple[float, float, float, float]] = []
+    alive: list[Estimator] = []
     for _ in range(5):
         begin = time.process_time()
         estimator = Estimator(every, known)
         built = (time.process_time() - begin) * 1e3
+        alive.append(estimator)  # or the next build would pay for the end of this one
         runs.append(
             (
                 built,
