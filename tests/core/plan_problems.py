@@ -121,9 +121,9 @@ def bounds(problem: Problem, pairs: list[tuple[ClassDemand, str]]) -> tuple[list
         here = [float(region == name) for _, region in pairs]
         away = [float(region == name != one.regions[0]) for one, region in pairs]
         time = [supply.service_time_s.get(one.service, 0.0) for one, _ in pairs]
-        add([a for a in away], supply.spill_in_rate)
+        add(away, supply.spill_in_rate)
         if supply.spill_in_share == 0:
-            add([a for a in away], 0.0)
+            add(away, 0.0)
         for mask, share in ((here, 1.0), (away, supply.spill_in_share)):
             if share is None:
                 continue

@@ -20,6 +20,7 @@ from gtm.core.plan.model import Model
 from gtm.core.plan.rows import Bound, Flags, Floats, Ints, total
 
 _EXHAUSTED = 1e-6
+_BETTER = 0.01
 
 
 def water_fill(demand: Floats, weight: Floats, amount: float) -> Floats:
@@ -75,25 +76,70 @@ class Group:
     slots: bool
 
 
-def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags) -> list[Group]:
-    """The groups of a tier in which something stays unserved. `unserved` and `tier` are by class."""
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """How far each class is from the others: the work per weight that its tenants are admitted in their groups.
+
+    `least` is that of its worst-off tenant with something refused (infinite: none), `most` that of its best-off one.
+    """
+
+    least: Floats
+    most: Floats
+
+
+def levels(
+    model: Model, tenants: Tenants, competing: Sequence[Group], within: Floats, served: Floats
+) -> Levels:
+    """The levels of all classes.
+
+    Args:
+        model: the problem.
+        tenants: the demand by tenant.
+        competing: the groups so far; before there are any, all classes count as one.
+        within: the fair share of each entry of `tenants`, by which a class's rate is split.
+        served: by class.
+    """
+    fair = total(tenants.classes, within, len(model.classes))
+    ratio = np.divide(served, fair, out=np.zeros(len(fair)), where=fair > 0)
+    admitted = np.minimum(within * ratio[tenants.classes], tenants.rate)
+    group = np.zeros(len(model.classes), dtype=np.intp)
+    for number, one in enumerate(competing):
+        group[one.members] = number + 1
+    key = group[tenants.classes] * len(tenants.names) + tenants.tenant
+    work = np.where(model.work > 0, model.work, model.work.mean() or 1.0)[tenants.classes]
+    level = total(key, admitted * work, int(key.max()) + 1)[key] / tenants.weight[tenants.tenant]
+    least, most = np.full(len(model.classes), np.inf), np.zeros(len(model.classes))
+    refused = tenants.rate - admitted > _EXHAUSTED * tenants.rate
+    np.minimum.at(least, tenants.classes[refused], level[refused])
+    np.maximum.at(most, tenants.classes[admitted > 0], level[admitted > 0])
+    return Levels(least, most)
+
+
+def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags, standing: Levels) -> list[Group]:
+    """The groups of a tier in which something stays unserved. `unserved` and `tier` are by class.
+
+    A class competes for a bound that its flows count against, and, where some of it is refused, for those that it could
+    use and whose users stand better.
+    """
     columns, rows = model.columns, model.rows
-    exhausted = (rows.limits > 0) & (rows.matrix @ answer.flow >= rows.limits * (1 - _EXHAUSTED))
-    least = _EXHAUSTED * model.rate[columns.classes]
-    involved = tier[columns.classes] & ((answer.flow > least) | (unserved[columns.classes] > least))
     entries = rows.matrix.tocoo()
-    edge = exhausted[entries.row] & involved[entries.col]
-    of_class, row = columns.classes[entries.col[edge]], entries.row[edge]
+    of_class = columns.classes[entries.col]
+    flowing = (answer.flow > _EXHAUSTED * model.rate[columns.classes])[entries.col]
+    best = np.zeros(len(rows.limits))
+    np.maximum.at(best, entries.row[flowing], standing.most[of_class[flowing]])
+    claiming = (unserved > 0)[of_class] & (best[entries.row] > standing.least[of_class] * (1 + _BETTER))
+    exhausted = (rows.limits > 0) & (rows.matrix @ answer.flow >= rows.limits * (1 - _EXHAUSTED))
+    edge = exhausted[entries.row] & tier[of_class] & (flowing | claiming)
     size = len(model.classes) + len(rows.limits)
-    ends = (of_class, row + len(model.classes))
-    _, label = connected_components(coo_array((np.ones(len(row)), ends), shape=(size, size)), directed=False)
+    ends = (of_class[edge], entries.row[edge] + len(model.classes))
+    ones = np.ones(np.count_nonzero(edge))
+    _, label = connected_components(coo_array((ones, ends), shape=(size, size)), directed=False)
     on_slots = np.isin(rows.bound, (Bound.SLOTS, Bound.SERVICE_SLOTS)) & exhausted
     slot_labels = set(label[len(model.classes) :][on_slots].tolist())
-    short = tier & (unserved > _EXHAUSTED * model.rate)
-    by_class = label[: len(model.classes)]
+    by_label = label[: len(model.classes)]
     return [
-        Group(np.flatnonzero((by_class == one) & tier), one in slot_labels)
-        for one in np.unique(by_class[short]).tolist()
+        Group(np.flatnonzero((by_label == one) & tier), one in slot_labels)
+        for one in np.unique(by_label[tier & (unserved > 0)]).tolist()
     ]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gtm.core.model import OnOverload, Priority
-from gtm.core.plan.fairness import Tenants, fair_shares, groups, split
+from gtm.core.plan.fairness import Group, Tenants, fair_shares, groups, levels, split
 from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
 from gtm.core.plan.lp import GAP_MS, Answer, Parts, Programme
 from gtm.core.plan.model import Model, build
@@ -181,11 +181,13 @@ def _share(stage: _Stage, tenants: Tenants, placed: _Placed) -> _Placed:
     goes to others. That may split a group, and change the shares: then again, until shares and rates agree.
     """
     model, tier = stage.programme.model, stage.tier
+    competing: list[Group] = []
     for _ in range(_ROUNDS):
-        competing = groups(model, placed.answer, placed.unserved, tier)
+        served = model.rate - placed.unserved
+        standing = levels(model, tenants, competing, placed.within, served)
+        competing = groups(model, placed.answer, placed.unserved, tier, standing)
         if not any(len(np.unique(tenants.of_classes(group.members))) > 1 for group in competing):
             return placed
-        served = model.rate - placed.unserved
         base = np.where(tier[tenants.classes], tenants.rate, placed.within)
         placed = replace(placed, within=fair_shares(model, tenants, competing, served, base))
         fair = np.minimum(total(tenants.classes, placed.within, len(tier)), model.rate)
