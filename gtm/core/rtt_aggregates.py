@@ -3,8 +3,10 @@
 Laws:
   1. A sum's weight halves with every half-life, whether or not anything is added.
   2. A delta no heavier than what is known moves it by at most its share of the weight times `Settings.most_step_ms`.
-  3. A row enters the table only with enough samples of enough sources; of a network's, with many.
-  4. The table changes only where an estimate has moved enough to matter, and then its version grows.
+  3. Browsers' deltas of fewer sources than a row needs count only if they bring a source that the sum does not know:
+     nobody can talk a sum round alone, however long he talks.
+  4. A row enters the table only with enough samples of enough sources; of a network's, with many.
+  5. The table changes only where an estimate has moved enough to matter, and then its version grows.
 """
 
 from __future__ import annotations
@@ -158,6 +160,9 @@ class Aggregates:
             self._sums[key] = Sum(
                 *key, min(added, settings.most_weight), delta.centre, delta.spread, dated, delta.sources
             )
+            return
+        few = not delta.trusted and delta.sources.bit_count() < settings.min_sources
+        if few and not delta.sources & ~kept.sources:
             return
         at = max(kept.updated, dated)
         had = self._weight(kept, at)

@@ -306,6 +306,20 @@ def test_a_lone_source_moves_a_value_by_its_share_of_the_largest_step(
     assert abs(total(aggregates).mean - before.mean) <= 100 * weight / (before.weight + weight) + 1e-9
 
 
+def test_a_lone_browser_counts_once() -> None:
+    """While everybody else sleeps, one source cannot talk a value round; new sources and balancers still count."""
+    aggregates = learned(delta(0.0, 40))
+    hours = [hour * 3600.0 for hour in range(12)]
+    for at in hours:
+        aggregates.merge([delta(2900.0, 8, at, trusted=False, sources=source_bit("liar"))], at)
+    once = total(aggregates, hours[-1])
+    assert once.mean <= 100 * 2 / 42
+    assert once.updated == 0.0
+    aggregates.merge([delta(50.0, 8, hours[-1], trusted=False, sources=source_bit("other"))], hours[-1])
+    aggregates.merge([delta(50.0, 8, hours[-1], sources=source_bit("liar"))], hours[-1])
+    assert total(aggregates, hours[-1]).weight == pytest.approx(once.weight * 0.5 ** (11 / 24) + 10)
+
+
 def test_the_heavier_side_is_believed() -> None:
     """A first lie does not outlast the truth: many samples meet it as an outlier, not the other way round."""
     aggregates = learned(delta(2900.0, 8, trusted=False), delta(5.0, 50))
