@@ -115,6 +115,8 @@ def _facts(decision: dict[str, Any]) -> None:
         found.append(f"{client['source']} {client['network'] or ''}".rstrip())
     endpoint = decision["endpoint"] or {"url": "", "ipv4": [], "ipv6": [], "cname": None}
     asked = decision.get("request", {})
+    if asked.get("location", {}).get("anonymous"):
+        found.append("anonymising network")
     refused = decision["outcome"] != "served"
     output.facts(
         (

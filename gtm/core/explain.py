@@ -212,6 +212,8 @@ def _request(request: Request) -> dict[str, Any]:
             "asn": location.asn,
             "network": location.network,
             "source": location.source,
+            "anonymous": location.anonymous,
+            "accuracy_km": location.accuracy_km,
         },
     }
 

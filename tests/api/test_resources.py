@@ -138,13 +138,38 @@ def test_revisions_tell_what_changed(world: Api) -> None:
     assert "ttl: 60" in text.text
 
 
+def test_dry_runs_find_what_is_probably_not_meant(world: Api) -> None:
+    """A dry run has findings with path and code; the change itself is made all the same, and does not look for them."""
+    policy = world.viewer.get("/v1/policy").json()["policy"]
+    policy["residency_rules"][0]["effective_until"] = "2020-01-01T00:00:00Z"
+    planned = world.operator.post("/v1/policy:apply", json={"policy": policy, "dry_run": True}).json()
+    name = policy["residency_rules"][0]["name"]
+    assert [(item["path"], item["code"]) for item in planned["findings"]] == [
+        (f"residency_rules.{name}.effective_until", "rule_over")
+    ]
+    assert planned["findings"][0]["message"]
+    done = world.operator.post("/v1/policy:apply", json={"policy": policy}).json()
+    assert (done["revision"], done["findings"]) == (planned["revision"] + 1, [])
+
+
 def test_jurisdictions_show_the_shipped_ones(api: Api) -> None:
     """Shipped jurisdictions are listed with the operators' own, and cannot be changed; countries are there too."""
     api.must_put("/v1/jurisdictions/DACH", {"members": ["DE", "AT", "CH"]})
     items = {item["name"]: item for item in api.viewer.get("/v1/jurisdictions").json()["items"]}
     assert (items["EU"]["origin"], items["DACH"]["origin"]) == ("shipped", "operator")
     assert items["DACH"]["countries"] == ["AT", "CH", "DE"]
-    assert any(decision["country"] == "JP" for decision in items["GDPR-ADEQUATE"]["decisions"])
+    adequate = items["GDPR-ADEQUATE"]
+    decisions = {decision["country"]: decision for decision in adequate["decisions"]}
+    assert decisions["JP"]["article"].endswith("Art. 45(3)")
+    assert decisions["GB"]["until"] == "2031-12-27"
+    assert [(term["member"], term["effective_until"]) for term in adequate["terms"]] == [
+        ("GB", "2031-12-27T00:00:00Z")
+    ]
+    gone = {"members": ["DE", "US"], "terms": [{"member": "US", "effective_until": "2020-01-01T00:00:00Z"}]}
+    assert (
+        api.must_put("/v1/jurisdictions/SAFE", gone).json()["resource"]["terms"][0]["effective_from"] is None
+    )
+    assert api.viewer.get("/v1/jurisdictions/SAFE").json()["countries"] == ["DE"]
     assert api.viewer.get("/v1/jurisdictions/CN").json()["laws"]
     assert "comes with gtm" in problem(api.put("/v1/jurisdictions/EU", {"members": ["DE"]}), 409)
     problem(api.operator.delete("/v1/jurisdictions/DE"), 409)

@@ -75,6 +75,8 @@ def test_explain_adds_every_candidate_and_rule(edge: Edge) -> None:
         {"name": "gdpr", "mode": "enforce", "legal_basis": "GDPR Art. 44", "because": ["client country DE"]}
     ]
     assert answer["request"]["location"]["asn"] == 3320
+    assert answer["request"]["location"]["anonymous"] is False
+    assert answer["request"]["location"]["accuracy_km"] is None
     assert "candidates" not in edge.route(service="chat", client_ip=GERMAN).json()
 
 

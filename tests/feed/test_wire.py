@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -13,7 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.access import Access, Role, TokenGrant
-from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Policy, Region
+from gtm.core.model import (
+    Endpoint,
+    EndpointHealth,
+    HealthStatus,
+    Jurisdiction,
+    Match,
+    OnUnknownLocation,
+    Places,
+    Policy,
+    Region,
+    ResidencyRule,
+    Term,
+)
 from gtm.core.state import State
 from gtm.feed import wire
 from gtm.feed.wire import (
@@ -167,6 +180,25 @@ def test_a_line_has_a_greatest_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "MAX_LINE", 20)
     with pytest.raises(FeedError, match="the most accepted is 20"):
         decode(encode(HeartbeatMessage(1.0)))
+
+
+def test_an_edge_that_does_not_know_the_restrictions_refuses_them() -> None:
+    """Operators, readings of locations and terms arrive whole, under a format that edges before them refuse."""
+    rule = ResidencyRule(
+        "r", Match(client_countries=("DE",)), Places(operator_jurisdictions=("FR",)), max_accuracy_km=50.0
+    )
+    terms = (Term("FR", effective_until=datetime(2030, 1, 1, tzinfo=UTC)),)
+    policy = Policy(
+        regions=(Region("r", 50.0, 8.0, "DE", (Endpoint("https://r.test"),), operator_country="FR"),),
+        residency_rules=(replace(rule, on_unknown_location=OnUnknownLocation.IGNORE),),
+        jurisdictions=(Jurisdiction("MINE", members=("FR",), terms=terms),),
+    )
+    message = SnapshotMessage.of(3, 0.0, policy, SHIPPED)
+    assert message.needs == FORMAT >= 2
+    received = decode(encode(message))
+    assert isinstance(received, SnapshotMessage)
+    assert received.compiled().policy == policy
+    assert json.loads(encode(message))["body"]["needs"] >= 2
 
 
 def test_a_snapshot_that_needs_a_newer_gtm_is_refused() -> None:
