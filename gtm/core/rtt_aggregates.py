@@ -220,7 +220,7 @@ def _check(delta: Delta) -> None:
     if delta.level is Level.PLACE:
         parse_cell(delta.key)
     numbers = (delta.centre, delta.spread, delta.at)
-    if delta.samples < 1 or not all(map(isfinite, numbers)):
+    if delta.samples < 1 or not 0 < delta.sources < 1 << 63 or not all(map(isfinite, numbers)):
         raise ValueError(f"a delta of {delta.level} `{delta.key}` has impossible numbers: {delta}")
     if abs(delta.centre) > MAX_RTT_MS or not 0 <= delta.spread <= 2 * MAX_RTT_MS:
         raise ValueError(f"a delta of {delta.level} `{delta.key}` is beyond {MAX_RTT_MS:.0f} ms: {delta}")

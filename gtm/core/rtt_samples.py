@@ -25,7 +25,6 @@ from gtm.core.rtt_table import asn_key
 MAX_RTT_MS = 3000.0
 """A round trip above this is a stalled client, not a distance."""
 
-
 MAX_PLACE_KM = 250.0
 """A client whose coordinates are less accurate than this is in no particular place."""
 

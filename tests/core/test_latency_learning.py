@@ -209,6 +209,8 @@ def test_deltas_survive_the_wire() -> None:
         (delta(float("nan")), "impossible numbers"),
         (delta(at=float("inf")), "impossible numbers"),
         (delta(samples=0), "impossible numbers"),
+        (delta(sources=0), "impossible numbers"),
+        (delta(sources=2**63), "impossible numbers"),
         (delta(3001.0), "beyond 3000 ms"),
         (delta(spread=-1.0), "beyond 3000 ms"),
         (delta(level=Level.PLACE, key="Berlin"), "no cell"),
@@ -220,6 +222,39 @@ def test_an_impossible_delta_changes_nothing(wrong: Delta, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         aggregates.merge([delta(), wrong], 0.0)
     assert aggregates.sums(0.0) == []
+
+
+@quick(200)
+@given(
+    st.lists(
+        st.builds(
+            Delta,
+            st.sampled_from(Level),
+            st.sampled_from(("52,13", "DE", "", "eu-central")),
+            st.sampled_from((*NAMES, "gone")),
+            st.booleans(),
+            st.integers(-2, 10**30),
+            st.integers(-2, 2**64),
+            st.floats(),
+            st.floats(),
+            st.floats(),
+        ),
+        max_size=6,
+    ),
+    st.floats(0, 1e10),
+)
+def test_whatever_is_sent_the_table_can_be_sent(deltas: list[Delta], now: float) -> None:
+    """Any deltas are refused as a whole, or make a table that edges can read and estimate from."""
+    aggregates = Aggregates()
+    for each in deltas:
+        try:
+            aggregates.merge([each], now)
+        except ValueError:
+            continue
+    table = aggregates.table(EMPTY_TABLE, now, NAMES)
+    assert msgspec.json.decode(msgspec.json.encode(table), type=LatencyTable) == table
+    for path in Estimator(REGIONS, table).paths(BERLIN, [0, 1]).values():
+        assert 0 < path.estimate_ms < 10_000
 
 
 @quick(100)
