@@ -39,7 +39,7 @@ WEIGHTS = st.dictionaries(st.sampled_from("pqrstu"), st.sampled_from((0.25, 1.0,
 
 
 @given(BY_TENANT, WEIGHTS, st.integers(0, 2000).map(lambda value: value / 10))
-@quick(200)
+@quick(100)
 def test_water_filling_is_max_min_fair(
     demand: dict[str, float], weights: dict[str, float], amount: float
 ) -> None:
@@ -70,7 +70,7 @@ def admitted(problem: Problem, solution: Solution) -> dict[str, float]:
 
 
 @given(st.lists(BY_TENANT, min_size=1, max_size=5), WEIGHTS, st.integers(1, 100), st.booleans())
-@quick(100)
+@quick(50)
 def test_one_full_region_is_shared_fairly(
     parts: list[dict[str, float]], weights: dict[str, float], capacity: int, slots: bool
 ) -> None:
@@ -163,7 +163,7 @@ def test_a_higher_tier_keeps_its_shares_when_lower_ones_are_refused_too() -> Non
     ),
     st.tuples(*(st.integers(1, 60) for _ in range(3))),
 )
-@quick(100)
+@quick(50)
 def test_no_tenant_within_its_share_is_refused_for_one_beyond(
     asked: list[tuple[float, list[str]]], capacities: tuple[int, ...]
 ) -> None:

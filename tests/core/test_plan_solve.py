@@ -37,14 +37,14 @@ NEAR_FAR = {"near": 10.0, "far": 50.0}
 
 
 @given(problems())
-@quick(150)
+@quick(40)
 def test_solutions_keep_every_bound(problem: Problem) -> None:
     """No flow leaves a fence, none exceeds a bound, and served and refused make the demand."""
     assert violations(problem, solve(problem)) == []
 
 
 @given(problems(tenants=("",)))
-@quick(100)
+@quick(50)
 def test_each_tier_is_refused_as_little_as_possible(problem: Problem) -> None:
     """With what higher tiers are refused given by class, no plan leaves less of a tier unserved.
 
@@ -65,7 +65,7 @@ def test_each_tier_is_refused_as_little_as_possible(problem: Problem) -> None:
 
 
 @given(problems())
-@quick(100)
+@quick(50)
 def test_latency_and_cost_are_least(problem: Problem) -> None:
     """Among the plans that leave the same unserved, none is better by more than the gap that is documented."""
     solution = solve(problem)
