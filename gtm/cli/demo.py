@@ -9,8 +9,10 @@ import typer
 
 from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
+from gtm.cli.traffic import traffic
 
 app = typer.Typer(no_args_is_help=True)
+app.command()(traffic)
 
 _NOTICED = "edges notice by their probes: with the demo's policy within about 3 seconds"
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
-import msgspec
 
 from gtm.runtime import assets
 from gtm.runtime.child import Child
 from gtm.runtime.demo.block import PORT as DEMO_PORT
 from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
 from gtm.runtime.demo.inference import DEFAULT_SLOTS
+from gtm.runtime.facts import Facts
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
 from gtm.runtime.sockets import reserve
@@ -116,7 +116,7 @@ class Supervisor:
             self._postgres = EmbeddedPostgres(settings.data_dir, lock=self._lock)
             self._database_url = await asyncio.to_thread(self._postgres.start)
         self._owner = True
-        self._facts.unlink(missing_ok=True)
+        Facts.path(settings.data_dir).unlink(missing_ok=True)
         regions: tuple[str, ...] = ()
         policy, block = None, 1
         if settings.demo:
@@ -157,13 +157,8 @@ class Supervisor:
             admin_token=prepared.admin_token,
             embedded=settings.database_url is None,
         )
-        facts = {"control": running.control, "edge": running.edge, "dns": running.dns, "process": os.getpid()}
         self._announce(running)
-        self._facts.write_bytes(msgspec.json.format(msgspec.json.encode(facts)) + b"\n")
-
-    @property
-    def _facts(self) -> Path:
-        return self._settings.data_dir / "serve.json"
+        Facts(running.control, running.edge, running.dns, os.getpid()).write(settings.data_dir)
 
     def _child(
         self,
@@ -258,7 +253,7 @@ class Supervisor:
         if self._switch is not None:
             self._switch.close()
         if self._owner:
-            self._facts.unlink(missing_ok=True)
+            Facts.path(self._settings.data_dir).unlink(missing_ok=True)
         if self._postgres is not None:
             await asyncio.to_thread(self._postgres.stop)
         self._lock.release()

@@ -1,0 +1,174 @@
+"""`gtm demo traffic`: clients from all over the world for the running demo."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError, Exit
+from gtm.runtime.demo.profiles import Profile
+
+if TYPE_CHECKING:
+    from gtm.runtime.demo.traffic import Target, Traffic
+
+_EVERY = 0.5
+"""Seconds between two live lines."""
+
+
+def traffic(
+    *,
+    rps: Annotated[float, typer.Option(help="Requests per second.", min=0.1, max=10_000)] = 100.0,
+    profile: Annotated[Profile, typer.Option(help="How demand changes.")] = Profile.STEADY,
+    seconds: Annotated[
+        float | None, typer.Option(help="How long; without it until Ctrl-C.", min=0.1, max=86_400)
+    ] = None,
+    dns_share: Annotated[
+        float,
+        typer.Option(help="Share of clients that ask over DNS; the others ask for a redirect.", min=0, max=1),
+    ] = 0.3,
+    day_seconds: Annotated[
+        float, typer.Option(help="How long a day of follow-the-sun lasts.", min=1, max=86_400)
+    ] = 120.0,
+    burst_country: Annotated[str, typer.Option(help="Whose demand bursts.")] = "IN",
+    seed: Annotated[int | None, typer.Option(help="The same clients at the same moments.")] = None,
+    data_dir: options.DataDir = options.DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Send the demo's regions requests of clients from many countries, each where gtm says; Ctrl-C ends it."""
+    from gtm.cli import output
+    from gtm.runtime.demo.clients import countries
+    from gtm.runtime.demo.profiles import Demand
+    from gtm.runtime.demo.traffic import Course, Traffic
+
+    known = {country.code for country in countries()}
+    if burst_country not in known:
+        raise CommandError(f"no demo client is in `{burst_country}`; they are in {', '.join(sorted(known))}")
+    target = _target(data_dir)
+    course = Course(Demand(profile, rps, day_seconds, burst_country), dns_share, seconds)
+    run = Traffic(target, course, Random(seed))
+    _check_edge(target)
+    asyncio.run(_run(run, live=not as_json))
+    found = run.summary.document(run.seconds)
+    if as_json:
+        output.print_json(found)
+    else:
+        _print(found)
+
+
+async def _run(traffic: Traffic, *, live: bool) -> None:
+    """Until it is over, or Ctrl-C; meanwhile a line on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.status import Status
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    running = asyncio.create_task(traffic.run(stop))
+    console = Console(stderr=True, highlight=False)
+    if not live or not console.is_terminal:
+        await running
+        return
+    with Status("sending requests; Ctrl-C ends it", console=console) as status:
+        while not running.done():
+            await asyncio.wait((running,), timeout=_EVERY)
+            status.update(traffic.line())
+    await running
+
+
+def _target(data_dir: Path) -> Target:
+    """Where the running demo is.
+
+    Raises:
+        CommandError: none runs there.
+    """
+    from gtm.core.rtt_model import terminal_at
+    from gtm.runtime import assets
+    from gtm.runtime.demo.block import PORT, DemoError, DemoFile, address
+    from gtm.runtime.demo.traffic import Target
+    from gtm.runtime.facts import Facts, host_and_port
+
+    try:
+        world = DemoFile.read(data_dir)
+        facts = Facts.read(data_dir)
+    except (DemoError, OSError, ValueError) as error:
+        message = f"no demo is ready on the data directory `{data_dir}`; start one with `gtm serve --demo`, or name its "
+        raise CommandError(f"{message}directory with --data-dir", Exit.UNREACHABLE) from error
+    return Target(
+        edge=host_and_port(facts.edge),
+        dns=host_and_port(facts.dns),
+        port=PORT,
+        regions={address(world.block, number): name for number, name in enumerate(world.regions, 1)},
+        terminals={
+            region.name: terminal_at(region.lat, region.lon) for region in assets.demo_policy().regions
+        },
+    )
+
+
+def _check_edge(target: Target) -> None:
+    """End now rather than with a summary of failures, if nothing answers.
+
+    Raises:
+        CommandError: the edge cannot be reached.
+    """
+    import socket
+
+    try:
+        socket.create_connection(target.edge, timeout=5.0).close()
+    except OSError as error:
+        message = f"the demo's edge at {target.edge[0]}:{target.edge[1]} cannot be reached ({error.strerror or error})"
+        raise CommandError(f"{message}; is `gtm serve --demo` running?", Exit.UNREACHABLE) from error
+
+
+def _print(found: dict[str, Any]) -> None:
+    from gtm.cli import output
+
+    asked = ", ".join(f"{count} by {via}" for via, count in found["via"].items())
+    output.facts(
+        (
+            ("requests", f"{found['requests']} in {found['seconds']:.0f} s ({asked or 'none'})"),
+            ("outcomes", ", ".join(f"{name} {count}" for name, count in found["outcomes"].items())),
+            (
+                "spilled",
+                f"{found['spilled']} redirects to another region than home" if found["spilled"] else "",
+            ),
+            ("not sent", f"{found['not_sent']}: too many were open" if found["not_sent"] else ""),
+            ("decision", _times(found["decision_ms"])),
+            (
+                "first byte",
+                f"{_times(found['first_byte_ms'])}, of which in queues {_times(found['queue_wait_ms'])}",
+            ),
+            ("network", f"{_times(found['network_rtt_ms'])} (simulated; in none of the other times)"),
+        )
+    )
+    output.say("")
+    failures = ("region_full", "region_gone")
+    output.table(
+        ("region", "served", "per s", "full", "gone", "first byte", "queue", "network (simulated)"),
+        (
+            (
+                name,
+                one["served"],
+                one["requests_per_second"],
+                *(one.get(failure, 0) for failure in failures),
+                _times(one["first_byte_ms"]),
+                _times(one["queue_wait_ms"]),
+                _times(one["network_rtt_ms"]),
+            )
+            for name, one in found["regions"].items()
+        ),
+        empty="no request reached a region",
+    )
+
+
+def _times(found: dict[str, float | None]) -> str:
+    """`p50 412 ms, p99 1180 ms`."""
+    if found["p50"] is None:
+        return "–"
+    return ", ".join(f"{name} {value:.0f} ms" for name, value in found.items() if value is not None)
