@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from gtm.core.problems import Problem
+from gtm.core.safety import Breach
 
 
 class ControlError(Exception):
@@ -69,6 +70,22 @@ class Conflict(ControlError):  # noqa: N818
 
     status = 409
     title = "conflict"
+
+
+class UnsafeChange(ControlError):  # noqa: N818
+    """A change that breaks safety rules; `problems` has each with its numbers in words."""
+
+    status = 409
+    title = "unsafe change"
+
+    def __init__(self, breaches: Sequence[Breach]) -> None:
+        count = len(breaches)
+        super().__init__(
+            f"the change breaks {count} safety rule{'' if count == 1 else 's'}; nothing was changed; to make it all "
+            "the same, force it and say why (`force=true&force_reason=…`)",
+            [Problem(breach.rule.value, "unsafe_change", breach.message) for breach in breaches],
+        )
+        self.breaches = tuple(breaches)
 
 
 class PreconditionFailed(ControlError):  # noqa: N818

@@ -14,12 +14,14 @@ from datetime import datetime
 from gtm.control.diff import ResourceChange, diff_policies, summary
 from gtm.control.documents import PolicyDocument
 from gtm.control.errors import PreconditionFailed
+from gtm.control.guard import Guard
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.compile import compile_policy
 from gtm.core.findings import findings
 from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
 from gtm.core.problems import Problem
+from gtm.core.safety import Verdict
 from gtm.core.snapshot import Snapshot
 from gtm.storage.session import Database, Transaction
 
@@ -28,13 +30,15 @@ from gtm.storage.session import Database, Transaction
 class Outcome:
     """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty.
 
-    `findings` are what is probably not meant (`gtm.core.findings`); only dry runs look for them.
+    `findings` are what is probably not meant (`gtm.core.findings`), `safety` what the safety rules say; only dry runs
+    have them.
     """
 
     revision: int
     changes: tuple[ResourceChange, ...]
     warnings: tuple[str, ...]
     findings: tuple[Problem, ...] = ()
+    safety: Verdict | None = None
 
 
 class Edit:
@@ -48,11 +52,20 @@ class Edit:
 
 
 @asynccontextmanager
-async def edit(database: Database, *, author: str, comment: str = "") -> AsyncIterator[Edit]:
+async def edit(
+    database: Database, *, author: str, comment: str = "", guard: Guard | None = None
+) -> AsyncIterator[Edit]:
     """Change rows inside the block; at its end the policy is compiled and, if it changed, becomes a revision.
+
+    Args:
+        database: where.
+        author: who.
+        comment: why.
+        guard: asked whether the change is safe; None: nobody is.
 
     Raises:
         PolicyError: the policy would not compile; nothing was changed.
+        UnsafeChange: the guard says no; nothing was changed.
         StorageUnavailable: the database cannot be reached.
     """
     async with database.transaction() as transaction:
@@ -61,14 +74,18 @@ async def edit(database: Database, *, author: str, comment: str = "") -> AsyncIt
         current = Edit(transaction, await transaction.policy.load(), latest.number if latest else 0)
         yield current
         after = await transaction.policy.load()
-        warnings = (await _compiled(after)).warnings
+        snapshot = await _compiled(after)
         changes = diff_policies(current.policy, after)
         if changes:
+            forced = await guard.require(current.policy, snapshot) if guard is not None else ""
             made = await transaction.revisions.add(
-                after, author=author, comment=comment, summary=summary(changes)
+                after,
+                author=author,
+                comment="; ".join(filter(None, (comment, forced))),
+                summary=summary(changes),
             )
             current.revision = made.number
-        current.outcome = Outcome(current.revision, changes, warnings)
+        current.outcome = Outcome(current.revision, changes, snapshot.warnings)
 
 
 async def apply(
@@ -80,6 +97,7 @@ async def apply(
     comment: str = "",
     dry_run: bool = False,
     expected: int | None = None,
+    guard: Guard | None = None,
 ) -> Outcome:
     """Make a whole document the policy: what it does not hold is deleted.
 
@@ -91,10 +109,12 @@ async def apply(
         comment: why.
         dry_run: only say what would change, and what of it is probably not meant.
         expected: the revision that must be in force, None for any.
+        guard: asked whether the change is safe; in a dry run, what it would say.
 
     Raises:
         PolicyError: the document does not compile.
         PreconditionFailed: another revision is in force.
+        UnsafeChange: the guard says no.
     """
     if dry_run:
         policy, revision = await current_policy(database)
@@ -102,20 +122,25 @@ async def apply(
         wanted = document.to_core(policy, now)
         snapshot = await _compiled(wanted)
         found = await asyncio.to_thread(findings, snapshot, now.timestamp())
-        return Outcome(revision, diff_policies(policy, wanted), snapshot.warnings, found)
-    async with edit(database, author=author, comment=comment) as change:
+        changes = diff_policies(policy, wanted)
+        safety = await guard.judge(policy, snapshot) if guard is not None and changes else None
+        return Outcome(revision, changes, snapshot.warnings, found, safety)
+    async with edit(database, author=author, comment=comment, guard=guard) as change:
         _expect(expected, change.revision)
         await _write(change, document.to_core(change.policy, now))
     return change.outcome
 
 
-async def rollback(database: Database, policy: Policy, *, author: str, comment: str) -> Outcome:
+async def rollback(
+    database: Database, policy: Policy, *, author: str, comment: str, guard: Guard | None = None
+) -> Outcome:
     """Publish the policy of an earlier revision as a new one. Regions keep their admin state of today.
 
     Raises:
         PolicyError: it does not compile any more.
+        UnsafeChange: the guard says no.
     """
-    async with edit(database, author=author, comment=comment) as change:
+    async with edit(database, author=author, comment=comment, guard=guard) as change:
         today = {region.name: region for region in change.policy.regions}
         regions = tuple(
             replace(region, admin_state=kept.admin_state, draining_since=kept.draining_since)

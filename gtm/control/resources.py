@@ -9,6 +9,7 @@ from typing import Any
 from gtm.control.documents import ResourceDocument
 from gtm.control.draining import with_drain_start
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
+from gtm.control.guard import Guard
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.policy import Outcome, edit
 from gtm.core.countries import COUNTRIES
@@ -83,6 +84,7 @@ async def put(
     author: str,
     now: datetime,
     precondition: Precondition,
+    guard: Guard | None = None,
 ) -> Put:
     """Create or replace a resource; an equal one stays as it is, and makes no revision.
 
@@ -92,10 +94,11 @@ async def put(
         PreconditionFailed: the resource is not what the client thinks.
         Conflict: the name is a shipped jurisdiction's.
         PolicyError: the policy would not compile with it.
+        UnsafeChange: the guard says no.
     """
     name = document.name
     _check_writable(kind, name)
-    async with edit(database, author=author, comment=f"put {label(kind)} {name}") as change:
+    async with edit(database, author=author, comment=f"put {label(kind)} {name}", guard=guard) as change:
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
         precondition.check(tag(before) if before else None)
@@ -105,7 +108,13 @@ async def put(
 
 
 async def delete(
-    database: Database, kind: str, name: str, *, author: str, precondition: Precondition
+    database: Database,
+    kind: str,
+    name: str,
+    *,
+    author: str,
+    precondition: Precondition,
+    guard: Guard | None = None,
 ) -> Outcome:
     """Delete a resource.
 
@@ -113,10 +122,13 @@ async def delete(
         NotFound: there is none of that name.
         PreconditionFailed: the resource is not what the client thinks.
         Conflict: it is shipped, or others still refer to it; `problems` says which.
+        UnsafeChange: the guard says no.
     """
     _check_writable(kind, name)
     try:
-        async with edit(database, author=author, comment=f"delete {label(kind)} {name}") as change:
+        async with edit(
+            database, author=author, comment=f"delete {label(kind)} {name}", guard=guard
+        ) as change:
             repository = change.transaction.resources(kind)
             before = await repository.get(name)
             if before is None:
@@ -131,14 +143,23 @@ async def delete(
 
 
 async def set_admin_state(
-    database: Database, name: str, state: AdminState, *, author: str, now: datetime
+    database: Database,
+    name: str,
+    state: AdminState,
+    *,
+    author: str,
+    now: datetime,
+    guard: Guard | None = None,
 ) -> Put:
     """Drain, disable or activate a region. A drain that is under way keeps its beginning; a new one begins `now`.
 
     Raises:
         NotFound: there is no such region.
+        UnsafeChange: the guard says no.
     """
-    async with edit(database, author=author, comment=f"set region {name} {state.value}") as change:
+    async with edit(
+        database, author=author, comment=f"set region {name} {state.value}", guard=guard
+    ) as change:
         before = await change.transaction.regions.get(name)
         if before is None:
             raise NotFound(f"there is no region `{name}`")

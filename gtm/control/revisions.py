@@ -5,6 +5,7 @@ from __future__ import annotations
 from gtm.control import policy as policies
 from gtm.control.diff import ResourceChange, diff_policies
 from gtm.control.errors import NotFound
+from gtm.control.guard import Guard
 from gtm.control.policy import Outcome
 from gtm.core.model import Policy
 from gtm.storage.revisions import Revision
@@ -49,17 +50,20 @@ async def diff(database: Database, number: int, against: int | None) -> tuple[Re
     return diff_policies(before, after)
 
 
-async def rollback(database: Database, number: int, *, author: str, comment: str) -> Outcome:
+async def rollback(
+    database: Database, number: int, *, author: str, comment: str, guard: Guard | None = None
+) -> Outcome:
     """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.rollback`.
 
     Raises:
         NotFound: there is no such revision.
         PolicyError: it does not compile any more.
+        UnsafeChange: the guard says no.
     """
     async with database.transaction() as transaction:
         policy = await _policy(transaction, number)
     comment = comment or f"roll back to revision {number}"
-    return await policies.rollback(database, policy, author=author, comment=comment)
+    return await policies.rollback(database, policy, author=author, comment=comment, guard=guard)
 
 
 async def _policy(transaction: Transaction, number: int) -> Policy:

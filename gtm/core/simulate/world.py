@@ -33,11 +33,12 @@ def all_up(policy: Policy, at: float) -> dict[str, dict[str, EndpointHealth]]:
 
 def presumed_up(policy: Policy, health: HealthTable, at: float) -> dict[str, dict[str, EndpointHealth]]:
     """Health as it is, with endpoints up that nobody has probed yet: those that only a draft has."""
-    presumed = all_up(policy, at)
-    return {
-        name: {url: health.get(name, {}).get(url, up) for url, up in endpoints.items()}
-        for name, endpoints in presumed.items()
-    }
+    found = all_up(policy, at)
+    for name, endpoints in found.items():
+        for url, item in health.get(name, {}).items():
+            if url in endpoints and item.status is not HealthStatus.UNKNOWN:
+                endpoints[url] = item
+    return found
 
 
 class Ranked:

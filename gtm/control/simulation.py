@@ -1,0 +1,99 @@
+"""Simulations and explanations of drafts, in the present as control knows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gtm.control.documents import PolicyDocument
+from gtm.control.errors import Invalid, Unavailable
+from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.situation import Situation
+from gtm.core.choice import choice, pick
+from gtm.core.compile import compile_policy
+from gtm.core.decide import explained
+from gtm.core.endpoints import endpoint_for
+from gtm.core.explain import answer, lines
+from gtm.core.model import Affinity, HealthStatus, Policy, Priority, Request
+from gtm.core.outcomes import UnknownNameError
+from gtm.core.plan.problem import PlanError
+from gtm.core.problems import Problem
+from gtm.core.ranking import rank
+from gtm.core.simulate.compare import simulate
+from gtm.core.simulate.report import as_data
+from gtm.core.snapshot import Snapshot
+from gtm.core.traffic import Traffic
+
+_DRAW = 0.5
+"""An explanation is of the middle draw: of several ways it shows one that is likely, the same each time."""
+
+
+def compile_draft(document: PolicyDocument, running: Policy) -> Snapshot:
+    """Compile a draft; regions without an admin state have that of the policy in force.
+
+    Raises:
+        PolicyError: it does not compile.
+    """
+    return compile_policy(document.to_core(running), shipped_jurisdictions())
+
+
+def simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot) -> dict[str, Any]:
+    """What the draft would make of some traffic, beside what the policy in force makes of it.
+
+    Raises:
+        Unavailable: the planner could not solve it.
+    """
+    before = situation.world(running, presume_up=True)
+    after = situation.world(draft, presume_up=True)
+    try:
+        found = as_data(simulate(traffic, before, after), before, after)
+    except PlanError as error:
+        raise Unavailable(f"the planner could not plan for this traffic: {error}") from error
+    found["warnings"] += presumptions(situation, draft.policy)
+    return found
+
+
+def presumptions(situation: Situation, policy: Policy) -> list[str]:
+    """What a simulation takes for granted of health."""
+    health = situation.state.health
+    names = [
+        region.name
+        for region in policy.regions
+        if any(
+            endpoint.url not in health.get(region.name, {})
+            or health[region.name][endpoint.url].status is HealthStatus.UNKNOWN
+            for endpoint in region.endpoints
+        )
+    ]
+    if not names:
+        return []
+    return [f"no edge has probed every endpoint of {', '.join(names)}: these count as up"]
+
+
+def priorities(*policies: Policy) -> dict[str, Priority]:
+    """Service → its priority; the last policy that has the service says it."""
+    return {service.name: service.priority for policy in policies for service in policy.services}
+
+
+def explanation(
+    situation: Situation, snapshot: Snapshot, request: Request, client: str | None
+) -> dict[str, Any]:
+    """The whole trace of one decision in the present, with the sentences that tell it (`lines`).
+
+    Raises:
+        Invalid: the policy does not know a name in the request.
+    """
+    view = situation.view(snapshot)
+    try:
+        ranking = rank(view.basis, request, {})
+    except UnknownNameError as error:
+        problem = Problem(error.kind.replace(" ", "_"), "unknown_reference", str(error))
+        raise Invalid(str(error), [problem]) from error
+    chosen = choice(view, ranking.group)
+    option = pick(chosen, request, _DRAW)
+    decision = explained(view, ranking, chosen, option)
+    by_key = chosen.affinity is Affinity.KEY and request.affinity is not None
+    key = request.affinity if by_key else request.location.network
+    trace = answer(
+        view, request, decision, client=client, endpoint=endpoint_for(view, option, key or ""), full=True
+    )
+    return {**trace, "lines": lines(view, request, decision)}

@@ -1,0 +1,89 @@
+"""The present, as simulations, explanations and safety rules take it: health, load, latency, demand, all of one moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gtm.control.demand import Row
+from gtm.control.publish import FeedHub
+from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
+from gtm.core.latency import EMPTY_TABLE, LatencyTable
+from gtm.core.load import Key, Load
+from gtm.core.model import Policy
+from gtm.core.simulate.world import World, presumed_up
+from gtm.core.snapshot import Snapshot
+from gtm.core.state import State
+from gtm.core.view import View, Window, view_of
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One moment: `now` in POSIX seconds, `demand` by demand cell in requests per second."""
+
+    now: float
+    state: State
+    loads: Mapping[Key, Load] = field(default_factory=dict)
+    capacity: Assessment = NO_ASSESSMENT
+    table: LatencyTable = EMPTY_TABLE
+    demand: Mapping[str, float] = field(default_factory=dict)
+
+    def view(self, snapshot: Snapshot) -> View:
+        """A policy in this moment, with the plan in force."""
+        return view_of(snapshot, self.state, Window(self.now, self.now), self.table)
+
+    def world(self, snapshot: Snapshot, *, presume_up: bool = False) -> World:
+        """A policy in this moment, without a plan.
+
+        Args:
+            snapshot: the policy.
+            presume_up: whether endpoints that nobody has probed yet count as up.
+        """
+        health = self.state.health
+        if presume_up:
+            health = presumed_up(snapshot.policy, health, self.now)
+        state = State(self.state.epoch, health=health)
+        found = assess(snapshot.policy, health, self.loads, self.now, self.capacity)
+        return World(replace(self, state=state).view(snapshot), found.supply)
+
+
+class Live:
+    """Where one control process finds the present.
+
+    Whoever counts demand and measures latency sets `rates` (requests or DNS answers per second of every row),
+    `per_answer` (service → requests that a DNS answer stands for) and `table`; until then nothing is known of them.
+    """
+
+    def __init__(self, hub: FeedHub, clock: Callable[[], float] = time.time) -> None:
+        self._hub = hub
+        self._clock = clock
+        self.rates: Callable[[], Mapping[Row, float]] = dict
+        self.per_answer: Callable[[], Mapping[str, float]] = dict
+        self.table: Callable[[], LatencyTable] = lambda: EMPTY_TABLE
+
+    def situation(self) -> Situation:
+        """The present. Call it from the event loop: it reads what others change there."""
+        policy = self._hub.snapshot.policy if self._hub.snapshot else Policy()
+        return Situation(
+            now=self._clock(),
+            state=self._hub.state,
+            loads=self._hub.loads.loads(policy),
+            capacity=self._hub.loads.assessment,
+            table=self.table(),
+            demand=requests_by_cell(self.rates(), self.per_answer()),
+        )
+
+
+def requests_by_cell(rates: Mapping[Row, float], per_answer: Mapping[str, float]) -> dict[str, float]:
+    """Requests per second by demand cell, whatever becomes of them.
+
+    Args:
+        rates: requests or DNS answers per second.
+        per_answer: service → requests that a DNS answer stands for; one, where it is left out.
+    """
+    found: dict[str, float] = {}
+    for row, rate in rates.items():
+        each = per_answer.get(row.service, 1.0) if row.via == "dns" else 1.0
+        found[row.cell] = found.get(row.cell, 0.0) + rate * each
+    return found

@@ -1,0 +1,173 @@
+"""Traffic as documents, and as it was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from gtm.control import fields as f
+from gtm.control.demand import read_row
+from gtm.control.documents import Document
+from gtm.control.errors import NotFound
+from gtm.core.demand import Cell, cell_of, read_cell
+from gtm.core.model import Location, Priority, Request
+from gtm.core.traffic import MINUTE, Sample, Traffic
+from gtm.geoip.centres import country_centres
+from gtm.storage.session import Database
+
+MAX_CELLS = 100_000
+"""Cells accepted in one document."""
+LOOK_BACK = timedelta(hours=24)
+"""How much recorded traffic is taken unless told otherwise."""
+# Centres of the 5° cells at the poles and the date line lie beyond them.
+_Lat = Annotated[f.Number, Field(ge=-92.5, le=92.5)]
+_Lon = Annotated[f.Number, Field(ge=-182.5, le=182.5)]
+
+
+class PlaceDocument(Document):
+    """Where clients are: a country, coordinates in degrees, or nothing (unknown)."""
+
+    country: f.CountryCode | None = None
+    """Without coordinates, the mean position of its addresses."""
+    lat: _Lat | None = None
+    lon: _Lon | None = None
+    anonymous: f.Flag = False
+    """Behind a VPN, a proxy, Tor or a hosting provider."""
+    accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.lat is None) != (self.lon is None):
+            raise PydanticCustomError("missing", "`lat` and `lon` need each other")
+        return self
+
+    @property
+    def location(self) -> Location:
+        """The same as a value."""
+        lat, lon = self.lat, self.lon
+        if lat is None and self.country is not None:
+            # As an edge does for a database that knows countries only.
+            lat, lon = country_centres().get(self.country, (None, None))
+        return Location(
+            country=self.country,
+            lat=lat,
+            lon=lon,
+            source="stated",
+            anonymous=self.anonymous,
+            accuracy_km=self.accuracy_km,
+        )
+
+
+class KindDocument(PlaceDocument):
+    """A kind of request."""
+
+    service: f.Name
+    tenant: f.Name | None = None
+    data_class: f.Name | None = None
+    model: f.ModelName | None = None
+    priority: Priority | None = None
+    """Left out: the service's."""
+
+
+class CellDocument(KindDocument):
+    """So many requests of one kind."""
+
+    count: Annotated[f.Number, Field(ge=0, le=1e15)]
+
+
+class SampleDocument(Document):
+    """The requests of some time."""
+
+    seconds: Annotated[f.Number, Field(gt=0, le=1e9)]
+    """How long it lasts."""
+    start: Annotated[f.Number, Field(ge=0, le=1e11)] | None = None
+    """When it began, in POSIX seconds."""
+    cells: Annotated[tuple[CellDocument, ...], Field(max_length=MAX_CELLS)]
+
+    def sample(self, priorities: Mapping[str, Priority]) -> Sample:
+        """The same as a value; `priorities` are those of services, for requests that state none."""
+        counts: dict[str, float] = {}
+        for item in self.cells:
+            request = Request(item.service, item.location, item.tenant, item.data_class, item.model)
+            priority = item.priority or priorities.get(item.service, Priority.REAL_TIME)
+            cell = cell_of(request, priority)
+            counts[cell] = counts.get(cell, 0.0) + item.count
+        return Sample(counts, self.seconds, self.start)
+
+
+class TrafficDocument(SampleDocument):
+    """Traffic, and its busiest interval apart where it is known."""
+
+    peak: SampleDocument | None = None
+
+    def traffic(self, priorities: Mapping[str, Priority]) -> Traffic:
+        """The same as a value."""
+        whole = self.sample(priorities)
+        return Traffic(whole, whole if self.peak is None else self.peak.sample(priorities))
+
+
+def traffic_json(traffic: Traffic) -> dict[str, Any]:
+    """Traffic as a `TrafficDocument`."""
+    peak = None if traffic.peak is traffic.whole else _sample_json(traffic.peak)
+    return {**_sample_json(traffic.whole), "peak": peak}
+
+
+def _sample_json(sample: Sample) -> dict[str, Any]:
+    cells = sorted(sample.counts.items(), key=lambda one: -one[1])
+    return {
+        "seconds": sample.seconds,
+        "start": sample.start,
+        "cells": [{**cell_json(read_cell(text)), "count": count} for text, count in cells],
+    }
+
+
+def cell_json(cell: Cell) -> dict[str, Any]:
+    """A cell as a `KindDocument`."""
+    return asdict(cell)
+
+
+async def recorded(database: Database, since: datetime, until: datetime) -> Traffic:
+    """The traffic recorded in a time; minutes that were not recorded are not part of it.
+
+    Raises:
+        NotFound: there is none.
+    """
+    async with database.transaction() as transaction:
+        demand = transaction.demand
+        busiest = await demand.busiest(since, until)
+        spans = await demand.timeline(since, until, until - since) if busiest is not None else []
+        if busiest is None or not spans:
+            raise NotFound(
+                f"no demand is recorded from {since.isoformat()} to {until.isoformat()}: control records it minute by "
+                "minute while edges report to it"
+            )
+        totals = await demand.totals(since, until)
+        peak = await demand.totals(busiest, busiest + timedelta(seconds=MINUTE))
+    seconds = MINUTE * sum(span.minutes for span in spans)
+    return Traffic(
+        Sample(_by_cell(totals), seconds, since.timestamp()),
+        Sample(_by_cell(peak), MINUTE, busiest.timestamp()),
+    )
+
+
+def _by_cell(rows: Mapping[str, float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text, count in rows.items():
+        try:
+            cell = read_row(text).cell
+            read_cell(cell)
+        except ValueError:
+            continue
+        found[cell] = found.get(cell, 0.0) + count
+    return found
+
+
+def since_now(since: datetime | None, now: float) -> tuple[datetime, datetime]:
+    """The time from a moment (24 hours ago, if None) to now."""
+    until = datetime.fromtimestamp(now, UTC)
+    return (until - LOOK_BACK if since is None else since), until
