@@ -78,7 +78,10 @@ def answer(
         result["request"] = _request(request)
         result["ranking_class"] = decision.ranking_class
         result["shed"] = round(decision.shed, 6)
-        result["candidates"] = [_candidate(view, request, decision, item) for item in decision.candidates]
+        by_operator = _rules_by_operator(view, request.service)
+        result["candidates"] = [
+            _candidate(view, request, decision, item, by_operator) for item in decision.candidates
+        ]
     return result
 
 
@@ -218,16 +221,30 @@ def _request(request: Request) -> dict[str, Any]:
     }
 
 
-def _candidate(view: View, request: Request, decision: Decision, item: Candidate) -> dict[str, Any]:
+def _rules_by_operator(view: View, service: str) -> frozenset[str]:
+    """The rules in force that look at who runs a region."""
+    rules = [compiled.rule for compiled in view.rules[service]]
+    return frozenset(
+        rule.name for rule in rules if rule.allow.operator_jurisdictions or rule.deny.operator_jurisdictions
+    )
+
+
+def _candidate(
+    view: View, request: Request, decision: Decision, item: Candidate, by_operator: frozenset[str]
+) -> dict[str, Any]:
     region = view.snapshot.regions[view.snapshot.region_numbers[item.region]]
     health = view.state.health.get(item.region, {})
     why = sentence(view, request, decision, item)
     if item.excluded is Exclusion.UNHEALTHY:
         why += _last_failure(health.values())
+    if not by_operator.isdisjoint((*item.rules, *item.monitored)):
+        operator = region.operator_country
+        why += f"; it is run from {operator}" if operator else "; who runs it is unknown"
     return {
         "region": item.region,
         "display_name": region.display_name,
         "country": region.country,
+        "operator_country": region.operator_country,
         "rank": item.rank,
         "share": round(item.share, 6),
         "estimate_ms": item.estimate_ms,

@@ -1,6 +1,7 @@
 """What a large policy costs: `python tests/bench/scale_bench.py [--regions 1000 --services 1000 --rules 10000]`.
 
-Compiles a generated policy (seeded), joins a State, and decides cold and remembered. The last line is one JSON object
+Compiles a generated policy (seeded), looks for what is probably not meant in it, joins a State, and decides cold and
+remembered. The last line is one JSON object
 (seconds).
 """
 
@@ -17,6 +18,7 @@ from typing import TypeVar
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.compile import compile_policy
 from gtm.core.countries import COUNTRIES
+from gtm.core.findings import findings
 from gtm.core.model import (
     Endpoint,
     EndpointHealth,
@@ -85,6 +87,7 @@ def main() -> None:
     given = parser.parse_args()
     policy = large_policy(given.regions, given.services, given.members, given.rules)
     snapshot, compiling = timed(lambda: compile_policy(policy, shipped_jurisdictions(), revision=1))
+    _, finding = timed(lambda: findings(snapshot, 0.0))
     health = {
         region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
         for region in policy.regions
@@ -94,7 +97,13 @@ def main() -> None:
     request = Request("s0", Location("DE", lat=50.0, lon=8.0))
     _, cold = timed(lambda: router.decide(request, 0.5))
     _, warm = timed(lambda: [router.decide(request, 0.5) for _ in range(10_000)])
-    result = {"compile": compiling, "view_of": joining, "cold": cold, "cached": warm / 10_000}
+    result = {
+        "compile": compiling,
+        "findings": finding,
+        "view_of": joining,
+        "cold": cold,
+        "cached": warm / 10_000,
+    }
     for name, seconds in result.items():
         print(f"{name:12} {1e3 * seconds:12.4f} ms")
     print(json.dumps({"load_average": os.getloadavg()[0], **vars(given), **result}))

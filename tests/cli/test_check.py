@@ -85,6 +85,39 @@ def test_warnings_and_no_expectations(bare: Gtm, folder: Path) -> None:
     assert "no expectations" in bare.ok("check", folder).out
 
 
+def test_findings(bare: Gtm, folder: Path) -> None:
+    """What is probably not meant is a warning for people, has path and code for scripts, and fails nothing."""
+    (folder / "more.yaml").write_text(
+        "residency_rules:\n"
+        "- {name: old, allow: {jurisdictions: [EEA]}, match: {services: [web]}, effective_until: 2020-01-01T00:00:00Z}\n"
+        "- {name: twice, allow: {jurisdictions: [EEA]}, match: {services: [chat], client_countries: [DE]}}\n"
+    )
+    (folder / "expect.yaml").unlink()
+    done = bare.ok("check", folder)
+    assert "warning: residency_rules.old.effective_until: was in force until then" in done.out
+    assert "warning: residency_rules.twice: adds nothing: `gdpr-chat` concerns everyone" in done.out
+    told = bare.ok("check", folder, "--json").json
+    assert [(item["path"], item["code"]) for item in told["findings"]] == [
+        ("residency_rules.old.effective_until", "rule_over"),
+        ("residency_rules.twice", "shadowed"),
+        ("regions.eu-central", "drain_empties"),
+    ]
+
+
+def test_anonymous_clients(bare: Gtm, folder: Path) -> None:
+    """An expectation may state that its client hides; an address is located, and states nothing beside."""
+    (folder / "expect.yaml").write_text(
+        "expectations:\n"
+        "- {service: chat, country: US, anonymous: true, region: [eu-west, eu-central], rules: [gdpr-chat]}\n"
+        "- {service: chat, country: US, accuracy_km: 5000, region: [us-east, us-west], rules: []}\n"
+    )
+    assert "2 of 2 expectations hold" in bare.ok("check", folder).out
+    (folder / "expect.yaml").write_text(
+        "expectations: [{service: chat, client: 192.0.2.1, anonymous: true, region: eu-west}]\n"
+    )
+    assert "give either `client` or `country`" in bare("check", folder).out
+
+
 def test_unreadable(bare: Gtm, folder: Path, tmp_path: Path) -> None:
     """A folder or a GeoIP database that cannot be read ends with 2."""
     missing = bare("check", tmp_path / "nowhere")
@@ -94,6 +127,9 @@ def test_unreadable(bare: Gtm, folder: Path, tmp_path: Path) -> None:
     broken = bare("check", folder, "--geoip-db", tmp_path / "broken.mmdb")
     assert broken.code == 2
     assert "broken.mmdb" in broken.err
+    unknown = bare("check", folder, "--geoip-anonymous-db", tmp_path / "none.mmdb")
+    assert unknown.code == 2
+    assert "none.mmdb" in unknown.err
 
 
 def test_operators_own_locations(bare: Gtm, folder: Path, tmp_path: Path) -> None:

@@ -94,6 +94,25 @@ def test_several_rules_and_unstated_facts() -> None:
     ]
 
 
+def test_a_rule_about_operators_says_who_runs_the_region() -> None:
+    """A full explanation has each region's operator, and says it where a rule that looks at operators excludes it."""
+    regions = (
+        replace(REGIONS[0], operator_country="DE"),
+        replace(REGIONS[1], operator_country="US"),
+        REGIONS[2],
+    )
+    own = ResidencyRule("own", allow=Places(operator_jurisdictions=("DE",)))
+    seen = view(GDPR, own, regions=regions)
+    decision = decide(seen, REQUEST, 0.0)
+    full = answer(seen, REQUEST, decision, client=None, endpoint=None, full=True)
+    assert [(item["operator_country"], item["why"].partition("; ")[2]) for item in full["candidates"]] == [
+        ("DE", ""),
+        ("US", "it is run from US"),
+        (None, "who runs it is unknown"),
+    ]
+    assert full["rules"][1]["because"] == ["every request"]
+
+
 def test_states() -> None:
     """Admin state, health and models in words."""
     regions = (
