@@ -11,16 +11,24 @@ Network = IPv4Network | IPv6Network
 DEFAULT_CONTROL_PORT = 8080
 DEFAULT_EDGE_PORT = 8081
 DEFAULT_DNS_PORT = 5300
+DEFAULT_HALF_LIFE = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
-    """`gtm control`. Without `database_url` an embedded Postgres runs under `data_dir`."""
+    """`gtm control`. Without `database_url` an embedded Postgres runs under `data_dir`.
+
+    `geoip_db` and `geoip_overrides` are an edge's, for questions about a client's latency. After `latency_half_life`
+    seconds, a measured round trip counts half.
+    """
 
     data_dir: Path
     bind: tuple[str, ...] = ("127.0.0.1",)
     control_port: int = DEFAULT_CONTROL_PORT
     database_url: str | None = None
+    geoip_db: Path | None = None
+    geoip_overrides: Path | None = None
+    latency_half_life: float = DEFAULT_HALF_LIFE
     log_level: str = "info"
 
 
@@ -29,6 +37,9 @@ class EdgeSettings:
     """`gtm edge`. `data_dir` holds the last-good file; `geoip_db` None is the shipped database.
 
     `geoip_anonymous_db` None: no client counts as behind an anonymising network.
+
+    `beacons`: browsers may post round trips. `region` is the one the edge runs in, if any: it then measures the way to
+    the others.
 
     `workers` is the number of DNS processes and of HTTP processes, each. Ports of 0 mean: any free one.
     """
@@ -46,6 +57,8 @@ class EdgeSettings:
     geoip_anonymous_db: Path | None = None
     trusted_proxies: tuple[Network, ...] = ()
     open_lookups: bool = False
+    beacons: bool = True
+    region: str | None = None
     log_level: str = "info"
 
 
@@ -69,4 +82,6 @@ class ServeSettings:
     geoip_anonymous_db: Path | None = None
     trusted_proxies: tuple[Network, ...] = ()
     open_lookups: bool = False
+    beacons: bool = True
+    latency_half_life: float = DEFAULT_HALF_LIFE
     log_level: str = "info"

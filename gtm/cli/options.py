@@ -67,6 +67,16 @@ OpenLookups = Annotated[
         envvar="GTM_OPEN_LOOKUPS",
     ),
 ]
+Beacons = Annotated[
+    bool,
+    typer.Option(help="Let browsers post round trips that they measured.", envvar="GTM_BEACONS"),
+]
+LatencyHalfLife = Annotated[
+    float,
+    typer.Option(
+        help="Seconds after which a measured round trip counts half.", envvar="GTM_LATENCY_HALF_LIFE", min=60
+    ),
+]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.", envvar="GTM_LOG_LEVEL")]
 ControlUrl = Annotated[str, typer.Option("--control", help="The control API.", envvar="GTM_CONTROL_URL")]
 Token = Annotated[

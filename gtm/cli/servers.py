@@ -16,6 +16,7 @@ from gtm.settings import (
     DEFAULT_CONTROL_PORT,
     DEFAULT_DNS_PORT,
     DEFAULT_EDGE_PORT,
+    DEFAULT_HALF_LIFE,
     ControlSettings,
     EdgeSettings,
     ServeSettings,
@@ -45,6 +46,8 @@ def serve(
     geoip_anonymous_db: options.GeoipAnonymousDb = None,
     trusted_proxies: options.TrustedProxies = "",
     open_lookups: options.OpenLookups = False,
+    beacons: options.Beacons = True,
+    latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
@@ -70,6 +73,8 @@ def serve(
         trusted_proxies=proxies or (options.networks(_OWN) if demo else ()),
         # The demo may be asked about anybody's address, but only by this machine.
         open_lookups=open_lookups or (demo and all(_is_loopback(host) for host in hosts)),
+        beacons=beacons,
+        latency_half_life=latency_half_life,
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "serve")
@@ -86,6 +91,9 @@ def control(
     prepare: Annotated[
         bool, typer.Option(help="Migrate the database and create the first admin token before serving.")
     ] = True,
+    geoip_db: options.GeoipDb = None,
+    geoip_overrides: options.GeoipOverrides = None,
+    latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
@@ -97,6 +105,9 @@ def control(
         bind=options.addresses(bind),
         control_port=control_port,
         database_url=database_url,
+        geoip_db=geoip_db,
+        geoip_overrides=geoip_overrides,
+        latency_half_life=latency_half_life,
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "control")
@@ -123,6 +134,14 @@ def edge(
     geoip_anonymous_db: options.GeoipAnonymousDb = None,
     trusted_proxies: options.TrustedProxies = "",
     open_lookups: options.OpenLookups = False,
+    beacons: options.Beacons = True,
+    region: Annotated[
+        str,
+        typer.Option(
+            help="The region this edge runs in, whose way to the others its probes then measure.",
+            envvar="GTM_REGION",
+        ),
+    ] = "",
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
@@ -148,6 +167,8 @@ def edge(
         geoip_anonymous_db=geoip_anonymous_db,
         trusted_proxies=options.networks(trusted_proxies),
         open_lookups=open_lookups,
+        beacons=beacons,
+        region=region or None,
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "edge")

@@ -22,12 +22,16 @@ HealthTable = Mapping[str, Mapping[str, EndpointHealth]]
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The outcome of one check. `at` in POSIX seconds, `latency_ms` of the whole exchange where there was one."""
+    """The outcome of one check. `at` in POSIX seconds, `latency_ms` of the whole exchange where there was one.
+
+    `connect_ms` is the network's round trip alone, where the connection's handshake told it.
+    """
 
     ok: bool
     at: float
     detail: str = ""
     latency_ms: float | None = None
+    connect_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

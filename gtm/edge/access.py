@@ -1,6 +1,7 @@
-"""Who may ask about other clients than themselves.
+"""Who may ask about other clients than themselves, and who may send what balancers measured.
 
-Law: it takes a token that may read (viewer, operator, admin), unless the operator opened look-ups to everybody.
+Law: asking takes a token that may read (viewer, operator, admin), unless the operator opened look-ups to everybody;
+sending takes one that may report (reporter, edge).
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ class Grant(IntEnum):
     GRANTED = 3
 
 
-def grant_of(authorization: bytes | None, access: Access, now: float) -> Grant:
+def grant_of(authorization: bytes | None, access: Access, now: float, needed: Role = Role.VIEWER) -> Grant:
     """Judge an Authorization header (RFC 6750 §2.1).
 
     Args:
         authorization: its value, None if absent.
         access: the tokens known.
         now: POSIX seconds.
+        needed: the role that grants it.
     """
     if authorization is None:
         return Grant.NO_TOKEN
@@ -41,7 +43,7 @@ def grant_of(authorization: bytes | None, access: Access, now: float) -> Grant:
     role = access.role(sha256(token).hexdigest(), now)
     if role is None:
         return Grant.BAD_TOKEN
-    return Grant.GRANTED if permits(role, Role.VIEWER) else Grant.WRONG_ROLE
+    return Grant.GRANTED if permits(role, needed) else Grant.WRONG_ROLE
 
 
 def check_subject(grant: Grant, asked: Address, caller: Address | None) -> None:
@@ -60,13 +62,40 @@ def check_subject(grant: Grant, asked: Address, caller: Address | None) -> None:
             ((b"www-authenticate", challenge),),
         )
     if grant is Grant.BAD_TOKEN:
-        raise ProblemError(
-            "unauthorized",
-            "the token is unknown, expired or revoked",
-            ((b"www-authenticate", b'Bearer error="invalid_token"'),),
-        )
+        raise _unknown_token()
     raise ProblemError(
         "unauthorized",
         "looking up other clients than yourself takes a bearer token; without `client_ip` the answer is about you",
         ((b"www-authenticate", b"Bearer"),),
+    )
+
+
+def check_reporter(grant: Grant) -> None:
+    """Let a caller send what a balancer measured, or not.
+
+    Raises:
+        ProblemError: the token is missing, not known or not enough.
+    """
+    if grant is Grant.WRONG_ROLE:
+        challenge = b'Bearer error="insufficient_scope"'
+        raise ProblemError(
+            "forbidden",
+            "sending samples takes a token of role reporter or edge",
+            ((b"www-authenticate", challenge),),
+        )
+    if grant is Grant.BAD_TOKEN:
+        raise _unknown_token()
+    if grant is Grant.NO_TOKEN:
+        raise ProblemError(
+            "unauthorized",
+            "sending samples takes a bearer token of role reporter or edge",
+            ((b"www-authenticate", b"Bearer"),),
+        )
+
+
+def _unknown_token() -> ProblemError:
+    return ProblemError(
+        "unauthorized",
+        "the token is unknown, expired or revoked",
+        ((b"www-authenticate", b'Bearer error="invalid_token"'),),
     )

@@ -1,4 +1,4 @@
-"""The edge's HTTP tier as a plain ASGI application: look-ups, redirects, health and metrics.
+"""The edge's HTTP tier as a plain ASGI application: look-ups, redirects, measured round trips, health and metrics.
 
 Laws:
   1. A request whose Host is a service's host name is redirected, whatever its path. gtm's own routes live on all other
@@ -20,8 +20,11 @@ from typing import Any
 
 import msgspec
 
+from gtm.core.access import Role
 from gtm.core.choice import Afford
-from gtm.edge.access import Grant, check_subject, grant_of
+from gtm.core.latency import SampleKind
+from gtm.edge import beacons
+from gtm.edge.access import Grant, check_reporter, check_subject, grant_of
 from gtm.edge.client import ClientFinder
 from gtm.edge.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
 from gtm.edge.lookup import (
@@ -35,6 +38,7 @@ from gtm.edge.lookup import (
 )
 from gtm.edge.problems import NO_STORE, ProblemError, Response, instance_of, json_response
 from gtm.edge.routes import Locate, LookupRoute, RedirectRoute, Routes
+from gtm.edge.samples import MAX_BEACON_BYTES, MAX_SAMPLES_BYTES, Intake, parse_beacon, parse_samples
 from gtm.feed.holder import ViewHolder
 from gtm.geoip.address import Address
 from gtm.settings import Network
@@ -50,6 +54,8 @@ _BURST = 25
 """Look-ups of a batch answered in one go, before other requests get their turn."""
 
 _PRINTABLE = re.compile(rb"[\x21-\x7e]*")
+_OPEN_ROUTES = frozenset({"beacons", "beacon_targets"})
+"""Routes that pages of any origin call: they read the errors too."""
 _METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -58,11 +64,12 @@ class EdgeOptions:
     """How an edge's HTTP tier behaves.
 
     `open_lookups` lets anybody ask about any client. `trusted_proxies` are the networks whose X-Forwarded-For and
-    Forwarded headers count.
+    Forwarded headers count. `beacons`: browsers may post round trips.
     """
 
     open_lookups: bool = False
     trusted_proxies: tuple[Network, ...] = ()
+    beacons: bool = True
 
 
 class EdgeApp:
@@ -101,12 +108,19 @@ class EdgeApp:
         self._clock = clock
         self._clients = ClientFinder(options.trusted_proxies)
         self._routes = Routes(None, locate)
+        self.intake = Intake(lambda: holder.snapshot, locate, clock)
+        """Where posted samples gather; whoever runs the application takes them from there."""
         self._pages: dict[str, tuple[str, Callable[[Incoming, Routes], Response]]] = {
             "/v1/route": ("lookup", self._lookup),
             "/healthz": ("healthz", self._healthz),
             "/readyz": ("readyz", self._readyz),
             "/metrics": ("metrics", self._metrics_page),
         }
+        self._posts = {"/v1/route:batch": "batch", "/v1/latency-samples": "latency_samples"}
+        if options.beacons:
+            self._pages["/v1/beacon.js"] = ("beacon_script", lambda _incoming, _routes: beacons.SCRIPT)
+            self._pages["/v1/beacon-targets"] = ("beacon_targets", self._beacon_targets)
+            self._posts["/v1/beacons"] = "beacons"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI 3 has it."""
@@ -118,7 +132,11 @@ class EdgeApp:
         try:
             routes = self._current()
             response = self._respond(incoming, routes)
-            if response is None:
+            if response is None and incoming.route != "batch":
+                response = await self._take_samples(incoming, receive)
+                if response is None:
+                    return
+            elif response is None:
                 lookups = await self._read_batch(incoming, receive)
                 if lookups is None:
                     return
@@ -126,7 +144,8 @@ class EdgeApp:
                 await self._send_batch(lookups, incoming, routes, send)
                 return
         except ProblemError as error:
-            response = error.response(instance_of(incoming.raw_path))
+            open_to_pages = beacons.OPEN if incoming.route in _OPEN_ROUTES else ()
+            response = error.response(instance_of(incoming.raw_path), open_to_pages)
         except Exception:
             logger.exception("could not answer %s %r", scope.get("method"), incoming.raw_path[:256])
             if started:
@@ -148,7 +167,7 @@ class EdgeApp:
         self._counts.add(f"gtm_http_requests_total\t{route}\t{status}")
 
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
-        """The response, or None for a batch, whose body has to be read first."""
+        """The response, or None where the body has to be read first."""
         incoming.read_headers()
         host = incoming.headers.get(b"host", b"")
         service = routes.service_of(host)
@@ -159,9 +178,12 @@ class EdgeApp:
             incoming.route, handler = page
             incoming.require("GET, HEAD")
             return handler(incoming, routes)
-        if incoming.path == "/v1/route:batch":
-            incoming.route = "batch"
-            incoming.require("POST")
+        post = self._posts.get(incoming.path)
+        if post is not None:
+            incoming.route = post
+            if post == "beacons" and incoming.scope["method"] == "OPTIONS":
+                return beacons.PREFLIGHT
+            incoming.require("POST, OPTIONS" if post == "beacons" else "POST")
             return None
         if incoming.raw_path.startswith(b"/r/"):
             name, slash, rest = incoming.raw_path[3:].partition(b"/")
@@ -213,11 +235,7 @@ class EdgeApp:
 
     async def _read_batch(self, incoming: Incoming, receive: Receive) -> list[Any] | None:
         """The items of a batch, None if the client went away."""
-        media = incoming.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if media != b"application/json":
-            raise ProblemError("unsupported_media_type", "a batch has the content type application/json")
-        if incoming.headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise ProblemError("unsupported_media_type", "a batch is sent without a content encoding")
+        incoming.require_json()
         body = await incoming.body(receive, MAX_BATCH_BYTES)
         return None if body is None else parse_batch(body)
 
@@ -250,6 +268,28 @@ class EdgeApp:
         option = kind.pick()
         self._counts.add(kind.count(option, "lookup"))
         return kind.rendered(option)[1]
+
+    def _beacon_targets(self, incoming: Incoming, routes: Routes) -> Response:
+        service = beacons.parse_service(incoming.query)
+        caller = self._clients.find(incoming.peer, *self._forwarded(incoming))
+        return beacons.targets(routes.kind(Lookup(service), caller, "/v1/beacon-targets"))
+
+    async def _take_samples(self, incoming: Incoming, receive: Receive) -> Response | None:
+        """Take round trips in: of browsers from everybody, of balancers with a token. None if the client went away."""
+        beacon = incoming.route == "beacons"
+        if not beacon:
+            authorization = incoming.headers.get(b"authorization")
+            check_reporter(grant_of(authorization, self._holder.access, self._clock(), Role.REPORTER))
+        # `navigator.sendBeacon` sends text as text/plain, which takes no preflight.
+        incoming.require_json("text/plain" if beacon else None)
+        body = await incoming.body(receive, MAX_BEACON_BYTES if beacon else MAX_SAMPLES_BYTES)
+        if body is None:
+            return None
+        samples = parse_beacon(body) if beacon else parse_samples(body)
+        caller = self._clients.find(incoming.peer, *self._forwarded(incoming)) if beacon else None
+        kind = SampleKind.BEACON if beacon else SampleKind.BALANCER
+        outcome = await self.intake.take_in(samples, caller, kind)
+        return json_response(200, outcome, beacons.OPEN if beacon else ())
 
     def _grant(self, incoming: Incoming) -> Grant:
         if self._options.open_lookups:

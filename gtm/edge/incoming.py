@@ -80,6 +80,20 @@ class Incoming:
             allow = ((b"allow", allowed.encode()),)
             raise ProblemError("method_not_allowed", f"{self.path} takes {allowed}", allow)
 
+    def require_json(self, other: str | None = None) -> None:
+        """Let only JSON through, as application/json (or the `other` content type) and not compressed.
+
+        Raises:
+            ProblemError: the content type or encoding is another one.
+        """
+        media = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        accepted = [media_type for media_type in ("application/json", other) if media_type is not None]
+        if media not in accepted:
+            text = f"{self.path} takes the content type {' or '.join(accepted)}"
+            raise ProblemError("unsupported_media_type", text)
+        if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise ProblemError("unsupported_media_type", f"{self.path} takes no content encoding")
+
     async def body(self, receive: Receive, limit: int) -> bytes | None:
         """The whole body, None if the client went away.
 

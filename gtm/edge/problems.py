@@ -68,10 +68,10 @@ class ProblemError(Exception):
         """The problem document for the request at `instance`."""
         return problem(self.code, self.detail, instance)
 
-    def response(self, instance: str) -> Response:
-        """The problem as a response."""
+    def response(self, instance: str, headers: Headers = ()) -> Response:
+        """The problem as a response, with more headers."""
         document = self.document(instance)
-        return json_response(document["status"], document, self.headers)
+        return json_response(document["status"], document, (*self.headers, *headers))
 
 
 class Response:

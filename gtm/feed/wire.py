@@ -17,7 +17,7 @@ import msgspec
 
 from gtm.core.access import Access
 from gtm.core.compile import compile_policy
-from gtm.core.latency import LatencyTable
+from gtm.core.latency import Delta, LatencyTable
 from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
 from gtm.core.snapshot import Snapshot
@@ -150,6 +150,13 @@ class CountsMessage:
     denied: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SamplesMessage:
+    """HTTP worker → agent: what was learned of round trips since the last such message."""
+
+    deltas: tuple[Delta, ...]
+
+
 Message = (
     SnapshotMessage
     | StateMessage
@@ -161,6 +168,7 @@ Message = (
     | PartsMessage
     | ReadyMessage
     | CountsMessage
+    | SamplesMessage
 )
 
 _TYPES: dict[str, type[Message]] = {
@@ -174,6 +182,7 @@ _TYPES: dict[str, type[Message]] = {
     "parts": PartsMessage,
     "ready": ReadyMessage,
     "counts": CountsMessage,
+    "samples": SamplesMessage,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 
@@ -197,7 +206,7 @@ class EdgeReport:
 
     `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use. `demand` counts
     decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
-    done with the quotas' leases.
+    done with the quotas' leases, `latency` what was learned of round trips since the last report.
     """
 
     version: str
@@ -207,6 +216,7 @@ class EdgeReport:
     demand: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     leases: LeaseUse | None = None
+    latency: tuple[Delta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

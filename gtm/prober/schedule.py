@@ -72,12 +72,19 @@ class Prober:
     Args:
         report: called in the event loop whenever a verdict has changed.
         clock: POSIX seconds.
+        measured: called with a region's name and the round trip to it in ms, whenever a check's connection told one.
     """
 
-    def __init__(self, report: Callable[[], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        report: Callable[[], None],
+        clock: Callable[[], float],
+        measured: Callable[[str, float], None] | None = None,
+    ) -> None:
         self.results: Counter[tuple[str, str]] = Counter()
         """Checks made, by region and outcome (`ok`, `failed`)."""
         self._report = report
+        self._measured = measured
         self._checker = Checker(clock)
         self._scheduler = AsyncIOScheduler(timezone=UTC, logger=_scheduler_logger)
         self._watches: dict[_Key, _Watch] = {}
@@ -237,6 +244,8 @@ class Prober:
             after = advance(before, result, watch.probe)
             self._tracks[region, watch.url] = after
             self.results[region, "ok" if result.ok else "failed"] += 1
+            if result.connect_ms is not None and self._measured is not None:
+                self._measured(region, result.connect_ms)
             if after.health.status is not before.health.status:
                 changed = True
                 _log(region, watch.url, after.health)

@@ -46,12 +46,15 @@ from gtm.prober import Prober
 from gtm.runtime import lifeline
 from gtm.runtime.clocks import boot_time
 from gtm.runtime.crew import Crew
+from gtm.runtime.round_trips import RoundTrips
 from gtm.runtime.sockets import reserve
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
 logger = logging.getLogger(__name__)
 
+LEARN_EVERY = 10
+"""Seconds in an interval of probes' round trips."""
 REPORT_EVERY = 1.0
 """Seconds between reports to control when nothing changes."""
 PLAN_KEPT = 300.0
@@ -70,7 +73,8 @@ class Agent:
         self.settings = settings
         self.metrics = EdgeMetrics()
         self._holder = ViewHolder(time.time)
-        self._prober = Prober(self._verdict_changed, time.time)
+        self._round_trips = RoundTrips(settings.region, time.time)
+        self._prober = Prober(self._verdict_changed, time.time, self._round_trips.probed)
         self._snapshot: SnapshotMessage | None = None
         self._agreed = State()
         self._connected = False
@@ -133,6 +137,7 @@ class Agent:
             everything=self._everything,
             moved=self._report_due.set,
             leases=self._leases,
+            learned=self._round_trips.learned,
         )
         self._prober.start()
         try:
@@ -246,6 +251,7 @@ class Agent:
             assert self._holder.snapshot is not None  # noqa: S101 - apply() compiled it
             self._snapshot = message
             self._prober.update(self._holder.snapshot)
+            self._round_trips.update(self._holder.snapshot)
             self._loaded.set()
             self._report_due.set()
         return isinstance(message, SnapshotMessage | AccessMessage | LatencyMessage)
@@ -334,13 +340,18 @@ class Agent:
             demand=self.metrics.take_demand(),
             seconds=seconds,
             leases=self._leases.use(boot_time()),
+            latency=self._round_trips.take() if self._connected else (),
         )
 
     async def _tick(self) -> None:
         assert self._crew is not None  # noqa: S101 - set by run()
+        beats = 0
         while True:
             await asyncio.sleep(1.0)
+            beats += 1
             self._holder.tick()
+            if beats % LEARN_EVERY == 0:
+                self._round_trips.end_interval()
             if not self._connected:
                 self._publish()  # the last plan ends some time
             if self._unsaved:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gtm.core.latency import Delta
 from gtm.core.leases import LeaseHolder
 from gtm.feed.wire import (
     CountsMessage,
@@ -17,6 +18,7 @@ from gtm.feed.wire import (
     MetricsMessage,
     PartsMessage,
     ReadyMessage,
+    SamplesMessage,
     SilentMessage,
 )
 from gtm.runtime.child import Deaths, ending
@@ -44,6 +46,7 @@ class Crew:
         moved: called when control should hear soon: a worker says what it answers from, or gave up leases that others
             may wait for.
         leases: the quotas' leases that HTTP workers spend.
+        learned: called with what HTTP workers learned of round trips.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Crew:
         everything: Callable[[], Iterable[Message]],
         moved: Callable[[], None],
         leases: LeaseHolder,
+        learned: Callable[[Iterable[Delta]], None],
     ) -> None:
         self._settings = settings
         self._ports = {"http": http_port, "dns": dns_port}
@@ -63,6 +67,7 @@ class Crew:
         self._everything = everything
         self._moved = moved
         self._leases = leases
+        self._learned = learned
         self._answering: dict[str, int] = {}
         self._lifeline = Lifeline()
         self._links: dict[str, AgentEnd] = {}
@@ -132,6 +137,7 @@ class Crew:
             ),
             trusted_proxies=tuple(str(network) for network in settings.trusted_proxies),
             open_lookups=settings.open_lookups,
+            beacons=settings.beacons,
             log_level=settings.log_level,
         )
         environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
@@ -174,6 +180,8 @@ class Crew:
                     self._leases.taken(number, message.parts)
                     if self._leases.overdue:
                         self._moved()
+            elif isinstance(message, SamplesMessage):
+                self._learned(message.deltas)
             elif isinstance(message, ReadyMessage):
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
                 self._answering[message.worker] = message.revision

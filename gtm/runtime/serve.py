@@ -190,6 +190,8 @@ class Supervisor:
             "GTM_WORKERS": str(settings.workers),
             "GTM_LOG_LEVEL": settings.log_level,
             "GTM_OPEN_LOOKUPS": "true" if settings.open_lookups else "false",
+            "GTM_BEACONS": "true" if settings.beacons else "false",
+            "GTM_LATENCY_HALF_LIFE": str(settings.latency_half_life),
             "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),
         }
         if settings.geoip_db is not None:

@@ -28,6 +28,7 @@ from gtm.dns.answer import Answerer
 from gtm.dns.server import DnsServer
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.edge.quotas import QuotaGate
+from gtm.edge.samples import Intake
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
     CountsMessage,
@@ -35,6 +36,7 @@ from gtm.feed.wire import (
     MetricsMessage,
     PartsMessage,
     ReadyMessage,
+    SamplesMessage,
     SilentMessage,
     SnapshotMessage,
 )
@@ -51,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 _TICK = 1.0
 _RELOAD_EVERY = 5
+_LEARN_EVERY = 10
+"""Beats of an interval of latency samples: within one, each source has one vote."""
 
 
 class Worker:
@@ -69,6 +73,7 @@ class Worker:
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
         self._gone = threading.Event()
         self._gate: QuotaGate | None = None
+        self.intake: Intake | None = None
         self._parts = 0
         self._moved = False
         self._listening = False
@@ -100,6 +105,8 @@ class Worker:
             self.holder.tick()
             if beats % _RELOAD_EVERY == 0:
                 self._reload_geoip()
+            if beats % _LEARN_EVERY == 0:
+                self._tell_samples()
             self._tell_counts()
 
     def _tell_counts(self) -> None:
@@ -109,7 +116,12 @@ class Worker:
             return
         self._tell(CountsMessage(self.settings.name, counts, self._parts, used, denied))
 
-    def _tell(self, message: CountsMessage) -> None:
+    def _tell_samples(self) -> None:
+        deltas = self.intake.end_interval() if self.intake is not None else []
+        if deltas:
+            self._tell(SamplesMessage(tuple(deltas)))
+
+    def _tell(self, message: CountsMessage | SamplesMessage) -> None:
         try:
             self._link.put(message)
         except OSError:
@@ -200,6 +212,7 @@ def run_http(worker: Worker) -> None:
     options = EdgeOptions(
         open_lookups=worker.settings.open_lookups,
         trusted_proxies=tuple(ip_network(text) for text in worker.settings.trusted_proxies),
+        beacons=worker.settings.beacons,
     )
     app = EdgeApp(
         worker.holder,
@@ -210,6 +223,7 @@ def run_http(worker: Worker) -> None:
         silent=lambda: worker.silent,
         afford=worker.afford,
     )
+    worker.intake = app.intake
     server = uvicorn.Server(
         uvicorn.Config(
             app,

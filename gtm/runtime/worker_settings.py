@@ -21,4 +21,5 @@ class WorkerSettings:
     geoip_anonymous_db: str | None
     trusted_proxies: tuple[str, ...]
     open_lookups: bool
+    beacons: bool
     log_level: str

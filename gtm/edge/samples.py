@@ -1,0 +1,193 @@
+"""Round trips that browsers and balancers measured: what they post, and where it goes.
+
+Laws:
+  1. A body is understood completely or rejected. A sample that is understood but not believed is counted in the
+     answer, and changes nothing.
+  2. No client's address is kept: a sample goes into sums of networks, operators, countries and places, and what is
+     remembered of its source is its /24 or /48, for an hour.
+  3. Look-ups and redirects share nothing with this but the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gtm.core.model import UNKNOWN_LOCATION, Location
+from gtm.core.rtt_budget import SourceBudget
+from gtm.core.rtt_samples import Delta, Sample, SampleAggregator, SampleKind, Verdict
+from gtm.core.snapshot import Snapshot
+from gtm.edge.problems import ProblemError
+from gtm.geoip.address import Address, parse_address
+
+MAX_BEACON_BYTES = 16 * 1024
+MAX_BEACON_SAMPLES = 64
+MAX_SAMPLES_BYTES = 1024 * 1024
+MAX_SAMPLES = 5000
+MAX_PAIRS = 5000
+"""Pairs of source and region that a worker remembers within an interval."""
+
+_BURST = 100
+"""Samples taken in one go, before other requests get their turn."""
+_MAX_NAME = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """One sample as posted. `client` is None in a beacon, whose client is the caller."""
+
+    client: Address | None
+    region: str
+    rtt_ms: float
+
+
+class Intake:
+    """Where one worker's samples gather.
+
+    Args:
+        snapshot: the policy in force, None before the first.
+        locate: where an address is.
+        clock: POSIX seconds.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot | None],
+        locate: Callable[[Address], Location],
+        clock: Callable[[], float],
+    ) -> None:
+        self._snapshot = snapshot
+        self._locate = locate
+        self._clock = clock
+        self._budget = SourceBudget()
+        self._changing = threading.Lock()
+        self._known: Snapshot | None = None
+        self._aggregator = SampleAggregator(())
+        self._ended: list[SampleAggregator] = []
+
+    async def take_in(
+        self, samples: Iterable[Posted], caller: Address | None, kind: SampleKind
+    ) -> dict[str, Any]:
+        """Take samples in, and say what became of them.
+
+        Args:
+            samples: what was posted.
+            caller: the client of samples that name none.
+            kind: who measured.
+        """
+        self._follow()
+        verdicts: Counter[Verdict] = Counter()
+        for number, sample in enumerate(samples):
+            if number % _BURST == _BURST - 1:
+                await asyncio.sleep(0)
+            verdicts[self._add(sample, caller if sample.client is None else sample.client, kind)] += 1
+        accepted = verdicts.pop(Verdict.ACCEPTED, 0)
+        return {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
+
+    def end_interval(self) -> list[Delta]:
+        """What was learned since the last call (from any thread)."""
+        fresh = self._fresh()
+        with self._changing:
+            ended, self._ended = [*self._ended, self._aggregator], []
+            self._aggregator = fresh
+        return [delta for aggregator in ended for delta in aggregator.take()]
+
+    def _add(self, posted: Posted, client: Address | None, kind: SampleKind) -> Verdict:
+        location = UNKNOWN_LOCATION if client is None else self._locate(client)
+        now = self._clock()
+        source = "" if client is None else source_of(client)
+        sample = Sample(location, posted.region, posted.rtt_ms, now, source, kind)
+        if self._known is None or posted.region not in self._known.region_numbers:
+            return Verdict.UNKNOWN_REGION  # before a made-up name takes a place in the budget
+        if kind is SampleKind.BEACON and not self._budget.spend(source, posted.region, now):
+            return Verdict.CAPPED
+        with self._changing:
+            return self._aggregator.add(sample)
+
+    def _follow(self) -> None:
+        """Measure against the regions of the policy in force: what they are called, and where."""
+        if self._snapshot() is self._known:
+            return
+        fresh = self._fresh()
+        with self._changing:
+            self._ended.append(self._aggregator)
+            self._aggregator = fresh
+
+    def _fresh(self) -> SampleAggregator:
+        self._known = self._snapshot()
+        return SampleAggregator(() if self._known is None else self._known.regions, limit=MAX_PAIRS)
+
+
+def source_of(client: Address) -> str:
+    """A client's name for the caps: its /24 or /48, of which one person has few."""
+    return client.packed[: 3 if client.version == 4 else 6].hex()
+
+
+def parse_beacon(body: bytes) -> list[Posted]:
+    """The samples of a beacon.
+
+    Raises:
+        ProblemError: the body is not `{"samples": [{"region": …, "rtt_ms": …}, …]}`, or holds too many.
+    """
+    return [
+        Posted(None, *_measured(item, f"samples[{number}]", ("region", "rtt_ms")))
+        for number, item in enumerate(_items(body, MAX_BEACON_SAMPLES))
+    ]
+
+
+def parse_samples(body: bytes) -> list[Posted]:
+    """The samples of a balancer.
+
+    Raises:
+        ProblemError: the body is not `{"samples": [{"client": …, "region": …, "rtt_ms": …}, …]}`, or holds too many.
+    """
+    found = []
+    for number, item in enumerate(_items(body, MAX_SAMPLES)):
+        path = f"samples[{number}]"
+        region, rtt_ms = _measured(item, path, ("client", "region", "rtt_ms"))
+        client = item["client"]
+        try:
+            address = parse_address(client) if isinstance(client, str) else None
+        except ValueError:
+            address = None
+        if address is None:
+            raise ProblemError("invalid_request", f"`{path}.client` is not an ipv4 or ipv6 address")
+        found.append(Posted(address, region, rtt_ms))
+    return found
+
+
+def _items(body: bytes, most: int) -> list[Any]:
+    try:
+        document = msgspec.json.decode(body)
+    except RecursionError as error:
+        raise ProblemError("invalid_request", "the body is nested too deeply") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
+    items = document.get("samples") if isinstance(document, dict) else None
+    if not isinstance(items, list) or len(document) != 1:
+        raise ProblemError("invalid_request", 'the body must be a json object {"samples": [...]}')
+    if len(items) > most:
+        raise ProblemError("content_too_large", f"{len(items)} samples at once; the most accepted is {most}")
+    return items
+
+
+def _measured(item: Any, path: str, fields: tuple[str, ...]) -> tuple[str, float]:
+    """The region and the round trip of a sample that has exactly these fields."""
+    if not isinstance(item, dict) or set(item) != set(fields):
+        names = ", ".join(f"`{name}`" for name in fields)
+        raise ProblemError("invalid_request", f"`{path}` must be a json object of {names}")
+    region, rtt_ms = item["region"], item["rtt_ms"]
+    if not isinstance(region, str) or not 0 < len(region) <= _MAX_NAME:
+        raise ProblemError("invalid_request", f"`{path}.region` must be the name of a region")
+    if isinstance(rtt_ms, bool) or not isinstance(rtt_ms, int | float):
+        raise ProblemError("invalid_request", f"`{path}.rtt_ms` must be a number of milliseconds")
+    try:
+        return region, float(rtt_ms)
+    except OverflowError as error:
+        raise ProblemError("invalid_request", f"`{path}.rtt_ms` is no round trip") from error
