@@ -61,6 +61,8 @@ class Planned:
     error: str = ""
     leasable: dict[str, float] = field(default_factory=dict)
     """What edges may spend of each quota over HTTP, in requests per second: DNS answers take the rest of it."""
+    per_answer: dict[str, float] = field(default_factory=dict)
+    """How many requests a DNS answer counted as, by service."""
 
 
 class Planner:
@@ -93,7 +95,8 @@ class Planner:
             failure = str(error)
             logger.error("no new plan, the last one stays: %s", error)
         leasable = {} if solution is None else _leasable(problem, solution, http)
-        self.latest = Planned(plan, problem, solution, capacity, perf_counter() - began, failure, leasable)
+        seconds = perf_counter() - began
+        self.latest = Planned(plan, problem, solution, capacity, seconds, failure, leasable, self._per_answer)
         return self.latest
 
     def _demand(

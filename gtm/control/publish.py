@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gtm.control.demand import DemandBook
+from gtm.control.demand import DemandBook, Row
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.loads import Loads
 from gtm.control.planner import TICK, Inputs, Planner, same_plan
@@ -284,6 +284,10 @@ class FeedHub:
             self.ledger.apportion(planned.leasable, self._monotonic())
             if not same_plan(planned.plan, self.state.plan):
                 self._publish_state(self.state.health, planned.plan)
+
+    def moment(self) -> tuple[float, dict[Row, float]]:
+        """The time of day in POSIX seconds, and the rates that the edges count now."""
+        return self._clock(), self.demand.rates(self._monotonic())
 
     def _inputs(self, snapshot: Snapshot) -> Inputs:
         """All that one plan is made from, as of now."""

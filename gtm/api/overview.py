@@ -1,0 +1,182 @@
+"""What goes on this second: the plan, and everything at a glance."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.schemas import Schema, errors
+from gtm.control.overview import moment_of, plan_document, top_document
+from gtm.core.load import Freshness
+from gtm.core.model import AdminState, HealthStatus, Priority
+
+router = APIRouter(prefix="/v1", tags=["plan"])
+
+
+class PlanFacts(Schema):
+    """When the plan was made, and how."""
+
+    epoch: int
+    """Of the state that the edges hold."""
+    made: float | None
+    """When, in POSIX seconds; null: there is none yet."""
+    age: float | None
+    """Seconds."""
+    tick_ms: float
+    """How long making it took."""
+    error: str | None
+    """Why the last tick made none, and the plan before it stays."""
+
+
+class PlanClass(Schema):
+    """How the requests of one ranking class are spread."""
+
+    class_: str = Field(alias="class")
+    service: str
+    priority: Priority | None
+    requests_per_second: float
+    home: str | None
+    """The region that it prefers of those that are usable; null while there is no demand."""
+    weights: dict[str, float]
+    """Region → share of what is served."""
+    shed: float
+    """The share that is refused for want of capacity."""
+    tenants: dict[str, float]
+    """Tenants whose share differs, because they are beyond their fair share or within it."""
+    idle_since: float | None
+    """Since when there has been no demand, in POSIX seconds."""
+
+
+class QuotaUse(Schema):
+    """A spillover rule, or what a region takes of others' demand (`spill_in:REGION`), in requests per second."""
+
+    name: str
+    from_: str | None = Field(alias="from")
+    to: list[str]
+    allowed: float | None
+    used: float
+    """By the edges' decisions."""
+    binding: bool
+    """The plan has exhausted it."""
+
+
+class PlanView(PlanFacts):
+    """The last plan."""
+
+    classes: list[PlanClass]
+    prices: dict[str, float]
+    """What one more request a second in a region would cost all others, in ms of latency."""
+    quotas: list[QuotaUse]
+    binding: list[str]
+    """Regions and quotas that are exhausted."""
+    queued: dict[str, float]
+    """By class, requests per second beyond capacity that wait at home, where the service does not shed."""
+
+
+class TopEdge(Schema):
+    """An edge heard of within the last 10 seconds."""
+
+    name: str
+    age: float
+    revision: int
+    epoch: int
+
+
+class TopRegion(Schema):
+    """A region. Rates are in requests per second."""
+
+    region: str
+    admin_state: AdminState
+    health: HealthStatus
+    freshness: Freshness
+    """Of its load reports."""
+    report_age: float | None
+    outstanding: float | None
+    queue: float | None
+    limit: float | None
+    """Requests at once: the least of what is declared and reported."""
+    usable: float | None
+    """What of it new clients may use."""
+    utilisation: float | None
+    """Outstanding by limit."""
+    requests_per_second: float | None
+    """As it reports."""
+    service_time_ms: float | None
+    demand: float
+    """Of clients whose home it is."""
+    decided: float
+    """What the edges send there."""
+    planned: float
+    price_ms: float
+    exhausted: bool
+    latency_p99_ms: float | None
+    """Estimated, network and processing, of what is planned there."""
+
+
+class TopSpill(Schema):
+    """What goes to another region than home, in requests per second."""
+
+    from_: str = Field(alias="from")
+    to: str
+    requests_per_second: float
+    """By the edges' decisions."""
+    planned: float
+    quotas: list[str]
+    """The rules that it counts against."""
+
+
+class TopRefusal(Schema):
+    """What is refused."""
+
+    service: str
+    outcome: str
+    requests_per_second: float
+
+
+class TopView(Schema):
+    """Everything at a glance."""
+
+    at: float
+    """When, in POSIX seconds."""
+    revision: int
+    database: str = Field(json_schema_extra={"enum": ["up", "down"]})
+    plan: PlanFacts
+    edges: list[TopEdge]
+    requests_per_second: float
+    """All demand that the plan knows."""
+    latency_p99_ms: float | None
+    """Estimated, network and processing, over all that is planned."""
+    decisions: dict[str, float]
+    """Per second by tier: `dns`, `lookup`, `redirect`. A DNS answer is one, however many requests follow."""
+    regions: list[TopRegion]
+    spill: list[TopSpill]
+    quotas: list[QuotaUse]
+    refusals: list[TopRefusal]
+
+
+@router.get(
+    "/plan",
+    operation_id="get_plan",
+    summary="The last plan, and what it rests on",
+    description="Made anew every second; answered from memory, also while the database is down.",
+    response_model=PlanView,
+    responses=errors(),
+)
+async def get_plan(ctx: Ctx, _: Viewer) -> Response:
+    """As of the last tick."""
+    return reply(plan_document(moment_of(ctx.hub)))
+
+
+@router.get(
+    "/top",
+    operation_id="get_top",
+    summary="Everything at a glance, for one poll a second",
+    description="Regions, spillover, refusals, the plan; answered from memory, also while the database is down.",
+    response_model=TopView,
+    responses=errors(),
+)
+async def get_top(ctx: Ctx, _: Viewer) -> Response:
+    """What is known now."""
+    edges = [edge for _, edge in sorted(ctx.hub.edges().items())]
+    return reply(top_document(moment_of(ctx.hub), edges, database_up=ctx.hub.database_up))

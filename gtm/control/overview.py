@@ -1,0 +1,310 @@
+"""What goes on this second, as plain data and from memory alone: the last plan, and all that `gtm top` shows.
+
+DNS answers count as the requests that they stand for (`gtm.control.demand`). A class's home is that of the last plan's
+problem; of classes that it does not have, nothing counts as spilled.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from gtm.control.demand import Row
+from gtm.control.planner import Planned
+from gtm.control.publish import FeedHub, LiveEdge
+from gtm.core.capacity import RegionCapacity
+from gtm.core.health import HealthTable
+from gtm.core.load import Freshness
+from gtm.core.model import UNKNOWN_HEALTH, HealthStatus, Region
+from gtm.core.outcomes import Outcome
+from gtm.core.plan.check import plan_flow
+from gtm.core.plan.problem import ClassDemand
+
+P99 = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the documents are made from. `now` in POSIX seconds; `rates` in requests, or DNS answers, per second."""
+
+    now: float
+    revision: int
+    epoch: int
+    regions: tuple[Region, ...]
+    health: HealthTable
+    planned: Planned
+    rates: Mapping[Row, float]
+
+
+def moment_of(hub: FeedHub) -> Moment:
+    """What a control process knows now."""
+    now, rates = hub.moment()
+    return Moment(
+        now=now,
+        revision=hub.snapshot.revision if hub.snapshot else 0,
+        epoch=hub.state.epoch,
+        regions=hub.snapshot.policy.regions if hub.snapshot else (),
+        health=hub.health,
+        planned=hub.planner.latest,
+        rates=rates,
+    )
+
+
+def plan_document(moment: Moment) -> dict[str, Any]:
+    """The last plan: what it was asked, and what it answers."""
+    planned = moment.planned
+    asked = {one.key: one for one in planned.problem.classes}
+    solution = planned.solution
+    return {
+        **_plan_facts(moment),
+        "classes": [
+            {
+                "class": key,
+                "service": asked[key].service if key in asked else key.partition("|")[0],
+                "priority": asked[key].priority if key in asked else None,
+                "requests_per_second": asked[key].rate if key in asked else 0.0,
+                "home": asked[key].regions[0] if key in asked and asked[key].regions else None,
+                "weights": one.weights,
+                "shed": one.shed,
+                "tenants": one.tenants,
+                "idle_since": planned.plan.idle.get(key),
+            }
+            for key, one in sorted(planned.plan.classes.items())
+        ],
+        "prices": planned.plan.prices,
+        "quotas": _quotas(moment),
+        "binding": [] if solution is None else list(solution.binding),
+        "queued": {} if solution is None else solution.queued,
+    }
+
+
+def top_document(moment: Moment, edges: Iterable[LiveEdge], *, database_up: bool) -> dict[str, Any]:
+    """Everything at a glance."""
+    flow = _planned_flow(moment)
+    demand = moment.planned.problem.classes
+    return {
+        "at": moment.now,
+        "revision": moment.revision,
+        "database": "up" if database_up else "down",
+        "plan": _plan_facts(moment),
+        "edges": [
+            {
+                "name": edge.name,
+                "age": max(0.0, moment.now - edge.seen_at.timestamp()),
+                "revision": edge.report.revision,
+                "epoch": edge.report.epoch,
+            }
+            for edge in edges
+        ],
+        "requests_per_second": sum(one.rate for one in demand),
+        "latency_p99_ms": _quantile(_latencies(demand, flow)),
+        "decisions": _by_tier(moment.rates),
+        "regions": _regions(moment, flow),
+        "spill": _spill(moment, flow),
+        "quotas": _quotas(moment),
+        "refusals": _refusals(moment),
+    }
+
+
+def _plan_facts(moment: Moment) -> dict[str, Any]:
+    planned = moment.planned
+    made = planned.plan.made
+    return {
+        "epoch": moment.epoch,
+        "made": made or None,
+        "age": max(0.0, moment.now - made) if made else None,
+        "tick_ms": planned.seconds * 1000,
+        "error": planned.error or None,
+    }
+
+
+def _planned_flow(moment: Moment) -> dict[str, dict[str, float]]:
+    return plan_flow(moment.planned.problem, moment.planned.plan)
+
+
+def _by_tier(rates: Mapping[Row, float]) -> dict[str, float]:
+    """Decisions per second by the tier that made them: DNS answers as such."""
+    found: dict[str, float] = dict.fromkeys(("dns", "lookup", "redirect"), 0.0)
+    for row, rate in rates.items():
+        found[row.via] = found.get(row.via, 0.0) + rate
+    return found
+
+
+def _requests(moment: Moment) -> Iterable[tuple[Row, float]]:
+    """Every row with the requests per second that it stands for."""
+    per_answer = moment.planned.per_answer
+    for row, rate in moment.rates.items():
+        yield row, rate * per_answer.get(row.service, 1.0) if row.via == "dns" else rate
+
+
+def _homes(moment: Moment) -> dict[str, str]:
+    return {one.key: one.regions[0] for one in moment.planned.problem.classes if one.regions}
+
+
+def _spilled(moment: Moment) -> dict[tuple[str, str], float]:
+    """Home and region → requests per second of the home that were sent to the region."""
+    homes = _homes(moment)
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for row, rate in _requests(moment):
+        home = homes.get(row.ranking_class)
+        if row.region and home is not None and row.region != home:
+            found[home, row.region] += rate
+    return found
+
+
+def _spill(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """What goes elsewhere than home: as decided by the edges, and as planned. The largest first."""
+    decided = _spilled(moment)
+    planned: dict[tuple[str, str], float] = defaultdict(float)
+    homes = _homes(moment)
+    for key, served in flow.items():
+        for region, rate in served.items():
+            home = homes.get(key, region)
+            if region != home and rate > 0:
+                planned[home, region] += rate
+    ways = sorted(
+        {*decided, *planned}, key=lambda way: (-max(decided.get(way, 0.0), planned.get(way, 0.0)), way)
+    )
+    return [
+        {
+            "from": home,
+            "to": region,
+            "requests_per_second": decided.get((home, region), 0.0),
+            "planned": planned.get((home, region), 0.0),
+            "quotas": [
+                quota.name
+                for quota in moment.planned.problem.quotas
+                if quota.home == home and region in quota.to
+            ],
+        }
+        for home, region in ways
+    ]
+
+
+def _quotas(moment: Moment) -> list[dict[str, Any]]:
+    """What each spillover rule allows this second, and how much of that the edges' decisions use."""
+    solution = moment.planned.solution
+    if solution is None:
+        return []
+    decided = _spilled(moment)
+    rules = {quota.name: quota for quota in moment.planned.problem.quotas}
+    found = []
+    for name, allowed in sorted(solution.quota_rates.items()):
+        rule, into = rules.get(name), name.removeprefix("spill_in:")
+        used = sum(
+            rate
+            for (home, region), rate in decided.items()
+            if (rule is not None and home == rule.home and region in rule.to)
+            or (rule is None and region == into)
+        )
+        found.append(
+            {
+                "name": name,
+                "from": None if rule is None else rule.home,
+                "to": [into] if rule is None else list(rule.to),
+                "allowed": allowed if allowed < inf else None,
+                "used": used,
+                "binding": name in solution.binding,
+            }
+        )
+    return found
+
+
+def _refusals(moment: Moment) -> list[dict[str, Any]]:
+    """Requests per second refused, by service and outcome."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for row, rate in _requests(moment):
+        if row.outcome != Outcome.SERVED.value:
+            found[row.service, row.outcome] += rate
+    return [
+        {"service": service, "outcome": outcome, "requests_per_second": rate}
+        for (service, outcome), rate in sorted(found.items())
+    ]
+
+
+def _regions(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    planned = moment.planned
+    demand = planned.problem.classes
+    binding = () if planned.solution is None else planned.solution.binding
+    homed: dict[str, float] = defaultdict(float)
+    for one in demand:
+        if one.regions:
+            homed[one.regions[0]] += one.rate
+    decided: dict[str, float] = defaultdict(float)
+    for row, rate in _requests(moment):
+        decided[row.region] += rate
+    intended: dict[str, float] = defaultdict(float)
+    for served in flow.values():
+        for region, rate in served.items():
+            intended[region] += rate
+    return [
+        {
+            "region": region.name,
+            "admin_state": region.admin_state,
+            "health": _health(region, moment.health),
+            **_load(planned.capacity.regions.get(region.name), moment.now),
+            "demand": homed[region.name],
+            "decided": decided[region.name],
+            "planned": intended[region.name],
+            "price_ms": planned.plan.prices.get(region.name, 0.0),
+            "exhausted": region.name in binding,
+            "latency_p99_ms": _quantile(_latencies(demand, flow, region.name)),
+        }
+        for region in moment.regions
+    ]
+
+
+def _health(region: Region, health: HealthTable) -> HealthStatus:
+    """Up if any endpoint is; down if one is known to be; else unknown."""
+    known = health.get(region.name, {})
+    statuses = {known.get(endpoint.url, UNKNOWN_HEALTH).status for endpoint in region.endpoints}
+    best = (status for status in (HealthStatus.UP, HealthStatus.DOWN) if status in statuses)
+    return next(best, HealthStatus.UNKNOWN)
+
+
+def _load(found: RegionCapacity | None, now: float) -> dict[str, Any]:
+    """What a region reported last, and what it can take."""
+    part = found.parts[0] if found is not None and found.parts else None
+    load = part.load if part is not None and part.freshness is not Freshness.NEVER else None
+    limits = () if part is None else (part.slots.declared, part.slots.reported)
+    limit = min((one for one in limits if one is not None), default=None)
+    outstanding = load.outstanding if load is not None else None
+    usable = part.slots.usable if part is not None else None
+    return {
+        "freshness": part.freshness if part is not None else Freshness.NEVER,
+        "report_age": load.age(now) if load is not None else None,
+        "outstanding": outstanding,
+        "queue": load.queue if load is not None else None,
+        "limit": limit,
+        "usable": usable,
+        "utilisation": outstanding / limit if outstanding is not None and limit else None,
+        "requests_per_second": load.requests_per_second if load is not None else None,
+        "service_time_ms": part.service_time_ms if part is not None else None,
+    }
+
+
+def _latencies(
+    demand: Iterable[ClassDemand], flow: Mapping[str, Mapping[str, float]], only: str | None = None
+) -> list[tuple[float, float]]:
+    """Estimated latency in ms (network and processing) and requests per second of every planned flow."""
+    return [
+        (latency, flow[one.key].get(region, 0.0))
+        for one in demand
+        if one.key in flow
+        for region, latency in zip(one.regions, one.latency_ms, strict=True)
+        if only in (None, region)
+    ]
+
+
+def _quantile(weighted: Iterable[tuple[float, float]], share: float = P99) -> float | None:
+    """The value that so large a share of the weight does not exceed; None without weight."""
+    held = sorted((value, weight) for value, weight in weighted if weight > 0)
+    wanted, seen = share * sum(weight for _, weight in held), 0.0
+    for value, weight in held:
+        seen += weight
+        if seen >= wanted * (1 - 1e-9):
+            return value
+    return None
