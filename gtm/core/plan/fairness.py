@@ -116,7 +116,7 @@ def levels(
 
 
 def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags, standing: Levels) -> list[Group]:
-    """The groups of a tier in which something stays unserved. `unserved` and `tier` are by class.
+    """The groups of a tier in which something is refused. `unserved` and `tier` are by class.
 
     A class competes for a bound that its flows count against, and, where some of it is refused, for those that it could
     use and whose users stand better.
@@ -126,7 +126,8 @@ def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags, standing
     of_class = columns.classes[entries.col]
     flowing = (answer.flow > _EXHAUSTED * model.rate[columns.classes])[entries.col]
     best = np.zeros(len(rows.limits))
-    np.maximum.at(best, entries.row[flowing], standing.most[of_class[flowing]])
+    users = flowing & tier[of_class]
+    np.maximum.at(best, entries.row[users], standing.most[of_class[users]])
     claiming = (unserved > 0)[of_class] & (best[entries.row] > standing.least[of_class] * (1 + _BETTER))
     exhausted = (rows.limits > 0) & (rows.matrix @ answer.flow >= rows.limits * (1 - _EXHAUSTED))
     edge = exhausted[entries.row] & tier[of_class] & (flowing | claiming)

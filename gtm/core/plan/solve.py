@@ -178,9 +178,11 @@ def _share(stage: _Stage, tenants: Tenants, placed: _Placed) -> _Placed:
     """Share what a tier is served among its tenants.
 
     What is within a tenant's fair share costs more to refuse than what is beyond, so capacity that some cannot use
-    goes to others. That may split a group, and change the shares: then again, until shares and rates agree.
+    goes to others. That may split a group, and change the shares: then again, until shares and rates agree. What queues
+    arrives anyway, so only the rest is shared.
     """
-    model, tier = stage.programme.model, stage.tier
+    model = stage.programme.model
+    tier = stage.tier & ~_queues(model)
     competing: list[Group] = []
     for _ in range(_ROUNDS):
         served = model.rate - placed.unserved
@@ -205,12 +207,16 @@ def _placed(answer: Answer, demand: Floats, within: Floats) -> _Placed:
 
 def _refusal_costs(programme: Programme, tier: Ints) -> Floats:
     """What a request costs that is not served, in ms."""
-    queues = np.array([one.on_overload is OnOverload.QUEUE for one in programme.model.classes])
     return (
         np.float64(_REFUSAL * programme.span)
         * _TIER_RATIO ** (2.0 - tier)
-        * np.where(queues, _QUEUE_RATIO, 1.0)
+        * np.where(_queues(programme.model), _QUEUE_RATIO, 1.0)
     )
+
+
+def _queues(model: Model) -> Flags:
+    """The classes whose services queue rather than refuse."""
+    return np.array([one.on_overload is OnOverload.QUEUE for one in model.classes], dtype=np.bool_)
 
 
 def _clean(model: Model, placed: _Placed) -> tuple[Floats, Floats]:
