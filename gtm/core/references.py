@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from gtm.core.problems import Problem
 
-_SUGGESTED = 20
+_SUGGESTED = 10
 """How many unknown names are compared with the known ones: each comparison looks at every name there is."""
 _NAMED = 10
 """How many things a sentence lists."""

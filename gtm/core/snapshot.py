@@ -16,9 +16,10 @@ from gtm.core.model import Policy, Region, ResidencyRule, Service, Zone
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A residency rule with its references resolved. None in a dimension: it matches everybody there.
+    """A residency rule, or a period of one, with its references resolved. None in a dimension: everybody matches there.
 
-    `allowed` is the mask of regions the rule permits; `starts` and `ends` are POSIX times in seconds.
+    `allowed` is the mask of regions the rule permits; `starts` and `ends` are POSIX times in seconds. A rule whose
+    jurisdictions change by date has a period for each time between (`gtm.core.rules`).
     """
 
     rule: ResidencyRule

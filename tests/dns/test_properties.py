@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
 from itertools import combinations
 
 import dns.flags
 import dns.message
 import dns.name
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
-from gtm.core.model import EndpointHealth, HealthStatus
+from gtm.core.model import EndpointHealth, HealthStatus, Location
 from gtm.core.router import Router
 from gtm.core.state import State
 from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts
 
-from .world import EU, IE, NETWORKS, POLICY, REGIONS, addresses, answerer, locate, query
+from .world import (
+    EU,
+    IE,
+    NETWORKS,
+    POLICY,
+    REGIONS,
+    addresses,
+    answerer,
+    both,
+    locate,
+    query,
+    router,
+    subnet_of,
+)
 
 SERVERS = [answerer(), answerer("eu", "ie"), answerer("us", "jp"), answerer("eu", "ie", "us", "jp", "big")]
 
@@ -193,6 +209,24 @@ def test_a_name_that_exists_is_never_refused_by_an_empty_answer() -> None:
                     assert reply is not None
                     message = dns.message.from_wire(reply)
                     assert message.rcode() == 2 or message.answer
+
+
+@pytest.mark.parametrize("order", ["10.2.0.0/24 10.3.0.0/24", "10.3.0.0/24 10.2.0.0/24"])
+def test_clients_who_hide_are_told_from_their_neighbours(order: str) -> None:
+    """Of two networks in one place, that of a VPN stays inside the fence, whichever asks first, with its own scope."""
+
+    def hiding(address: str | bytes) -> Location:
+        found = locate(address)
+        if ip_address(address) not in ip_network("10.3.0.0/16"):
+            return replace(found, network="10.2.0.0/16", prefix_length=16)
+        return replace(found, network="10.3.0.0/16", prefix_length=16, anonymous=True)
+
+    server = Answerer(router(), hiding, Counts())
+    for subnet in order.split() * 2:
+        message = both(server, query("chat.demo.test", subnet=subnet))
+        hidden = subnet.startswith("10.3.")
+        assert (set(addresses(message)) <= FENCED) is hidden
+        assert subnet_of(message) == (subnet.split("/")[0], 24, 16)
 
 
 def test_decisions_outlive_their_choice() -> None:

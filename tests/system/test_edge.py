@@ -156,10 +156,11 @@ def test_edge_without_a_token_ends_with_a_hint(tmp_path: Path) -> None:
     assert "gtm token create" in process.output
 
 
-def test_corrupt_geoip_database_ends_the_start_with_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--geoip-db", "--geoip-anonymous-db"])
+def test_corrupt_geoip_database_ends_the_start_with_its_name(tmp_path: Path, option: str) -> None:
     """A GeoIP file that is none is named before anything listens."""
     (tmp_path / "geo.mmdb").write_bytes(b"not a database")
-    edge = start_edge(tmp_path / "edge", "http://127.0.0.1:9", "t", "--geoip-db", str(tmp_path / "geo.mmdb"))
+    edge = start_edge(tmp_path / "edge", "http://127.0.0.1:9", "t", option, str(tmp_path / "geo.mmdb"))
     assert edge.end() == 5
     assert "geo.mmdb" in edge.output
 
