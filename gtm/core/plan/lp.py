@@ -25,8 +25,8 @@ from gtm.core.plan.rows import Flags, Floats, Ints, total
 GAP_MS = 0.1
 """How much better than the answer another could be at most, in ms per request."""
 _NEAREST = 4
-_ADDED = 4
-_DEAR = 0.1  # of the span: unused columns whose reduced cost is above leave the solver's sight again,
+_ADDED = 8
+_DEAR = 0.03  # of the span: unused columns whose reduced cost is above leave the solver's sight again,
 _PRUNINGS = 6  # but not for ever
 _TOLERANCE = 1e-6
 _SHORT = 1e-3

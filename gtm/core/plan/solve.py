@@ -37,7 +37,7 @@ _WORK_RATIO = 64.0
 _ROUNDS = 4
 _PATIENCE = 2  # runs of the solver until demand that does not fit is placed tier by tier
 _AGREED = 0.01
-_REFUSED_GAP = 1e-5  # of the demand: how much less of a tier could be refused while lower ones still wait
+_REFUSED_GAP = 1e-4  # of the demand: how much less of a tier could be refused while lower ones still wait
 _ROUNDING = 1e-7
 
 
