@@ -19,6 +19,7 @@ from gtm.storage import documents
 from gtm.storage.demand import DemandRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
+from gtm.storage.latency import LatencyRepository
 from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
 from gtm.storage.tokens import TokenRepository
@@ -93,6 +94,11 @@ class Transaction:
     def demand(self) -> DemandRepository:
         """Recorded demand."""
         return DemandRepository(self.connection)
+
+    @property
+    def latency(self) -> LatencyRepository:
+        """Measured round trips."""
+        return LatencyRepository(self.connection)
 
     def resources(self, kind: str) -> ResourceRepository[Any]:
         """The repository of a kind named as in `gtm.core.kinds.KINDS`.

@@ -134,3 +134,18 @@ demand_minutes = Table(
     Column("counts", ARRAY(REAL), nullable=False),
     CheckConstraint("cardinality(rows) = cardinality(counts)", name="counts"),
 )
+
+latency_sums = Table(
+    "latency_sums",
+    metadata,
+    Column("level", Text(collation="C"), primary_key=True),
+    Column("key", Text(collation="C"), primary_key=True),
+    Column("region", Text(collation="C"), primary_key=True),
+    Column("weight", Double, nullable=False),
+    Column("mean", Double, nullable=False),
+    Column("spread", Double, nullable=False),
+    _timestamp("updated_at"),
+    # One bit in 63 for each source, by hash (`gtm.core.rtt_samples.source_bit`).
+    Column("sources", BigInteger, nullable=False),
+)
+"""What was measured of round trips (`gtm.core.rtt_aggregates.Sum`)."""
