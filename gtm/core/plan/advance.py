@@ -25,6 +25,8 @@ from gtm.core.state import ClassPlan, Plan
 _TOLERANCE = 0.01
 """Bounds may be exceeded by this part before steps grow: hysteresis and rounding alone must not count as overload."""
 _SAME_SHARE = 1e-3
+_STILL = 1e-9
+"""Less is rounding: the weights in force stay as they are, so that a plan that stands still is the same each tick."""
 
 
 def advance(
@@ -59,13 +61,14 @@ def advance(
 class _Move:
     """One class on its way: its weights so far (what failed is gone already), its target, and what it sheds now.
 
-    `base` names every region of either, the class's home first.
+    `base` names every region of either, the class's home first. `weights` are those in force, empty if they cannot stay.
     """
 
     demand: ClassDemand
     base: dict[str, float]
     target: dict[str, float]
     plan: ClassPlan
+    weights: dict[str, float]
 
 
 def _move(demand: ClassDemand, before: ClassPlan | None, solution: Solution, knobs: Knobs) -> _Move:
@@ -81,7 +84,9 @@ def _move(demand: ClassDemand, before: ClassPlan | None, solution: Solution, kno
     lost = 1.0 - sum(kept.values())
     names = dict.fromkeys((demand.regions[0], *kept, *target))
     base = {name: kept.get(name, 0.0) + lost * target.get(name, 0.0) for name in names}
-    return _Move(demand, base, target, _refusals(demand, before, solution, knobs.release_step))
+    plan = _refusals(demand, before, solution, knobs.release_step)
+    stays = before is not None and len(kept) == len(before.weights) and abs(lost) < _STILL
+    return _Move(demand, base, target, plan, kept if stays else {})
 
 
 def _refusals(demand: ClassDemand, before: ClassPlan | None, solution: Solution, release: float) -> ClassPlan:
@@ -119,9 +124,12 @@ def _step(problem: Problem, moves: list[_Move], knobs: Knobs) -> list[dict[str, 
         stepped = base + (target - base) * min(1.0, float(bound.max()) / farthest)
     ends = np.append(np.flatnonzero(np.diff(routes.classes, prepend=-1)), len(routes.classes)).tolist()
     shares = stepped.tolist()
+    still = (total(routes.classes, np.abs(stepped - base), len(moves)) < _STILL).tolist()
     return [
-        _rounded(dict(zip(move.base, shares[begin:end], strict=True)), move.target, knobs.least_weight)
-        for move, begin, end in zip(moves, ends, ends[1:], strict=False)
+        move.weights
+        if move.weights and unmoved
+        else _rounded(dict(zip(move.base, shares[begin:end], strict=True)), move.target, knobs.least_weight)
+        for move, unmoved, begin, end in zip(moves, still, ends, ends[1:], strict=False)
     ]
 
 
