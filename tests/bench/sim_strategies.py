@@ -42,8 +42,8 @@ Planner = Callable[[Plan, Problem, float], tuple[Plan, Mapping[str, float]]]
 class Report:
     """What is known at `now` (s): all of it measured `age` s ago.
 
-    By region: requests in service (`busy`), `waiting`, and taken per second (`served`). By area: requests over HTTP and
-    answers by DNS of one second. `service_time` in s.
+    By region: requests in service (`busy`), `waiting`, and taken per second (`served`). By area and region sent to:
+    requests over HTTP and answers by DNS of one second. `service_time` in s.
     """
 
     now: float
@@ -51,8 +51,8 @@ class Report:
     busy: Sequence[float]
     waiting: Sequence[float]
     served: Sequence[float]
-    http: Sequence[float]
-    answers: Sequence[float]
+    http: Sequence[Sequence[float]]
+    answers: Sequence[Sequence[float]]
     service_time: float
 
 
@@ -201,8 +201,10 @@ class Planned:
         """Requests per second by area: over HTTP, and by DNS as far as answers tell."""
         counts = {}
         for via, seen in (("http", report.http), ("dns", report.answers)):
-            for name, count in zip(self.names, seen, strict=True):
-                counts[f"chat\t{name}\tserved\t{via}\t{name}\t"] = count
+            for area, row in zip(self.names, seen, strict=True):
+                for region, count in zip(self.names, row, strict=True):
+                    if count:
+                        counts[f"chat\t{region}\tserved\t{via}\t{area}\t"] = count
         self.demand.take("edge", counts, 1.0, report.now)
         rates = self.demand.rates(report.now)
         self.per_answer = requests_per_answer(rates, {"chat": sum(report.served)}, self.per_answer)

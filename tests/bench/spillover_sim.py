@@ -5,8 +5,9 @@ compressed into an hour. The regions are filled by four strategies: `nearest`, `
 the latest report calls it full), `gtm` (the planner of `gtm.core.plan`, once a second) and `oracle` (knows all at once,
 routes each request by least actual time). See docs/benchmarks.md for the model and its limits.
 
-`slots_needed` is the least number of slots at which 99% of all requests (and 99% of those inside the fence) wait
-0.5 s at most; refused ones count as having waited longer. Slots stand in proportion to each region's own peak demand.
+`slots_needed` is the least number of slots at which 99% of all requests wait 0.5 s at most; refused ones count as having
+waited longer. Slots stand in proportion to each region's own peak demand, or
+(`--equal`) in equal parts.
 With the fence, its regions are sized first, by the fenced clients alone, and then the others, each pool in proportion.
 Latencies are compared at the slots that gtm needs.
 
@@ -62,6 +63,8 @@ STRATEGIES = ("nearest", "waterfall", "gtm", "oracle")
 WAIT_S = 0.5
 LATE_SHARE = 0.01
 """At most this share of requests waits longer than WAIT_S."""
+Multiples = tuple[float, float]
+"""Slots as multiples of peak load: of the regions in the fence, and of the others."""
 WINDOW_S = 10.0
 """Quotas are measured over windows of this length."""
 
@@ -122,18 +125,18 @@ def spill_quotas(areas: tuple[Area, ...]) -> tuple[SpillQuota, ...]:
     """Two spillover rules, so far as their regions take part."""
     names = {area.region for area in areas}
     wanted = (
-        SpillQuota("us-east-abroad", "us-east", tuple(sorted(names - {"us-east"})), max_share=0.4),
+        SpillQuota("us-east-abroad", "us-east", tuple(sorted(names - {"us-east"})), max_share=0.5),
         SpillQuota(
-            "ap-northeast-abroad", "ap-northeast", tuple(sorted(names - {"ap-northeast"})), max_share=0.4
+            "ap-northeast-abroad", "ap-northeast", tuple(sorted(names - {"ap-northeast"})), max_share=0.5
         ),
     )
     return tuple(quota for quota in wanted if quota.home in names and quota.to)
 
 
-def provision(scene: Scene, in_fence: float, elsewhere: float) -> tuple[int, ...]:
+def provision(scene: Scene, multiples: Multiples) -> tuple[int, ...]:
     """Slots by region: a multiple of its own peak load, one for the fence's regions and one for the others."""
     return tuple(
-        max(1, ceil((in_fence if area.fenced else elsewhere) * peak))
+        max(1, ceil(multiples[0 if area.fenced else 1] * peak))
         for area, peak in zip(scene.areas, scene.erlangs, strict=True)
     )
 
@@ -177,9 +180,9 @@ class Reports:
         second = day.at.astype(int)
         self.count = np.cumsum(np.bincount(second, minlength=day.seconds + 1))
         self.held = np.cumsum(np.bincount(second, day.hold, minlength=day.seconds + 1))
-        self.measured: deque[tuple[list[float], ...]] = deque(maxlen=settings.report_age + 1)
+        self.measured: deque[tuple[Floats, ...]] = deque(maxlen=settings.report_age + 1)
 
-    def at(self, second: int, *measured: list[float]) -> Report:
+    def at(self, second: int, *measured: Floats) -> Report:
         """The report at the start of a second, given what is measured right now."""
         self.measured.append(measured)
         busy, waiting, served, http, answers = (self._noisy(values) for values in self.measured[0])
@@ -187,23 +190,27 @@ class Reports:
         return Report(
             float(second),
             float(self.settings.report_age),
-            busy,
-            waiting,
-            served,
-            http,
-            answers,
+            busy.tolist(),
+            waiting.tolist(),
+            served.tolist(),
+            http.tolist(),
+            answers.tolist(),
             self._service_time(end),
         )
 
-    def _noisy(self, exact: list[float]) -> list[float]:
-        noise = self.generator.normal(1.0, self.settings.noise, len(exact)).tolist()
-        return [max(0.0, value * factor) for value, factor in zip(exact, noise, strict=True)]
+    def _noisy(self, exact: Floats) -> Floats:
+        return np.maximum(0.0, exact * self.generator.normal(1.0, self.settings.noise, exact.shape))
 
     def _service_time(self, end: int) -> float:
         """The mean over requests that arrived 45 to 75 s before: they are done, but for a day's first minute."""
         last, first = max(1, end - 45), max(0, end - 75)
         count = self.count[last] - self.count[first]
         return float((self.held[last] - self.held[first]) / count) if count else 1.0
+
+
+def counters(size: int) -> tuple[list[int], list[list[int]], list[list[int]]]:
+    """Zeros: by region, and twice by area and region."""
+    return [0] * size, [[0] * size for _ in range(size)], [[0] * size for _ in range(size)]
 
 
 def simulate(
@@ -221,14 +228,15 @@ def simulate(
     regions: list[int] = []
     waits: list[float] = []
     second = 0
-    served, http, answered = ([0.0] * len(slots) for _ in range(3))
+    served, http, answered = counters(len(slots))
     columns = (day.at, day.area, day.hold, day.cache, day.draw)
     for at, area, hold, cache, draw in zip(*(column.tolist() for column in columns), strict=True):
         while second <= at:
             if needs_reports:
-                busy, waiting = zip(*(queue.load(second) for queue in queues), strict=True)
-                strategy.tick(reports.at(second, list(busy), list(waiting), served, http, answered))
-                served, http, answered = ([0.0] * len(slots) for _ in range(3))
+                loads = np.array([queue.load(second) for queue in queues], dtype=float)
+                counts = (np.array(count, dtype=float) for count in (served, http, answered))
+                strategy.tick(reports.at(second, loads[:, 0], loads[:, 1], *counts))
+                served, http, answered = counters(len(slots))
             if give_up is not None and give_up(late, late_in_fence):
                 return None
             second += 1
@@ -236,11 +244,11 @@ def simulate(
             if expires[cache] <= at:
                 answers[cache] = strategy.route(area, draw, at, dns=True)
                 expires[cache] = at + settings.ttl
-                answered[area] += 1
+                answered[area][answers[cache]] += 1
             region = answers[cache]
         else:
             region = strategy.route(area, draw, at, dns=False)
-            http[area] += 1
+            http[area][region] += region >= 0
         wait = inf
         if region >= 0:
             wait = queues[region].offer(at, hold)
@@ -254,25 +262,18 @@ def simulate(
 
 
 def holds(name: str, scene: Scene, slots: tuple[int, ...], *, fence_only: bool = False) -> bool:
-    """Whether enough requests start in time: of all and of the fenced clients, or of the latter alone."""
+    """Whether enough requests start in time: of all, or of the fenced clients alone."""
     fenced = np.array([area.fenced for area in scene.areas])[scene.day.area]
-    most, most_fenced = LATE_SHARE * len(fenced), LATE_SHARE * fenced.sum()
-
-    def give_up(late: int, late_in_fence: int) -> bool:
-        broken = scene.fenced and late_in_fence > most_fenced
-        return broken or (not fence_only and late > most)
-
-    outcome = simulate(name, scene, slots, give_up)
-    if outcome is None:
-        return False
-    late = outcome.wait > WAIT_S
-    return not give_up(int(late.sum()), int(late[fenced].sum()))
+    counted = fenced if fence_only else np.ones(len(fenced), dtype=bool)
+    most = LATE_SHARE * counted.sum()
+    outcome = simulate(name, scene, slots, lambda late, inside: (inside if fence_only else late) > most)
+    return outcome is not None and bool((outcome.wait[counted] > WAIT_S).sum() <= most)
 
 
 def bisect(test: Callable[[float], bool], low: float, high: float, tolerance: float) -> float:
     """The least multiple that passes, within a tolerance; `low` is taken to fail."""
     while not test(high):
-        low, high = high, 1.5 * high
+        low, high = high, 1.3 * high
         if high > 50:
             raise SystemExit("no number of slots is enough: is the trace one long burst?")
     while high - low > tolerance:
@@ -284,17 +285,24 @@ def bisect(test: Callable[[float], bool], low: float, high: float, tolerance: fl
     return high
 
 
-def needed(name: str, scene: Scene) -> tuple[int, ...]:
-    """The slots by region that a strategy needs."""
+def needed(name: str, scene: Scene, low: Multiples = (0.5, 0.2), high: Multiples = (1.2, 1.2)) -> Multiples:
+    """The multiples of peak load that a strategy needs: in the fence, and elsewhere.
+
+    `low` and `high` are where to look; what needs more than `high` is found all the same.
+    """
     tolerance = scene.settings.tolerance
     if not scene.fenced:
-        both = bisect(lambda k: holds(name, scene, provision(scene, k, k)), 0.3, 1.2, tolerance)
-        return provision(scene, both, both)
-    inside = bisect(
-        lambda k: holds(name, scene, provision(scene, k, 2.0), fence_only=True), 0.7, 1.2, tolerance
+        both = bisect(lambda k: holds(name, scene, provision(scene, (k, k))), low[1], high[1], tolerance)
+        return both, both
+
+    def alone(inside: float) -> bool:
+        return holds(name, scene, provision(scene, (inside, 2.0)), fence_only=True)
+
+    inside = bisect(alone, low[0], high[0], tolerance)
+    elsewhere = bisect(
+        lambda k: holds(name, scene, provision(scene, (inside, k))), low[1], high[1], tolerance
     )
-    elsewhere = bisect(lambda k: holds(name, scene, provision(scene, inside, k)), 0.2, 1.2, tolerance)
-    return provision(scene, inside, elsewhere)
+    return inside, elsewhere
 
 
 def judge(scene: Scene, outcome: Outcome, slots: int) -> dict[str, float | int | None]:
@@ -343,10 +351,18 @@ def quota_windows(scene: Scene, outcome: Outcome) -> tuple[int, int, int]:
 
 def compare(scene: Scene, say: Callable[[str], None]) -> dict[str, object]:
     """All strategies: what each needs, and how each does with what gtm needs."""
-    sizes = {}
-    for name in STRATEGIES:
+    tolerance = scene.settings.tolerance
+    sizes: dict[str, tuple[int, ...]] = {}
+    found_at: dict[str, Multiples] = {}
+    for name in ("oracle", "nearest", "waterfall", "gtm"):
         begin = time.perf_counter()
-        sizes[name] = needed(name, scene)
+        if name in ("oracle", "nearest"):
+            found_at[name] = needed(name, scene)
+        else:  # between the two, as a rule
+            best, worst = found_at["oracle"], found_at["nearest"]
+            low = (best[0] - tolerance, best[1] - tolerance)
+            found_at[name] = needed(name, scene, low, worst)
+        sizes[name] = provision(scene, found_at[name])
         say(f"  {name}: {sum(sizes[name])} slots {sizes[name]}, {time.perf_counter() - begin:.0f} s")
     found: dict[str, object] = {}
     for name in STRATEGIES:
@@ -389,6 +405,8 @@ def run(given: argparse.Namespace, planner: Planner, say: Callable[[str], None])
         tolerance=given.tolerance,
     )
     erlangs = peak_erlangs(areas, trace, rates)
+    if given.equal:
+        erlangs = np.full(len(areas), erlangs.mean())
     round_trip = round_trips(areas)
     say(f"{len(day.at)} requests in {day.seconds} s; peak load {erlangs.sum():.0f} slots {np.round(erlangs)}")
     found: dict[str, dict[str, object]] = {}
@@ -452,6 +470,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--ttl", type=float, default=Settings.ttl, help="of DNS answers, in seconds")
     parser.add_argument("--report-age", type=int, default=Settings.report_age, help="seconds")
     parser.add_argument("--noise", type=float, default=Settings.noise, help="standard deviation, relative")
+    parser.add_argument("--equal", action="store_true", help="as many slots in each region of a pool")
     parser.add_argument("--reserve", type=float, default=Settings.reserve, help="slots that no plan uses")
     parser.add_argument("--full", type=float, default=Settings.full, help="waterfall: load that is full")
     found = parser.parse_args(given)
