@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from gtm.api.context import Ctx, Edge, Viewer, reply
 from gtm.api.schemas import EdgeSchema, HealthView, Schema, StatusView, errors
 from gtm.control import edges
 from gtm.control.errors import Invalid
+from gtm.control.latency import MAX_DELTAS, delta_problem
 from gtm.control.publish import FeedHub
 from gtm.core.access import Role
 from gtm.core.health import HealthTable
@@ -27,6 +29,7 @@ router = APIRouter(prefix="/v1")
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]
 _MAX_DETAIL = 1000
+_MAX_LISTED = 10
 _MAX_REVISION = 2**63 - 1
 
 
@@ -112,6 +115,13 @@ _REPORT = {
                         "additionalProperties": {"type": "number", "minimum": 0},
                     },
                     "seconds": {"type": "number", "minimum": 0, "maximum": 3600},
+                    "latency": {
+                        "type": "array",
+                        "maxItems": MAX_DELTAS,
+                        "description": "What was learned of round trips: level, key, region, trusted, samples, sources "
+                        "(63 bits), centre and spread in ms, POSIX seconds.",
+                        "items": {"type": "array", "minItems": 9, "maxItems": 9},
+                    },
                 },
             }
         }
@@ -194,6 +204,15 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
         problems.append(Problem("seconds", "out_of_range", "must be between 0 and 3600"))
     if not all(0 <= count < 1e12 for count in found.demand.values()):
         problems.append(Problem("demand", "out_of_range", "counts must be between 0 and 10^12"))
+    if len(found.latency) > MAX_DELTAS:
+        problems.append(Problem("latency", "too_long", f"a report may have {MAX_DELTAS} of them"))
+    else:
+        found_wrong = (
+            Problem(f"latency[{number}]", "out_of_range", text)
+            for number, delta in enumerate(found.latency)
+            if (text := delta_problem(delta)) is not None
+        )
+        problems += islice(found_wrong, _MAX_LISTED)
     if found.leases is not None and len(found.leases.instance) > 100:
         problems.append(Problem("leases.instance", "too_long", "an instance may have 100 characters"))
     known = len(hub.snapshot.policy.regions) if hub.snapshot else 0

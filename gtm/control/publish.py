@@ -18,9 +18,11 @@ from datetime import UTC, datetime
 
 from gtm.control.demand import DemandBook, Row
 from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.latency import LatencyBook
 from gtm.control.loads import Loads
 from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.core.access import Access, Role, TokenGrant
+from gtm.core.capacity import Assessment
 from gtm.core.health import VantageReport, combine
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.ledger import LeaseLedger
@@ -39,6 +41,7 @@ from gtm.feed.wire import (
     StateMessage,
     encode,
 )
+from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.revisions import REVISION_CHANNEL
@@ -78,6 +81,7 @@ class FeedHub:
         database: where policy and tokens are.
         clock: POSIX seconds.
         monotonic: seconds that never step back.
+        half_life: seconds after which a measured round trip counts half.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class FeedHub:
         database: Database,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        half_life: float = DEFAULT_HALF_LIFE,
     ) -> None:
         self.snapshot: SnapshotMessage | None = None
         self.compiled: Snapshot | None = None
@@ -95,6 +100,7 @@ class FeedHub:
         self.ledger = LeaseLedger(monotonic(), int(clock() * 1000))
         self.planner = Planner()
         self.table = EMPTY_TABLE
+        self.latency = LatencyBook(database, clock, half_life)
         self.loads = Loads(clock)
         self.database_up = False
         self.subscribers = 0
@@ -122,6 +128,7 @@ class FeedHub:
             group.create_task(self._judge())
             group.create_task(self._record())
             group.create_task(self._plan())
+            group.create_task(self.latency.run(self._measured, self._publish_table))
 
     def close(self) -> None:
         """End every feed, so that the server can stop."""
@@ -234,6 +241,7 @@ class FeedHub:
         now = datetime.fromtimestamp(self._clock(), UTC)
         self._edges[edge] = LiveEdge(edge, address, report, self._monotonic(), now)
         self.demand.take(edge, report.demand, report.seconds, self._monotonic())
+        self.latency.take(report.latency)
         self._reported.set()
         if report.leases is None:
             return EdgeReply()
@@ -321,6 +329,16 @@ class FeedHub:
             written = {edge.name: edge.seen_at for edge in fresh} | {
                 name: seen for name, seen in written.items() if name in self._edges
             }
+
+    # --- round trips ---
+
+    def _measured(self) -> tuple[Policy, Assessment] | None:
+        """What latency tables are made for; None before the first policy."""
+        return None if self.snapshot is None else (self.snapshot.policy, self.planner.latest.capacity)
+
+    def _publish_table(self, table: LatencyTable) -> None:
+        self.table = table
+        self._announce()
 
     # --- the feed ---
 

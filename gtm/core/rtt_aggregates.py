@@ -90,7 +90,7 @@ class Aggregates:
         """
         checked = list(deltas)
         for delta in checked:
-            _check(delta)
+            check_delta(delta)
         for delta in checked:
             self._add(delta, min(delta.at, now))
         if len(self._sums) > self.settings.max_sums:
@@ -101,6 +101,11 @@ class Aggregates:
                 key=lambda kept: self._weight(kept, newest),
             )
             self._sums = {(kept.level, kept.key, kept.region): kept for kept in heaviest}
+
+    def known(self, level: Level, key: str, region: str, now: float) -> Sum | None:
+        """One sum, with its weight as of now; None if nothing was ever measured."""
+        kept = self._sums.get((level, key, region))
+        return None if kept is None else kept._replace(weight=self._weight(kept, now))
 
     def sums(self, now: float) -> list[Sum]:
         """All that is to be stored. What has all but been forgotten is dropped for good."""
@@ -123,7 +128,7 @@ class Aggregates:
             processing_ms: what regions take themselves, by region and service; None: as in `previous`.
         """
         mutual: dict[str, dict[str, float]] = {}
-        levels: dict[Level, dict[str, Row]] = {level: {} for level in _FIELDS}
+        levels: dict[Level, dict[str, Row]] = {level: {} for level in LEVEL_FIELDS}
         weights: dict[tuple[Level, str], float] = {}
         for (level, key, region), kept in self._sums.items():
             weight = self._weight(kept, now)
@@ -134,7 +139,7 @@ class Aggregates:
                     before = previous.mutual.get(key, {}).get(region)
                     mutual.setdefault(key, {})[region] = self._steady(kept.mean, before)
                 continue
-            old = getattr(previous, _FIELDS[level]).get(key, {}).get(region)
+            old = getattr(previous, LEVEL_FIELDS[level]).get(key, {}).get(region)
             if self._enough(level, kept, weight, published=old is not None):
                 levels[level].setdefault(key, {})[region] = self._cell(kept.mean, weight, old)
                 favour = 1.0 if old is None else 2.0  # so that rows of like weight do not take turns
@@ -146,7 +151,7 @@ class Aggregates:
             processing_ms=_steady_processing(previous, processing_ms),
             **{
                 name: {key: row for key, row in levels[level].items() if (level, key) in chosen}
-                for level, name in _FIELDS.items()
+                for level, name in LEVEL_FIELDS.items()
             },
         )
         return previous if table == previous else replace(table, version=previous.version + 1)
@@ -207,7 +212,7 @@ class Aggregates:
         return self._steady(mean, None if before is None else before[0]), worth
 
 
-_FIELDS = {
+LEVEL_FIELDS = {
     Level.NETWORK: "networks",
     Level.ASN: "asns",
     Level.COUNTRY: "countries",
@@ -216,7 +221,12 @@ _FIELDS = {
 """Where each level is in a `LatencyTable`."""
 
 
-def _check(delta: Delta) -> None:
+def check_delta(delta: Delta) -> None:
+    """Refuse a delta that cannot be.
+
+    Raises:
+        ValueError: its numbers or its key are impossible.
+    """
     if delta.level is Level.PLACE:
         parse_cell(delta.key)
     numbers = (delta.centre, delta.spread, delta.at)

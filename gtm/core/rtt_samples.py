@@ -196,14 +196,18 @@ class SampleAggregator:
 
 
 def _keys(sample: Sample) -> tuple[tuple[Level, str], ...]:
-    """The levels' keys that a sample counts for.
+    """The levels' keys that a sample counts for."""
+    if sample.kind is SampleKind.PROBE:
+        return ((Level.REGION, sample.source),)
+    return keys_of(sample.location)
+
+
+def keys_of(location: Location) -> tuple[tuple[Level, str], ...]:
+    """The levels' keys that a client's samples count for.
 
     An anonymous client may be anywhere: it speaks for its own network alone. One that is only roughly known does not
     speak for a place.
     """
-    if sample.kind is SampleKind.PROBE:
-        return ((Level.REGION, sample.source),)
-    location = sample.location
     keys: list[tuple[Level, str]] = []
     if location.network is not None:
         keys.append((Level.NETWORK, location.network))

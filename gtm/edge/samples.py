@@ -68,8 +68,8 @@ class Intake:
         self._budget = SourceBudget()
         self._changing = threading.Lock()
         self._known: Snapshot | None = None
-        self._aggregator = SampleAggregator(())
-        self._ended: list[SampleAggregator] = []
+        self._open = {kind: SampleAggregator(()) for kind in (SampleKind.BEACON, SampleKind.BALANCER)}
+        self._ended: dict[SampleKind, list[SampleAggregator]] = {kind: [] for kind in self._open}
 
     async def take_in(
         self, samples: Iterable[Posted], caller: Address | None, kind: SampleKind
@@ -90,12 +90,12 @@ class Intake:
         accepted = verdicts.pop(Verdict.ACCEPTED, 0)
         return {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
 
-    def end_interval(self) -> list[Delta]:
-        """What was learned since the last call (from any thread)."""
+    def end_interval(self, kind: SampleKind) -> list[Delta]:
+        """What those who measure that way have said since the last call (from any thread)."""
         fresh = self._fresh()
         with self._changing:
-            ended, self._ended = [*self._ended, self._aggregator], []
-            self._aggregator = fresh
+            ended, self._ended[kind] = [*self._ended[kind], self._open[kind]], []
+            self._open[kind] = fresh
         return [delta for aggregator in ended for delta in aggregator.take()]
 
     def _add(self, posted: Posted, client: Address | None, kind: SampleKind) -> Verdict:
@@ -108,16 +108,17 @@ class Intake:
         if kind is SampleKind.BEACON and not self._budget.spend(source, posted.region, now):
             return Verdict.CAPPED
         with self._changing:
-            return self._aggregator.add(sample)
+            return self._open[kind].add(sample)
 
     def _follow(self) -> None:
         """Measure against the regions of the policy in force: what they are called, and where."""
         if self._snapshot() is self._known:
             return
-        fresh = self._fresh()
+        fresh = {kind: self._fresh() for kind in self._open}
         with self._changing:
-            self._ended.append(self._aggregator)
-            self._aggregator = fresh
+            for kind, aggregator in self._open.items():
+                self._ended[kind].append(aggregator)
+            self._open = fresh
 
     def _fresh(self) -> SampleAggregator:
         self._known = self._snapshot()

@@ -21,6 +21,7 @@ from ipaddress import ip_network
 import msgspec
 import uvicorn
 
+from gtm.core.latency import SampleKind
 from gtm.core.leases import Parts
 from gtm.core.problems import PolicyError
 from gtm.core.router import Router
@@ -53,8 +54,8 @@ logger = logging.getLogger(__name__)
 
 _TICK = 1.0
 _RELOAD_EVERY = 5
-_LEARN_EVERY = 10
-"""Beats of an interval of latency samples: within one, each source has one vote."""
+_INTERVALS = {SampleKind.BALANCER: 10, SampleKind.BEACON: 60}
+"""Beats of an interval of samples. Among browsers each source has one vote in it, and three must have spoken."""
 
 
 class Worker:
@@ -105,8 +106,9 @@ class Worker:
             self.holder.tick()
             if beats % _RELOAD_EVERY == 0:
                 self._reload_geoip()
-            if beats % _LEARN_EVERY == 0:
-                self._tell_samples()
+            for kind, length in _INTERVALS.items():
+                if beats % length == 0:
+                    self._tell_samples(kind)
             self._tell_counts()
 
     def _tell_counts(self) -> None:
@@ -116,8 +118,8 @@ class Worker:
             return
         self._tell(CountsMessage(self.settings.name, counts, self._parts, used, denied))
 
-    def _tell_samples(self) -> None:
-        deltas = self.intake.end_interval() if self.intake is not None else []
+    def _tell_samples(self, kind: SampleKind) -> None:
+        deltas = self.intake.end_interval(kind) if self.intake is not None else []
         if deltas:
             self._tell(SamplesMessage(tuple(deltas)))
 

@@ -1,0 +1,264 @@
+"""Measured round trips, as one control process knows them: learned from reports, told to edges, kept in Postgres.
+
+Laws:
+  1. Losing the database costs what would have been kept, never what is known: learning and telling go on from memory.
+  2. Nothing is told before what was kept is loaded, and nothing written: a start must not look like forgetting.
+  3. What is kept are sums (`gtm.core.rtt_aggregates.Sum`): no client, no address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gtm.core.capacity import Assessment
+from gtm.core.latency import Aggregates, Delta, Estimator, LatencyTable, Settings, Sum
+from gtm.core.model import Location, Policy, Region
+from gtm.core.rtt_aggregates import LEVEL_FIELDS, check_delta
+from gtm.core.rtt_samples import keys_of
+from gtm.core.rtt_table import Row
+from gtm.settings import DEFAULT_HALF_LIFE
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.latency import SumKey
+from gtm.storage.session import Database
+
+logger = logging.getLogger(__name__)
+
+EVERY = 10.0
+"""Seconds between tables."""
+SAVE_EVERY = 60.0
+"""Seconds between saves."""
+MAX_DELTAS = 20_000
+"""Deltas accepted in one report."""
+MAX_WAITING = 200_000
+"""Deltas that wait for the next table; what is beyond them is dropped."""
+_MAX_KEY = 253
+_MAX_SAMPLES = 1_000_000
+_LAST_SAVE = 5.0
+"""Longest time that the save at the end may take, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of one region at one level of a client's location. `published`: it is in the edges' table."""
+
+    sum: Sum
+    published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegionEstimate:
+    """The round trip between a location and a region.
+
+    `rtt_ms` with its `source`, `model_ms` from geography alone and `distance_km` are None where the location has no
+    coordinates.
+    """
+
+    region: str
+    rtt_ms: float | None
+    source: str | None
+    model_ms: float | None
+    distance_km: float | None
+    measured: tuple[Measured, ...]
+
+
+class LatencyBook:
+    """What is known of round trips.
+
+    Args:
+        database: where sums are kept.
+        clock: POSIX seconds.
+        half_life: seconds after which a sample counts half.
+    """
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float], half_life: float = DEFAULT_HALF_LIFE
+    ) -> None:
+        self.settings = Settings(half_life=half_life)
+        self._database = database
+        self._clock = clock
+        self._waiting: list[Delta] = []
+        self._aggregates: Aggregates | None = None
+        self._using = threading.Lock()
+        self._saved: dict[SumKey, Sum] = {}
+        self._places: dict[str, tuple[float, float]] = {}
+        # Versions go on from the clock, so that a restarted control's tables are newer than those before.
+        self._table = LatencyTable(version=int(clock()))
+
+    def take(self, deltas: Iterable[Delta]) -> None:
+        """Take in what an edge learned; `delta_problem` has found nothing wrong with it."""
+        self._waiting.extend(deltas)
+        if len(self._waiting) > MAX_WAITING:
+            logger.warning(
+                "dropped %d deltas of round trips: too many at once", len(self._waiting) - MAX_WAITING
+            )
+            del self._waiting[MAX_WAITING:]
+
+    async def run(
+        self,
+        world: Callable[[], tuple[Policy, Assessment] | None],
+        publish: Callable[[LatencyTable], None],
+    ) -> None:
+        """Load, then make tables and save until cancelled; save once more at the end.
+
+        Args:
+            world: the policy in force and the last assessment of its regions' capacity; None before the first policy.
+            publish: called with each table that differs from the one before.
+        """
+        await self._load()
+        turns = 0
+        try:
+            while True:
+                found = world()
+                if found is not None:
+                    try:
+                        # Beside the event loop: hundreds of thousands of sums take a while.
+                        table = await asyncio.to_thread(self.turn, *found)
+                    except Exception:
+                        logger.exception("no new latency table, the last one stays")
+                    else:
+                        if table is not None:
+                            publish(table)
+                turns += 1
+                if turns % round(SAVE_EVERY / EVERY) == 0:
+                    await self._save()
+                await asyncio.sleep(EVERY)
+        finally:
+            try:
+                async with asyncio.timeout(_LAST_SAVE):
+                    await self._save()
+            except TimeoutError:
+                logger.warning(
+                    "what was last learned of round trips is not saved: the database takes too long"
+                )
+
+    def turn(self, policy: Policy, assessment: Assessment) -> LatencyTable | None:
+        """Merge what waits, and make the table of now; None if the edges have it already."""
+        waiting, self._waiting = self._waiting, []
+        names = frozenset(region.name for region in policy.regions)
+        with self._using:
+            aggregates, now = self._settled(policy.regions), self._clock()
+            aggregates.merge([delta for delta in waiting if delta.region in names], now)
+            table = aggregates.table(self._table, now, names, _processing(policy, assessment))
+        if table is self._table:
+            return None
+        self._table = table
+        return table
+
+    def estimates(
+        self, regions: Sequence[Region], table: LatencyTable, location: Location
+    ) -> list[RegionEstimate]:
+        """The round trip between a location and each region, and what it rests on.
+
+        Args:
+            regions: of the policy in force.
+            table: the one that edges have.
+            location: of a client.
+        """
+        numbers = range(len(regions))
+        paths = Estimator(regions, table).paths(location, numbers)
+        models = Estimator(regions).paths(location, numbers)
+        found = []
+        for number, region in enumerate(regions):
+            path, model = paths.get(number), models.get(number)
+            found.append(
+                RegionEstimate(
+                    region.name,
+                    None if path is None else round(path.estimate_ms, 1),
+                    None if path is None else path.source,
+                    None if model is None else round(model.estimate_ms, 1),
+                    None if path is None else round(path.distance_km, 1),
+                    self._measured(table, location, region.name),
+                )
+            )
+        return found
+
+    def _measured(self, table: LatencyTable, location: Location, region: str) -> tuple[Measured, ...]:
+        if self._aggregates is None:
+            return ()
+        found = []
+        for level, key in keys_of(location):
+            kept = self._aggregates.known(level, key, region, self._clock())
+            if kept is not None:
+                rows: Mapping[str, Row] = getattr(table, LEVEL_FIELDS[level])
+                found.append(Measured(kept, published=region in rows.get(key, {})))
+        return tuple(found)
+
+    def _settled(self, regions: Sequence[Region]) -> Aggregates:
+        """The sums, without those of regions that have moved: residuals are against a region's place."""
+        assert self._aggregates is not None  # noqa: S101 - run() has loaded it
+        places = {region.name: (region.lat, region.lon) for region in regions}
+        moved = {name for name, place in places.items() if self._places.get(name, place) != place}
+        self._places |= places
+        if moved:
+            logger.info("forgot what was measured of regions that moved: %s", ", ".join(sorted(moved)))
+            kept = self._aggregates.sums(self._clock())
+            self._aggregates = Aggregates(
+                [one for one in kept if one.region not in moved and one.key not in moved], self.settings
+            )
+        return self._aggregates
+
+    async def _load(self) -> None:
+        """Read what was kept; for as long as the database is away, wait for it."""
+        while self._aggregates is None:
+            try:
+                async with self._database.transaction() as transaction:
+                    kept = await transaction.latency.load()
+            except StorageUnavailable:
+                await asyncio.sleep(1.0)
+            else:
+                self._saved = {_key(one): one for one in kept}
+                self._aggregates = Aggregates(kept, self.settings)
+
+    async def _save(self) -> None:
+        """Write what has changed since the last save; what cannot be written now is written the next time."""
+        current, changed, gone = await asyncio.to_thread(self._changes)
+        if not changed and not gone:
+            return
+        try:
+            async with self._database.transaction() as transaction:
+                await transaction.latency.save(changed, gone)
+        except StorageUnavailable as error:
+            logger.debug("round trips wait for the database: %s", error)
+        else:
+            self._saved = current
+
+    def _changes(self) -> tuple[dict[SumKey, Sum], list[Sum], set[SumKey]]:
+        """All sums, those that changed since the last save, and which are gone since."""
+        assert self._aggregates is not None  # noqa: S101 - run() has loaded it
+        with self._using:
+            current = {_key(one): one for one in self._aggregates.sums(self._clock())}
+        changed = [one for key, one in current.items() if self._saved.get(key) != one]
+        return current, changed, self._saved.keys() - current.keys()
+
+
+def delta_problem(delta: Delta) -> str | None:
+    """What is wrong with a delta that an edge sent, if anything."""
+    try:
+        check_delta(delta)
+    except ValueError as error:
+        return str(error)
+    names = (delta.key, delta.region)
+    if not all(0 < len(name) <= _MAX_KEY and name.isascii() and name.isprintable() for name in names):
+        return f"keys and regions are 1 to {_MAX_KEY} printable ASCII characters"
+    if delta.samples > _MAX_SAMPLES:
+        return f"a delta has at most {_MAX_SAMPLES} samples"
+    return None
+
+
+def _processing(policy: Policy, assessment: Assessment) -> Mapping[str, Mapping[str, float]]:
+    """What regions take themselves, by region and service; nothing where that is no more than the fastest takes."""
+    found: dict[str, dict[str, float]] = {}
+    for service in policy.services:
+        for member in service.members:
+            ms = assessment.processing_ms(member.region, service.name)
+            if ms > 0:
+                found.setdefault(member.region, {})[service.name] = ms
+    return found
+
+
+def _key(kept: Sum) -> SumKey:
+    return kept.level, kept.key, kept.region
