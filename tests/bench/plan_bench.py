@@ -5,7 +5,8 @@ priority tiers, three services of different service times) in variants: `ample` 
 everybody at home), `quotas` (tight, with spillover rules and bounds on spill-in), `shed` (a fifth too much) and `fair`
 (the same, every class with several of twelve tenants). Each is solved by `solve()` from nothing and again with the plan
 that follows in force, and beside it by a bare `linprog` (HiGHS) of the same programme: all columns at once, arrays
-built beforehand, nothing extracted. Times are medians in milliseconds. With `--json` the last line is one JSON object.
+built beforehand, nothing extracted. Times are medians of CPU time (one thread) in
+milliseconds, because machines are shared. With `--json` the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -129,12 +130,12 @@ def bare(problem: Problem) -> Callable[[], object]:
 
 
 def milliseconds(call: Callable[[], object], runs: int) -> float:
-    """Median time of a call."""
+    """Median CPU time of a call."""
     found = []
     for _ in range(runs):
-        begin = time.perf_counter()
+        begin = time.process_time()
         call()
-        found.append(1e3 * (time.perf_counter() - begin))
+        found.append(1e3 * (time.process_time() - begin))
     return statistics.median(found)
 
 
@@ -176,7 +177,7 @@ def main() -> None:
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"load average {load:.2f}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
-    table = Table(title="One plan: milliseconds, median")
+    table = Table(title="One plan: milliseconds of CPU time, median")
     for column in (
         "classes × regions",
         "variant",

@@ -301,3 +301,17 @@ def test_a_solver_that_fails_gives_no_plan(
     monkeypatch.setattr(lp, "linprog", lambda *args, **options: fault(honest(*args, **options)))
     with pytest.raises(PlanError, match=message):
         solve(Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0), "far": Supply(rate=6.0)}))
+
+
+def test_the_example_of_the_documentation() -> None:
+    """Frankfurt in docs/planning.md: 25 at home, 12 to Dublin, 2 to Paris, none to Stockholm, and 1 refused."""
+    latency = {"frankfurt": 10.0, "paris": 25.0, "dublin": 30.0, "stockholm": 35.0}
+    rules = (
+        SpillQuota("to-dublin", "frankfurt", ("dublin",), 0.3, None, 40.0),
+        SpillQuota("to-paris", "frankfurt", ("paris",), None, 2.0),
+    )
+    supply = {"frankfurt": Supply(slots=100.0, service_time_s={"chat": 4.0})}
+    found = solve(Problem((demand("a", 40.0, latency),), supply, rules))
+    assert found.flow["a"] == pytest.approx({"frankfurt": 25.0, "dublin": 12.0, "paris": 2.0})
+    assert found.shed == pytest.approx({"a": 1.0})
+    assert found.quota_rates == pytest.approx({"to-dublin": 12.0, "to-paris": 2.0})

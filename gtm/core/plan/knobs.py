@@ -25,7 +25,7 @@ class Knobs:
     least_weight: float = 0.005
     idle_s: float = 300.0
     shed_price_ms: float = 10_000.0
-    time_limit_s: float = 2.0
+    time_limit_s: float = 10.0
 
 
 DEFAULT_KNOBS = Knobs()
