@@ -5,19 +5,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from gtm import __version__
-from gtm.api import docs, edges, jurisdictions, load, operations, policy, problems, tokens
+from gtm.api import (
+    demand,
+    docs,
+    drafts,
+    edges,
+    jurisdictions,
+    load,
+    operations,
+    overview,
+    policy,
+    problems,
+    tokens,
+)
 from gtm.api.context import Context
 from gtm.api.middleware import BodyGuard, Counting, Metrics
 from gtm.api.query import known_query
 from gtm.api.resources import SLUGS, resource_router
 from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
 from gtm.control.publish import FeedHub
+from gtm.control.situation import Live
+from gtm.core.model import Location
+from gtm.core.safety import MAX_MOVED_SHARE
+from gtm.geoip.reader import Locator
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -29,14 +46,16 @@ _TAGS = [
     {"name": "revisions", "description": "What the policy was, and the way back."},
     *({"name": slug} for slug in SLUGS.values()),
     {"name": "health", "description": "What the edges' probes say."},
+    {"name": "demand", "description": "What clients ask for, now and as recorded."},
     {"name": "load", "description": "What regions report, and what they can take."},
+    {"name": "plan", "description": "What the planner makes of it all, every second."},
     {"name": "edges", "description": "The feed, and which edges have what."},
     {"name": "tokens", "description": "Bearer tokens."},
     {"name": "operations", "description": "For machines that watch control."},
 ]
 
 
-def create_app(database: Database) -> FastAPI:
+def create_app(database: Database, *, max_moved: float = MAX_MOVED_SHARE) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
     A server that stops gracefully waits for open answers, and feeds never end by themselves: call
@@ -44,6 +63,7 @@ def create_app(database: Database) -> FastAPI:
 
     Args:
         database: where policy and tokens are; need not be reachable yet.
+        max_moved: the share (0–1) of the present demand that a change may move at once.
     """
     hub = FeedHub(database)
     metrics = Metrics()
@@ -72,19 +92,29 @@ def create_app(database: Database) -> FastAPI:
         dependencies=[Depends(known_query)],
         openapi_tags=_TAGS,
     )
-    app.state.context = Context(database, hub)
+    app.state.context = Context(database, hub, Live(hub), _locate, max_moved)
     problems.install(app)
     app.include_router(policy.router)
     app.include_router(jurisdictions.router)
     for kind in SLUGS:
         app.include_router(resource_router(kind))
-    for module in (tokens, edges, load, operations, docs):
+    for module in (drafts, demand, tokens, edges, load, overview, operations, docs):
         app.include_router(module.router)
     app.include_router(operations.metrics_router(metrics, hub))
     app.add_middleware(BodyGuard, max_body=MAX_BODY)
     app.add_middleware(Counting, metrics=metrics)
     _describe(app)
     return app
+
+
+@cache
+def _locator() -> Locator:
+    return Locator()
+
+
+def _locate(address: str) -> Location:
+    """Where an address is by the shipped database, which is read when it is first needed."""
+    return _locator().locate(address)
 
 
 def _describe(app: FastAPI) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
+from gtm.control.fields import LINE_PATTERN
+from gtm.control.guard import Guard, force_reason
 from gtm.control.publish import FeedHub
+from gtm.control.situation import Live
 from gtm.core.access import Role, permits
+from gtm.core.model import Location
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -31,10 +36,22 @@ register_url_convertor("segment", _Segment())
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One control process."""
+    """One control process.
+
+    `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `simulating` is held
+    while a simulation runs.
+    """
 
     database: Database
     hub: FeedHub
+    live: Live
+    locate: Callable[[str], Location]
+    max_moved: float
+    simulating: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def guard(self, *, force: bool, reason: str) -> Guard:
+        """What judges a change; see `force_reason` for what is wrong with the parameters."""
+        return Guard(self.live.situation, self.max_moved, force_reason(force=force, reason=reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +70,18 @@ def context(request: Request) -> Context:
 
 
 Ctx = Annotated[Context, Depends(context)]
+
+Force = Annotated[
+    bool, Query(description="Make the change although it breaks safety rules; needs `force_reason`.")
+]
+ForceReason = Annotated[
+    str,
+    Query(
+        max_length=1000,
+        pattern=LINE_PATTERN,
+        description="Why it has to be made all the same; kept with the revision.",
+    ),
+]
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by `gtm token create` or `POST /v1/tokens`.")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
+from gtm.api.context import Context, Ctx, Force, ForceReason, Operator, Principal, Viewer, reply
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.resources import changed, put_reply
 from gtm.api.schemas import (
@@ -23,6 +23,7 @@ from gtm.api.schemas import (
 from gtm.control import fields, policy, resources, revisions, yamls
 from gtm.control.documents import Document, PolicyDocument, RegionDocument, concise_policy, export_policy
 from gtm.control.errors import BadRequest, PreconditionFailed
+from gtm.control.guard import Guard
 from gtm.control.policy import Outcome
 from gtm.core.model import AdminState
 
@@ -90,7 +91,15 @@ async def export(
     response_model=PolicyChanged,
     responses=errors(409, 412, 413, 415),
 )
-async def apply(ctx: Ctx, who: Operator, body: ApplyRequest, if_match: IfMatch = None) -> Response:
+async def apply(
+    *,
+    ctx: Ctx,
+    who: Operator,
+    body: ApplyRequest,
+    if_match: IfMatch = None,
+    force: Force = False,
+    force_reason: ForceReason = "",
+) -> Response:
     """Apply it, or say what would change."""
     outcome = await policy.apply(
         ctx.database,
@@ -100,6 +109,7 @@ async def apply(ctx: Ctx, who: Operator, body: ApplyRequest, if_match: IfMatch =
         comment=body.comment,
         dry_run=body.dry_run,
         expected=_expected(if_match),
+        guard=ctx.guard(force=force, reason=force_reason),
     )
     return await _policy_reply(ctx, outcome, dry_run=body.dry_run)
 
@@ -118,7 +128,15 @@ def _expected(if_match: str | None) -> int | None:
 
 async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False) -> Response:
     done = await changed(ctx, outcome)
-    return reply({"dry_run": dry_run, "changes": outcome.changes, "findings": outcome.findings, **done})
+    return reply(
+        {
+            "dry_run": dry_run,
+            "changes": outcome.changes,
+            "findings": outcome.findings,
+            "safety": outcome.safety,
+            **done,
+        }
+    )
 
 
 @router.get(
@@ -190,14 +208,21 @@ async def diff_revision(
     summary="Put an earlier revision's policy in force again",
     description="Makes a new revision. Regions keep their admin state of today.",
     response_model=PolicyChanged,
-    responses=errors(404, 413, 415),
+    responses=errors(404, 409, 413, 415),
 )
 async def rollback_revision(
-    ctx: Ctx, who: Operator, number: Number, body: RollbackRequest | None = None
+    *,
+    ctx: Ctx,
+    who: Operator,
+    number: Number,
+    body: RollbackRequest | None = None,
+    force: Force = False,
+    force_reason: ForceReason = "",
 ) -> Response:
     """Roll back."""
     comment = body.comment if body else ""
-    outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment)
+    guard = ctx.guard(force=force, reason=force_reason)
+    outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment, guard=guard)
     return await _policy_reply(ctx, outcome)
 
 
@@ -215,15 +240,23 @@ def _add_state(verb: str, state: AdminState, summary: str) -> None:
         operation_id=f"{verb}_region",
         summary=summary,
         response_model=ResourceChanged[RegionDocument],
-        responses=errors(404),
+        responses=errors(404, 409),
     )
-    async def set_state(ctx: Ctx, who: Operator, name: fields.Name) -> Response:
-        return await _set_state(ctx, who, name, state)
+    async def set_state(
+        *,
+        ctx: Ctx,
+        who: Operator,
+        name: fields.Name,
+        force: Force = False,
+        force_reason: ForceReason = "",
+    ) -> Response:
+        guard = ctx.guard(force=force, reason=force_reason)
+        return await _set_state(ctx, who, name, state, guard)
 
 
-async def _set_state(ctx: Context, who: Principal, name: str, state: AdminState) -> Response:
+async def _set_state(ctx: Context, who: Principal, name: str, state: AdminState, guard: Guard) -> Response:
     now = datetime.now(UTC)
-    done = await resources.set_admin_state(ctx.database, name, state, author=who.name, now=now)
+    done = await resources.set_admin_state(ctx.database, name, state, author=who.name, now=now, guard=guard)
     return await put_reply(ctx, done)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
-from gtm.control.errors import ControlError
+from gtm.control.errors import ControlError, UnsafeChange
 from gtm.control.structure import problems_of_errors
 from gtm.core.problems import PolicyError, Problem
 from gtm.storage.errors import StorageUnavailable
@@ -32,8 +32,12 @@ def problem(
     title: str | None = None,
     errors: Sequence[Problem] = (),
     headers: dict[str, str] | None = None,
+    members: Mapping[str, Any] | None = None,
 ) -> Response:
-    """A problem document. `type` names the kind of problem for programs, `detail` says it for people."""
+    """A problem document. `type` names the kind of problem for programs, `detail` says it for people.
+
+    `members` are further ones of its kind (RFC 9457 §3.2).
+    """
     words = title or HTTPStatus(status).phrase.lower()
     content: dict[str, Any] = {
         "type": f"urn:gtm:problem:{words.replace(' ', '-')}",
@@ -43,6 +47,7 @@ def problem(
     }
     if errors:
         content["errors"] = errors
+    content.update(members or {})
     return Response(msgspec.json.encode(content), status, headers, MEDIA_TYPE)
 
 
@@ -60,7 +65,12 @@ def install(app: FastAPI) -> None:
 def control_problem(error: ControlError) -> Response:
     """The answer to a request that cannot be done."""
     return problem(
-        error.status, error.detail, title=error.title, errors=error.problems, headers=error.headers
+        error.status,
+        error.detail,
+        title=error.title,
+        errors=error.problems,
+        headers=error.headers,
+        members={"breaches": error.breaches} if isinstance(error, UnsafeChange) else None,
     )
 
 

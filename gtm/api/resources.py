@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Response
 from pydantic import create_model
 
-from gtm.api.context import Ctx, Operator, Viewer, reply
+from gtm.api.context import Ctx, Force, ForceReason, Operator, Viewer, reply
 from gtm.api.examples import EXAMPLES
 from gtm.api.paging import (
     Cursor,
@@ -134,6 +134,8 @@ def _add_put(router: APIRouter, kind: str) -> None:
         body: Annotated[body_type, Body(openapi_examples=EXAMPLES[kind])],  # type: ignore[valid-type]
         if_match: IfMatch = None,
         if_none_match: IfNoneMatch = None,
+        force: Force = False,
+        force_reason: ForceReason = "",
     ) -> Response:
         given: Any = body
         if given.name not in (None, name):
@@ -147,6 +149,7 @@ def _add_put(router: APIRouter, kind: str) -> None:
             author=who.name,
             now=datetime.now(UTC),
             precondition=precondition(if_match, if_none_match),
+            guard=ctx.guard(force=force, reason=force_reason),
         )
         return await put_reply(ctx, done)
 
@@ -162,13 +165,22 @@ def _add_delete(router: APIRouter, kind: str) -> None:
         responses=errors(404, 409, 412),
     )
     async def delete(
+        *,
         ctx: Ctx,
         who: Operator,
         name: name_type,  # type: ignore[valid-type]
         if_match: IfMatch = None,
+        force: Force = False,
+        force_reason: ForceReason = "",
     ) -> Response:
-        condition = precondition(if_match, None)
-        outcome = await resources.delete(ctx.database, kind, name, author=who.name, precondition=condition)
+        outcome = await resources.delete(
+            ctx.database,
+            kind,
+            name,
+            author=who.name,
+            precondition=precondition(if_match, None),
+            guard=ctx.guard(force=force, reason=force_reason),
+        )
         return reply(await changed(ctx, outcome))
 
 

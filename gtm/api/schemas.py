@@ -14,6 +14,7 @@ from gtm.core.access import Role
 from gtm.core.load import Freshness
 from gtm.core.model import AdminState, HealthStatus
 from gtm.core.processing import TimeSource
+from gtm.core.safety import SafetyRule
 from gtm.storage.resources import PutOutcome
 
 T = TypeVar("T")
@@ -104,6 +105,29 @@ class FindingSchema(Schema):
     message: str
 
 
+class BreachSchema(Schema):
+    """A safety rule that a change breaks: `value` exceeds `limit`, both in `unit`."""
+
+    rule: SafetyRule
+    message: str
+    value: float
+    limit: float
+    unit: str
+
+
+class SafetySchema(Schema):
+    """What the safety rules say of a change."""
+
+    breaches: list[BreachSchema]
+    """Empty: it is safe."""
+    unchecked: list[str]
+    """Rules that could not be applied, and why."""
+    moved: float | None
+    """The share of the present requests that would leave their region; null: no demand is known."""
+    short: list[float] | None
+    """Requests per second without capacity, before and after."""
+
+
 class PolicyChanged(Changed):
     """What applying a policy or rolling back did, or would do (`dry_run`)."""
 
@@ -111,6 +135,8 @@ class PolicyChanged(Changed):
     changes: list[ResourceChangeSchema]
     findings: list[FindingSchema]
     """Of a dry run; otherwise empty."""
+    safety: SafetySchema | None = None
+    """Only of dry runs that change something."""
 
 
 class PolicyView(Schema):

@@ -4,7 +4,8 @@ After Route 53 ARC's safety rules, which refuse to turn off what the rest could 
 
   1. `reach`: no kind of client that has a usable region of a service now is left without one.
   2. `capacity`: no more of the present demand than now lacks capacity, and a total that suffices does not fall short.
-  3. `moved`: no more than a set share of the present demand leaves the region that serves it, all at once.
+  3. `moved`: no more than a set share of the present demand leaves the region that serves it, all at once. Of a demand
+     below 5 requests/s no share says much, and any may move.
 
 Rule 1 needs health; without any, nothing has a usable region now, and nothing can be lost. Rules 2 and 3 need demand.
 """
@@ -27,6 +28,8 @@ from gtm.core.view import View
 
 MAX_MOVED_SHARE = 0.3
 """What rule 3 allows unless told otherwise."""
+LEAST_DEMAND = 5.0
+"""Requests per second from which on rule 3 applies: a few test requests are not what it is for."""
 _NOTICEABLE = 1e-3
 """Shortfalls grow by more than this part of the demand, or the planner's rounding would count."""
 
@@ -83,19 +86,22 @@ def judge(
     Raises:
         PlanError: the planner could not solve it.
     """
-    unchecked = []
-    breaches: list[Breach] = []
-    if before.view.up:
-        breaches += _reach(before.view, after.view)
-    else:
-        unchecked.append("reach: no endpoint is known to be up, so no client has a usable region to lose")
+    if not before.view.up:
+        nothing = "no endpoint is known to be up, so nobody is served whom a change could harm"
+        return Verdict(unchecked=(f"reach, capacity and moved: {nothing}",))
+    breaches = list(_reach(before.view, after.view))
     if not demand:
-        unchecked.append("capacity and moved: no demand is known")
-        return Verdict(tuple(breaches), tuple(unchecked))
+        return Verdict(tuple(breaches), ("capacity and moved: no demand is known",))
+    unchecked = []
     changed = Ranked(after, demand)
     made = compare(Ranked(before, demand), changed, Sample(demand, 1.0))
     breaches += _capacity(made, before, after, changed)
-    breaches += _moved(made, max_moved)
+    if made.before.rate >= LEAST_DEMAND:
+        breaches += _moved(made, max_moved)
+    else:
+        unchecked.append(
+            f"moved: the present demand of {made.before.rate:.2g} requests/s is below {LEAST_DEMAND:g}"
+        )
     return Verdict(tuple(breaches), tuple(unchecked), made.displaced, (made.before.short, made.after.short))
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _MEANING = [
     *("put_regions", "put_zones", "put_services", "put_residency_rules", "put_spillover_rules"),
     *("put_jurisdictions", "put_tenants", "put_data_classes"),  # a name in the body that is not the URL's
-    *("apply_policy", "rollback_revision", "create_token"),
+    *("apply_policy", "rollback_revision", "create_token", "simulate_policy", "explain_route"),
+    "get_recorded_demand",  # moments
     "report",  # JSON Schema takes 7.0 for an integer; edges write 7
     "report_load",
 ]

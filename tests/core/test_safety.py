@@ -130,6 +130,13 @@ def test_no_more_than_a_share_moves_at_once() -> None:
     assert judge(world(POLICY), world(drained(POLICY, "de")), DEMAND).safe
 
 
+def test_a_few_requests_may_all_move() -> None:
+    """Below a least demand the share that moves is not judged, and that is said."""
+    verdict = judge(world(POLICY), world(drained(POLICY, "us")), {BOSTON: 4.9})
+    assert (verdict.safe, verdict.moved) == (True, pytest.approx(1.0))
+    assert verdict.unchecked == ("moved: the present demand of 4.9 requests/s is below 5",)
+
+
 def test_recoveries_are_no_moves() -> None:
     """Requests that are refused now and would be served may be as many as they like."""
     verdict = judge(world(disabled(POLICY, "us", "de")), world(disabled(POLICY, "de")), DEMAND, max_moved=0.7)
@@ -146,10 +153,10 @@ def test_a_service_with_demand_is_not_deleted() -> None:
 
 
 def test_without_health_nothing_can_be_lost() -> None:
-    """Before the first verdict of a probe nothing is usable: the rule says that it could not be applied."""
-    verdict = judge(world(POLICY, down=("de", "ie", "us")), world(disabled(POLICY, "de")), {})
-    assert verdict.safe
-    assert len(verdict.unchecked) == 2
+    """Before the first verdict of a probe nothing is usable: the rules say that they could not be applied."""
+    verdict = judge(world(POLICY, down=("de", "ie", "us")), world(disabled(POLICY, "de")), DEMAND)
+    assert (verdict.safe, verdict.moved) == (True, None)
+    assert verdict.unchecked[0].startswith("reach, capacity and moved: no endpoint is known to be up")
 
 
 @st.composite

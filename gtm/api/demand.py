@@ -1,0 +1,89 @@
+"""Demand, now and as recorded."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.schemas import errors
+from gtm.api.traffic_schemas import DemandView, RecordedView
+from gtm.control import fields, traffic
+from gtm.control.demand import Row
+from gtm.control.errors import BadRequest
+from gtm.control.situation import requests_by_cell
+from gtm.core.demand import read_cell
+
+router = APIRouter(prefix="/v1", tags=["demand"])
+
+_STEPS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 360, 1440, 10_080))
+_MOST_STEPS = 300
+_LONGEST = timedelta(days=3660)
+
+
+@router.get(
+    "/demand",
+    operation_id="get_demand",
+    summary="Demand now, by region, ranking class and demand cell",
+    description="Smoothed over 3 s; an edge that stops reporting counts for 30 s more. From memory.",
+    response_model=DemandView,
+    responses=errors(),
+)
+async def get_demand(
+    ctx: Ctx,
+    _: Viewer,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows in the answer.")] = 1000,
+) -> Response:
+    """The largest rows."""
+    rates = ctx.live.rates()
+    largest = sorted(rates.items(), key=lambda one: -one[1])
+    rows = [found for row, rate in largest if (found := _row(row, rate)) is not None]
+    total = sum(requests_by_cell(rates, ctx.live.per_answer()).values())
+    return reply(
+        {"at": time.time(), "rate": total, "rows": rows[:limit], "left_out": max(0, len(rows) - limit)}
+    )
+
+
+def _row(row: Row, rate: float) -> dict[str, Any] | None:
+    """A row as JSON; None if its cell is damaged."""
+    try:
+        cell = read_cell(row.cell)
+    except ValueError:
+        return None
+    return {
+        "region": row.region or None,
+        "outcome": row.outcome,
+        "via": row.via,
+        "ranking_class": row.ranking_class,
+        "cell": traffic.cell_json(cell),
+        "rate": rate,
+    }
+
+
+@router.get(
+    "/demand/recorded",
+    operation_id="get_recorded_demand",
+    summary="Recorded demand by demand cell, with its peak and a timeline",
+    description="Minutes that were not recorded count as no time, not as idle.",
+    response_model=RecordedView,
+    responses=errors(404),
+)
+async def get_recorded(
+    ctx: Ctx,
+    _: Viewer,
+    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
+    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
+) -> Response:
+    """Add it up."""
+    begin, now = traffic.since_now(since, time.time())
+    end = now if until is None else until
+    if not timedelta(0) < end - begin <= _LONGEST:
+        raise BadRequest("`until` must be later than `since`, by ten years at most")
+    found = await traffic.recorded(ctx.database, begin, end)
+    step = next((one for one in _STEPS if (end - begin) / one <= _MOST_STEPS), _STEPS[-1])
+    async with ctx.database.transaction() as transaction:
+        timeline = await transaction.demand.timeline(begin, end, step)
+    return reply({**traffic.traffic_json(found), "timeline": timeline})

@@ -1,0 +1,233 @@
+"""Answers about demand and of drafts tried out, as the OpenAPI document describes them.
+
+Rates are in requests per second, shares 0 to 1, latencies in ms, `start` in POSIX seconds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from gtm.api.schemas import Schema
+from gtm.core.model import Priority
+
+
+class CellSchema(Schema):
+    """A demand cell: a kind of request. Coordinates are of the centre of 5° by 5°."""
+
+    service: str
+    country: str | None
+    lat: float | None
+    lon: float | None
+    tenant: str | None
+    data_class: str | None
+    model: str | None
+    priority: Priority
+    anonymous: bool
+    accuracy_km: float | None
+
+
+class DemandRow(Schema):
+    """What is counted apart."""
+
+    region: str | None
+    """null: refused."""
+    outcome: str
+    via: str
+    """`dns` rates are answers, not requests."""
+    ranking_class: str
+    cell: CellSchema
+    rate: float
+
+
+class DemandView(Schema):
+    """Demand now, the largest rows first."""
+
+    at: float
+    rate: float
+    """Requests per second of all rows; DNS answers count as the requests that they stand for."""
+    rows: list[DemandRow]
+    left_out: int
+    """Rows beyond the limit."""
+
+
+class CellCount(CellSchema):
+    """A demand cell and how many requests it had."""
+
+    count: float
+
+
+class SampleSchema(Schema):
+    """The requests of some time."""
+
+    seconds: float
+    start: float | None
+    cells: list[CellCount]
+
+
+class SpanSchema(Schema):
+    """A step of the timeline."""
+
+    start: datetime
+    minutes: int
+    """Of the step, how many were recorded."""
+    requests: float
+
+
+class RecordedView(SampleSchema):
+    """Recorded traffic: fit to be sent as `traffic` of a simulation once `timeline` is taken out."""
+
+    peak: SampleSchema | None
+    timeline: list[SpanSchema]
+
+
+class PeakSchema(Schema):
+    """The busiest interval."""
+
+    start: float | None
+    seconds: float
+    rate: float
+
+
+class TrafficSummary(Schema):
+    """What was simulated."""
+
+    requests: float
+    seconds: float
+    rate: float
+    start: float | None
+    peak: PeakSchema
+
+
+class RegionPlace(Schema):
+    """A region of either policy."""
+
+    region: str
+    display_name: str
+    country: str
+    lat: float
+    lon: float
+
+
+class RoomSchema(Schema):
+    """What of a region is in use; null: no bound, or no service time, is known."""
+
+    used_slots: float | None
+    usable_slots: float | None
+    used_rate: float
+    usable_rate: float | None
+    utilization: float | None
+
+
+class RegionTraffic(Schema):
+    """A region's part."""
+
+    region: str
+    rate: float
+    share: float
+    queued: float
+    """Requests that wait there because they fit nowhere."""
+    room: RoomSchema
+
+
+class LatencySchema(Schema):
+    """Total latency of what is served to clients whose place is known."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    quantiles: list[float]
+    """Of 0 %, 1 %, … 100 %."""
+
+
+class RefusedSchema(Schema):
+    """Requests refused, by reason; and by residency rule (one counts for each rule that keeps it from a region)."""
+
+    rate: float
+    share: float
+    reasons: dict[str, float]
+    rules: dict[str, float]
+
+
+class ProjectionSchema(Schema):
+    """What one policy makes of the traffic."""
+
+    rate: float
+    regions: list[RegionTraffic]
+    latency_ms: LatencySchema | None
+    spill: list[dict[str, Any]]
+    """`from` and `to` a region, and the `rate`."""
+    refused: RefusedSchema
+    queued: float
+
+
+class ComparisonSchema(Schema):
+    """Both policies side by side."""
+
+    moved: float
+    """The share of requests whose region, or refusal, differs."""
+    newly_served: float
+    """The part of `moved` that was refused before."""
+    before: ProjectionSchema
+    after: ProjectionSchema
+
+
+class CountrySchema(Schema):
+    """Where most of a country's requests for a service go; a region of null: they are refused."""
+
+    service: str
+    country: str | None
+    share: float
+    before: str | None
+    after: str | None
+
+
+class PlaceSchema(Schema):
+    """The same by place."""
+
+    lat: float | None
+    lon: float | None
+    share: float
+    before: str | None
+    after: str | None
+
+
+class SimulationView(Schema):
+    """What a draft would change."""
+
+    traffic: TrafficSummary
+    moved: float
+    newly_served: float
+    regions: list[RegionPlace]
+    average: ComparisonSchema
+    peak: ComparisonSchema
+    countries: list[CountrySchema]
+    places: list[PlaceSchema]
+    warnings: list[str]
+    revision: int
+    """The revision in force: `before`."""
+
+
+class ExplanationView(Schema):
+    """A decision with all that led to it."""
+
+    service: str
+    outcome: str
+    region: str | None
+    endpoint: dict[str, Any] | None
+    ttl: int
+    reason: str
+    reasons: list[str]
+    client: dict[str, Any]
+    rules: list[dict[str, Any]]
+    revision: int
+    epoch: int
+    request: dict[str, Any]
+    ranking_class: str
+    shed: float
+    candidates: list[dict[str, Any]]
+    lines: list[str]
+    """The whole of it in words: the refusal, if it is one, then every member region in rank order."""
+    draft: bool
+    """Whether it is of the draft in the request, and not of the policy in force."""

@@ -1,0 +1,242 @@
+"""Drafts simulated and explained, demand shown, and changes refused for being unsafe, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gtm.control.demand import Row, row_text
+from gtm.core.demand import cell_of
+from gtm.core.model import EndpointHealth, HealthStatus, Location, Priority, Request
+from gtm.core.state import State
+from gtm.storage.session import Database
+from tests.api.conftest import REGIONS, Api, region
+from tests.api.test_resources import problem
+
+
+def cell(country: str, lat: float, lon: float) -> str:
+    """The cell of a request for chat from there."""
+    return cell_of(Request("chat", Location(country, lat=lat, lon=lon)), Priority.REAL_TIME)
+
+
+BERLIN, BOSTON = cell("DE", 52.5, 13.4), cell("US", 42.4, -71.1)
+
+
+def row(text: str, place: str, via: str = "http") -> Row:
+    """A row of requests for chat that a region serves."""
+    return Row("chat", place, "served", via, "class", text)
+
+
+def policy(api: Api) -> dict[str, Any]:
+    """The policy in force."""
+    found: dict[str, Any] = api.viewer.get("/v1/policy").json()["policy"]
+    return found
+
+
+def set_health(api: Api, *up: str) -> None:
+    """Let every endpoint of those regions be up, and of the others down."""
+    hub = api.server.app.state.context.hub
+    hub.judge = lambda: None  # no edge reports here, whose silence would make everything unknown
+    hub.state = State(
+        epoch=1,
+        health={
+            name: {
+                f"http://127.0.1.{number}:9000": EndpointHealth(
+                    HealthStatus.UP if name in up else HealthStatus.DOWN, since=1.0
+                )
+            }
+            for number, name in enumerate(REGIONS, 1)
+        },
+    )
+
+
+def set_demand(api: Api, rates: dict[Row, float]) -> None:
+    """Let edges count so many requests per second."""
+    api.server.app.state.context.live.rates = lambda: rates
+
+
+@pytest.fixture
+def live(world: Api) -> Api:
+    """Three regions that are up, and demand of which the United States have most."""
+    set_health(world, *REGIONS)
+    set_demand(world, {row(BERLIN, "eu-central"): 2.0, row(BOSTON, "us-east", "dns"): 8.0})
+    return world
+
+
+def test_demand_is_shown(live: Api) -> None:
+    """The largest rows come first, with their cells taken apart; the limit says how many are left out."""
+    found = live.viewer.get("/v1/demand", params={"limit": 1}).json()
+    assert (found["rate"], found["left_out"]) == (10.0, 1)
+    (first,) = found["rows"]
+    assert (first["region"], first["via"], first["rate"]) == ("us-east", "dns", 8.0)
+    assert (first["cell"]["country"], first["cell"]["lat"]) == ("US", 42.5)
+    live.server.app.state.context.live.per_answer = lambda: {"chat": 3.0}
+    assert live.viewer.get("/v1/demand").json()["rate"] == 26.0
+
+
+def test_recorded_demand_is_shown_and_simulated(live: Api) -> None:
+    """What was recorded can be read by time range, sent back as traffic, or simulated from the database."""
+    problem(live.viewer.get("/v1/demand/recorded"), 404)
+    problem(live.viewer.post("/v1/policy:simulate", json={"policy": policy(live)}), 404)
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+
+    async def work() -> None:
+        database = Database(live.database_url)
+        async with database.transaction() as tx:
+            for ago, count in ((2, 600.0), (4, 60.0)):
+                counts = {row_text(row(BERLIN, "eu-central")): count, "damaged": 1.0}
+                await tx.demand.record(now - timedelta(minutes=ago), "a", counts)
+        await database.dispose()
+
+    asyncio.run(work())
+    found = live.viewer.get("/v1/demand/recorded").json()
+    assert (found["seconds"], found["peak"]["seconds"]) == (120.0, 60.0)
+    assert [item["count"] for item in found["cells"]] == [660.0]
+    assert sum(step["minutes"] for step in found["timeline"]) == 2
+    recent = (now - timedelta(minutes=3)).isoformat()
+    assert live.viewer.get("/v1/demand/recorded", params={"since": recent}).json()["seconds"] == 60.0
+    problem(live.viewer.get("/v1/demand/recorded", params={"since": recent, "until": recent}), 400)
+    del found["timeline"]
+    for traffic in ("recorded", found):
+        body = {"policy": policy(live), "traffic": traffic}
+        made = live.viewer.post("/v1/policy:simulate", json=body).json()
+        assert made["traffic"]["rate"] == 5.5
+        assert made["traffic"]["peak"]["rate"] == 10.0
+        assert made["moved"] == 0
+
+
+def test_a_draft_is_simulated(live: Api) -> None:
+    """The answer says what moves; nothing changes."""
+    draft = policy(live)
+    draft["services"][0]["members"] = [{"region": "eu-central"}, {"region": "us-east"}, {"region": "eu-west"}]
+    draft["regions"] = [
+        {**item, "admin_state": "draining" if item["name"] == "us-east" else "active"}
+        for item in draft["regions"]
+    ]
+    made = live.viewer.post("/v1/policy:simulate", json={"policy": draft, "traffic": "current"}).json()
+    assert made["moved"] == pytest.approx(0.8)
+    changed = [item for item in made["countries"] if item["before"] != item["after"]]
+    assert [(item["country"], item["before"], item["after"]) for item in changed] == [
+        ("US", "us-east", "eu-west")
+    ]
+    assert made["warnings"] == []
+    assert made["revision"] == live.viewer.get("/v1/status").json()["sync"]["revision"]
+    set_demand(live, {})
+    problem(live.viewer.post("/v1/policy:simulate", json={"policy": draft, "traffic": "current"}), 404)
+    draft["services"][0]["members"] = [{"region": "nowhere"}]
+    text = problem(live.viewer.post("/v1/policy:simulate", json={"policy": draft}), 422)
+    assert "services.chat.members[0].region" in text
+
+
+def test_inline_traffic(live: Api) -> None:
+    """Traffic may come with the request; places count by their cells, and what nobody probed counts as up."""
+    draft = policy(live)
+    draft["regions"][0]["endpoints"] = [{"url": "http://127.0.9.9:9000", "ipv4": ["127.0.9.9"]}]
+    traffic = {
+        "seconds": 10,
+        "cells": [
+            {"service": "chat", "country": "DE", "count": 60},
+            {"service": "chat", "country": "DE", "lat": 52.5, "lon": 13.4, "count": 40},
+            {"service": "nosuch", "count": 5},
+        ],
+    }
+    made = live.viewer.post("/v1/policy:simulate", json={"policy": draft, "traffic": traffic}).json()
+    assert made["traffic"]["requests"] == 100
+    assert [warning[:14] for warning in made["warnings"]] == ["5 requests for", "no edge has pr"]
+    traffic["seconds"] = 0
+    problem(live.viewer.post("/v1/policy:simulate", json={"policy": draft, "traffic": traffic}), 422)
+
+
+def test_explanations(live: Api) -> None:
+    """A decision is explained in full by the policy in force, and by a draft of it."""
+    asked = {"service": "chat", "country": "DE"}
+    now = live.viewer.post("/v1/route:explain", json=asked).json()
+    assert (now["region"], now["draft"]) == ("eu-central", False)
+    assert now["lines"][0].startswith("eu-central: chosen, lowest estimated round trip")
+    assert len(now["lines"]) == len(now["candidates"]) == 3
+    draft = policy(live)
+    draft["residency_rules"][0]["allow"] = {"jurisdictions": ["IE"]}
+    later = live.viewer.post("/v1/route:explain", json={**asked, "policy": draft}).json()
+    assert (later["region"], later["draft"]) == ("eu-west", True)
+    british = live.viewer.post(
+        "/v1/route:explain", json={"service": "chat", "client_ip": "81.2.69.142"}
+    ).json()
+    assert (british["client"]["ip"], british["client"]["country"]) == ("81.2.69.142", "GB")
+    set_health(live, "us-east")
+    refused = live.viewer.post("/v1/route:explain", json=asked).json()
+    assert (refused["outcome"], refused["region"]) == ("refused_residency", None)
+    assert refused["lines"][0].startswith("refused: no region inside the fence is usable")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"service": "nosuch"}, "there is no service `nosuch`"),
+        ({"service": "chat", "tenant": "stranger"}, "there is no tenant `stranger`"),
+        ({"service": "chat", "client_ip": "1.2.3"}, "client_ip"),
+        ({"service": "chat", "client_ip": "192.0.2.1", "country": "DE"}, "give either"),
+        ({"service": "chat", "lat": 5}, "need each other"),
+    ],
+)
+def test_bad_questions(live: Api, body: dict[str, Any], said: str) -> None:
+    """They are refused whole, and say what is wrong."""
+    assert said in problem(live.viewer.post("/v1/route:explain", json=body), 422)
+
+
+def test_unsafe_changes_are_refused_with_numbers(live: Api) -> None:
+    """A drain that moves too much is refused in every way to make it, and nothing changes; a dry run says so, too."""
+    drain = "/v1/regions/us-east:drain"
+    refused = live.operator.post(drain)
+    text = problem(refused, 409)
+    assert refused.json()["type"] == "urn:gtm:problem:unsafe-change"
+    assert "80.0% of the present requests would leave" in text
+    assert refused.json()["errors"][0]["code"] == "unsafe_change"
+    (breach,) = refused.json()["breaches"]
+    assert (breach["rule"], round(breach["value"], 3), breach["limit"]) == ("moved", 0.8, 0.3)
+    draft = policy(live)
+    draft["regions"] = [
+        {**item, "admin_state": "disabled" if item["name"] == "us-east" else "active"}
+        for item in draft["regions"]
+    ]
+    assert "unsafe" in problem(live.operator.post("/v1/policy:apply", json={"policy": draft}), 409)
+    put = {**region("us-east"), "admin_state": "draining"}
+    problem(live.put("/v1/regions/us-east", put), 409)
+    dry = live.operator.post("/v1/policy:apply", json={"policy": draft, "dry_run": True}).json()
+    assert [one["rule"] for one in dry["safety"]["breaches"]] == ["moved"]
+    assert live.viewer.get("/v1/regions/us-east").json()["admin_state"] == "active"
+    problem(live.operator.delete("/v1/services/chat"), 409)
+    small = {row(BERLIN, "eu-central"): 8.0, row(BOSTON, "us-east"): 2.0}
+    set_demand(live, small)
+    assert live.operator.post(drain).status_code == 200
+
+
+def test_the_last_region_of_a_fence_is_kept(world: Api) -> None:
+    """Without any demand, too, no country is left without a region that it has."""
+    set_health(world, "eu-central", "us-east")
+    text = problem(world.operator.post("/v1/regions/eu-central:drain"), 409)
+    assert "service `chat` would have no usable region for clients in AT, AX, BE" in text
+    assert world.operator.post("/v1/regions/us-east:drain").status_code == 200
+
+
+def test_unsafe_changes_can_be_forced(live: Api) -> None:
+    """With a reason, which is kept with the revision; a roll-back is judged like any other change."""
+    before = live.viewer.get("/v1/status").json()["sync"]["revision"]
+    drain = "/v1/regions/us-east:drain"
+    assert "needs a reason" in problem(live.operator.post(drain, params={"force": True}), 400)
+    assert "means nothing" in problem(live.operator.post(drain, params={"force_reason": "x"}), 400)
+    reason = {"force": True, "force_reason": "the building is on fire"}
+    assert live.operator.post(drain, params=reason).status_code == 200
+    revision = live.viewer.get(f"/v1/revisions/{before + 1}").json()
+    assert revision["comment"] == (
+        "set region us-east draining; forced against the safety rules moved: the building is on fire"
+    )
+    assert revision["author"] == "operator-one"
+    assert "moved" in problem(live.operator.post("/v1/regions/us-east:activate"), 409), "all at once, again"
+    assert live.operator.post("/v1/regions/us-east:activate", params=reason).status_code == 200
+    first = live.operator.post(f"/v1/revisions/{before - 1}:rollback")
+    assert "moved" in problem(first, 409)
+    forced = live.operator.post(f"/v1/revisions/{before - 1}:rollback", params=reason)
+    assert forced.status_code == 200
