@@ -18,7 +18,8 @@ import httpx
 
 from gtm.cli.exits import CommandError, Exit
 
-_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+_TIMEOUT = 60.0
+_CONNECT_TIMEOUT = 5.0
 _PAGE = 1000
 _SHOWN = 200
 
@@ -56,13 +57,22 @@ class Client:
         option: the option that gives its address, for messages (`--control`).
         hint: how such a server is started, for messages.
         codes: whether its problem documents carry a `code`, which tells an edge from the control API.
+        timeout: seconds for a whole answer.
 
     Raises:
         CommandError: the URL or the token cannot be one.
     """
 
     def __init__(
-        self, url: str, token: str | None, *, what: str, option: str, hint: str, codes: bool
+        self,
+        url: str,
+        token: str | None,
+        *,
+        what: str,
+        option: str,
+        hint: str,
+        codes: bool,
+        timeout: float = _TIMEOUT,
     ) -> None:
         self._what = what
         self._option = option
@@ -75,9 +85,10 @@ class Client:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         # No proxy leads to this machine's own loopback.
+        limit = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT))
         own = host in {"localhost", "::1"} or host.startswith("127.")
         try:
-            self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not own, headers=headers)
+            self._http = httpx.Client(timeout=limit, trust_env=not own, headers=headers)
         except (ValueError, ImportError) as error:
             raise CommandError(f"the proxy set in the environment cannot be used: {error}") from error
         weakref.finalize(self, self._http.close)
@@ -178,8 +189,8 @@ class Client:
         return CommandError(str(detail), code, problems)
 
 
-def control(url: str, token: str | None) -> Client:
-    """The control API.
+def control(url: str, token: str | None, *, timeout: float = _TIMEOUT) -> Client:
+    """The control API; `timeout` in seconds.
 
     Raises:
         CommandError: there is no token, or the URL or the token cannot be one.
@@ -193,6 +204,7 @@ def control(url: str, token: str | None) -> Client:
         option="--control",
         hint="start it with `gtm serve` or `gtm control`",
         codes=False,
+        timeout=timeout,
     )
 
 

@@ -22,6 +22,7 @@ from gtm.cli import (
     servers,
     status,
     token,
+    top,
 )
 from gtm.cli.exits import CommandError, Exit
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _commands in (servers, policies, exporting, routing, status, load):
+for _commands in (servers, policies, exporting, routing, status, load, top):
     _commands.register(app)
 for _group, _name, _help in (
     (regions.app, "regions", "List, show, drain, activate and disable regions."),
@@ -41,7 +42,7 @@ for _group, _name, _help in (
     (revisions.app, "revisions", "What the policy was, who changed it, and the way back."),
     (token.app, "token", "Make, list and revoke bearer tokens."),
     (db.app, "db", "Migrations of the database's schema."),
-    (demo.app, "demo", "Fail and restore regions of the running demo world."),
+    (demo.app, "demo", "Fail, restore and resize regions of the running demo world, and send it traffic."),
 ):
     app.add_typer(_group, name=_name, help=_help)
 

@@ -1,0 +1,111 @@
+"""`gtm top`: regions, spillover and refusals as they are this second."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from gtm.cli.client import Client
+
+EVERY = 1.0
+"""Seconds between two looks."""
+_TIMEOUT = 5.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command()(top)
+
+
+def top(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON document a line, one a second.")
+    ] = False,
+) -> None:
+    """Show regions, spillover, refusals and the plan, every second until Ctrl-C."""
+    from gtm.cli import client
+
+    api = client.control(control_url, token, timeout=_TIMEOUT)
+    try:
+        with _shown(once=once, as_json=as_json) as show:
+            _follow(api, show, once=once)
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:  # of `gtm top --json | head -3`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Show(Protocol):
+    """Puts a document where it is seen; `lost` says why there is no newer one."""
+
+    def __call__(self, found: dict[str, Any], lost: str = "") -> None: ...
+
+
+def _follow(api: Client, show: _Show, *, once: bool) -> None:
+    """Look every second. Control may go and come back; only at the first look it must be there.
+
+    Raises:
+        CommandError: it is not, or the token is not allowed to look (any more).
+    """
+    last = None
+    while True:
+        began = time.monotonic()
+        try:
+            last = api.get("/v1/top")
+            show(last)
+        except CommandError as error:
+            if last is None or error.code is not Exit.UNREACHABLE:
+                raise
+            show(last, str(error))
+        if once:
+            return
+        time.sleep(max(0.0, EVERY - (time.monotonic() - began)))
+
+
+@contextmanager
+def _shown(*, once: bool, as_json: bool) -> Iterator[_Show]:
+    """How documents are shown: as lines of JSON, in place on a terminal, one below the other elsewhere."""
+    from rich.live import Live
+
+    from gtm.cli import output
+    from gtm.cli.top_view import screen
+
+    console = output.out()
+    told = False
+
+    def as_lines(found: dict[str, Any], lost: str = "") -> None:
+        nonlocal told
+        if not lost:
+            typer.echo(json.dumps(found, ensure_ascii=False))
+            sys.stdout.flush()
+        elif not told:
+            output.note(lost)
+        told = bool(lost)
+
+    def below(found: dict[str, Any], lost: str = "") -> None:
+        with console.capture() as captured:
+            console.print(screen(found, lost))
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        typer.echo("\n".join(lines if once else [*lines, ""]))
+        sys.stdout.flush()
+
+    if as_json or once or not console.is_terminal:
+        yield as_lines if as_json else below
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield lambda found, lost="": live.update(screen(found, lost), refresh=True)

@@ -1,0 +1,152 @@
+"""What `gtm top` shows of the API's document. Nothing is asked here, so that a screen follows from its document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gtm.cli import output
+
+_BAR = 10
+_LITTLE = 0.05
+"""Requests per second below which a flow is what smoothing leaves of one that has ended."""
+_OLD = 5.0
+"""Seconds after which a plan is worth a warning: it is made anew every second."""
+_FULL, _HIGH = 0.9, 0.7
+
+
+def screen(found: Mapping[str, Any], lost: str = "") -> RenderableType:
+    """All of it.
+
+    Args:
+        found: the document of `GET /v1/top`.
+        lost: why it is old, if control does not answer now.
+    """
+    parts: list[RenderableType] = [*_head(found, lost), Text(), _regions(found["regions"])]
+    for title, lines in (("spillover", list(_spill(found))), ("refused", list(_refused(found)))):
+        parts += [Text(), Text(title, style="bold"), *(lines or [Text("  none", style="dim")])]
+    return Group(*parts)
+
+
+def _head(found: Mapping[str, Any], lost: str) -> Iterator[Text]:
+    plan = found["plan"]
+    age = plan["age"]
+    tiers = ", ".join(f"{name} {rate:.0f}/s" for name, rate in found["decisions"].items() if rate >= _LITTLE)
+    edges = found["edges"]
+    yield Text.assemble(
+        ("requests ", "bold"),
+        f"{found['requests_per_second']:.0f}/s",
+        f"  (decisions: {tiers})" if tiers else "",
+        ("   latency p99 ", "bold"),
+        _ms(found["latency_p99_ms"]),
+        ("   edges ", "bold"),
+        str(len(edges)),
+    )
+    yield Text.assemble(
+        ("revision ", "bold"),
+        str(found["revision"]),
+        ("   plan epoch ", "bold"),
+        str(plan["epoch"]),
+        "" if age is None else f", {age:.1f} s old, made in {plan['tick_ms']:.0f} ms",
+    )
+    if lost:
+        yield Text(f"{output.plain(lost)}; the screen is the last that it sent", style="bold red")
+    if found["database"] != "up":
+        yield Text("the database is down: edges and plans go on, changes wait", style="bold yellow")
+    if plan["error"]:
+        yield Text(f"no new plan: {output.plain(plan['error'])}", style="bold red")
+    elif age is not None and age > _OLD and not lost:
+        yield Text("the plan is old: see control's log", style="bold yellow")
+    if not edges:
+        yield Text("no edge has been heard of for 10 s", style="bold yellow")
+
+
+def _regions(regions: list[Mapping[str, Any]]) -> Table:
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    for heading in ("region", "health", "load", "in use", "queue", "demand", "served", "price", "p99", ""):
+        numeric = heading in ("in use", "queue", "demand", "served", "price", "p99")
+        made.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+    for region in regions:
+        made.add_row(
+            Text(output.plain(region["region"])),
+            output.styled(region["health"]),
+            bar(region["utilisation"]),
+            f"{_number(region['outstanding'])}/{_number(region['limit'])}",
+            _number(region["queue"]),
+            _rate(region["demand"]),
+            _rate(
+                region["decided"] if region["requests_per_second"] is None else region["requests_per_second"]
+            ),
+            _ms(region["price_ms"]) if region["price_ms"] >= 1 else "",
+            _ms(region["latency_p99_ms"]),
+            ", ".join(_remarks(region)),
+        )
+    return made
+
+
+def bar(share: float | None) -> Text:
+    """A share (0–1) as ten blocks."""
+    if share is None:
+        return Text("–" * _BAR, style="dim")
+    filled = min(max(round(share * _BAR), 0), _BAR)
+    style = "red" if share >= _FULL else "yellow" if share >= _HIGH else "green"
+    return Text.assemble(("█" * filled, style), ("░" * (_BAR - filled), "dim"))
+
+
+def _remarks(region: Mapping[str, Any]) -> Iterator[str]:
+    if region["admin_state"] != "active":
+        yield region["admin_state"]
+    if region["exhausted"]:
+        yield "full"
+    if region["freshness"] != "fresh":
+        yield "no load reports" if region["freshness"] == "never" else f"reports {region['freshness']}"
+
+
+def _spill(found: Mapping[str, Any]) -> Iterator[Text]:
+    quotas = {quota["name"]: quota for quota in found["quotas"]}
+    for flow in found["spill"]:
+        if max(flow["requests_per_second"], flow["planned"]) < _LITTLE:
+            continue
+        named = [quotas[name] for name in flow["quotas"] if name in quotas]
+        told = ", ".join(
+            f"{quota['name']}: {_used(quota)} of {_rate(quota['allowed'])}"
+            for quota in named
+            if quota["allowed"]
+        )
+        yield Text.assemble(
+            f"  {flow['from']} ",
+            ("→", "bold cyan"),
+            f" {flow['to']}  {_rate(flow['requests_per_second'])}",
+            f"  ({told})" if told else "",
+        )
+
+
+def _used(quota: Mapping[str, Any]) -> str:
+    return f"{quota['used'] / quota['allowed']:.0%}"
+
+
+def _refused(found: Mapping[str, Any]) -> Iterator[Text]:
+    for one in found["refusals"]:
+        if one["requests_per_second"] >= _LITTLE:
+            reason = one["outcome"].removeprefix("refused_")
+            yield Text.assemble(
+                f"  {one['service']}: ", (reason, "red"), f" {_rate(one['requests_per_second'])}"
+            )
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}/s" if value < 9.95 else f"{value:.0f}/s"
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f} ms" if value < 9_950 else f"{value / 1000:.0f} s"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}"
