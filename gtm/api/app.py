@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from gtm.api import (
     drafts,
     edges,
     jurisdictions,
+    latency,
     load,
     operations,
     overview,
@@ -35,6 +36,7 @@ from gtm.control.situation import Live
 from gtm.core.model import Location
 from gtm.core.safety import MAX_MOVED_SHARE
 from gtm.geoip.reader import Locator
+from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -48,6 +50,7 @@ _TAGS = [
     {"name": "health", "description": "What the edges' probes say."},
     {"name": "demand", "description": "What clients ask for, now and as recorded."},
     {"name": "load", "description": "What regions report, and what they can take."},
+    {"name": "latency", "description": "Measured round trips."},
     {"name": "plan", "description": "What the planner makes of it all, every second."},
     {"name": "edges", "description": "The feed, and which edges have what."},
     {"name": "tokens", "description": "Bearer tokens."},
@@ -55,7 +58,13 @@ _TAGS = [
 ]
 
 
-def create_app(database: Database, *, max_moved: float = MAX_MOVED_SHARE) -> FastAPI:
+def create_app(
+    database: Database,
+    *,
+    max_moved: float = MAX_MOVED_SHARE,
+    half_life: float = DEFAULT_HALF_LIFE,
+    locate: Callable[[str], Location] | None = None,
+) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
     A server that stops gracefully waits for open answers, and feeds never end by themselves: call
@@ -64,8 +73,10 @@ def create_app(database: Database, *, max_moved: float = MAX_MOVED_SHARE) -> Fas
     Args:
         database: where policy and tokens are; need not be reachable yet.
         max_moved: the share (0–1) of the present demand that a change may move at once.
+        half_life: seconds after which a measured round trip counts half.
+        locate: where an address is; None: by the shipped database.
     """
-    hub = FeedHub(database)
+    hub = FeedHub(database, half_life=half_life)
     metrics = Metrics()
 
     @contextlib.asynccontextmanager
@@ -92,13 +103,13 @@ def create_app(database: Database, *, max_moved: float = MAX_MOVED_SHARE) -> Fas
         dependencies=[Depends(known_query)],
         openapi_tags=_TAGS,
     )
-    app.state.context = Context(database, hub, Live(hub), _locate, max_moved)
+    app.state.context = Context(database, hub, Live(hub), locate or _locate, max_moved)
     problems.install(app)
     app.include_router(policy.router)
     app.include_router(jurisdictions.router)
     for kind in SLUGS:
         app.include_router(resource_router(kind))
-    for module in (drafts, demand, tokens, edges, load, overview, operations, docs):
+    for module in (drafts, demand, tokens, edges, load, latency, overview, operations, docs):
         app.include_router(module.router)
     app.include_router(operations.metrics_router(metrics, hub))
     app.add_middleware(BodyGuard, max_body=MAX_BODY)

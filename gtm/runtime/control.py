@@ -8,10 +8,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 import uvicorn
 
 from gtm.api.app import create_app
+from gtm.core.model import Location
+from gtm.geoip.reader import Locator
 from gtm.runtime import lifeline
 from gtm.runtime.http import PatientProtocol
 from gtm.runtime.prepare import prepare
@@ -69,9 +72,19 @@ async def run_control(
             await asyncio.to_thread(postgres.stop)
 
 
+def _locating(settings: ControlSettings) -> Callable[[str], Location]:
+    """Where an address is; the database is read when it is first needed."""
+
+    @cache
+    def locator() -> Locator:
+        return Locator(settings.geoip_db, settings.geoip_overrides)
+
+    return lambda address: locator().locate(address)
+
+
 async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     database = Database(url)
-    app = create_app(database)
+    app = create_app(database, half_life=settings.latency_half_life, locate=_locating(settings))
     config = uvicorn.Config(
         app,
         http=PatientProtocol,

@@ -1,0 +1,184 @@
+"""What was measured of round trips, and what is estimated from it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.schemas import Schema, errors
+from gtm.control.errors import BadRequest
+from gtm.control.latency import Measured, RegionEstimate
+from gtm.core.latency import Level, Source
+from gtm.core.model import Location
+from gtm.geoip.centres import country_centres
+
+router = APIRouter(prefix="/v1", tags=["latency"])
+
+
+class MeasuredSchema(Schema):
+    """What was measured of one region at one level of the client's location."""
+
+    level: Level
+    key: str
+    """The network, the operator and country, the country, or the place (whole degrees)."""
+    residual_ms: float
+    """Measured less what the geographic model says."""
+    spread_ms: float
+    samples: float
+    """As they count now: older ones count less."""
+    sources: int
+    """How many different networks they came from, at least (at most 63 are told apart)."""
+    published: bool
+    """Whether the edges estimate with it; it takes some samples and sources to be."""
+
+
+class EstimateSchema(Schema):
+    """The round trip to one region; null where the client has no coordinates."""
+
+    region: str
+    rtt_ms: float | None
+    source: Source | None
+    """The finest level of knowledge in the estimate."""
+    model_ms: float | None
+    """What geography alone says."""
+    distance_km: float | None
+    measured: list[MeasuredSchema]
+
+
+class PlaceSchema(Schema):
+    """Where the client is."""
+
+    country: str | None
+    lat: float | None
+    lon: float | None
+    asn: int | None
+    network: str | None
+
+
+class EstimatesSchema(Schema):
+    """Estimates for one client, nearest first."""
+
+    location: PlaceSchema
+    regions: list[EstimateSchema]
+
+
+class RowsSchema(Schema):
+    """Rows of the table, by level: `region` counts pairs of regions that measured each other."""
+
+    region: int
+    network: int
+    asn: int
+    country: int
+    place: int
+
+
+class LatencyView(Schema):
+    """The table of measured round trips that the edges estimate with."""
+
+    version: int
+    """It grows with every change; 0: nothing was measured yet."""
+    half_life: float
+    """Seconds after which a sample counts half."""
+    rows: RowsSchema
+    estimates: EstimatesSchema | None
+    """Only if a client, a country or coordinates are given."""
+
+
+@router.get(
+    "/latency",
+    operation_id="get_latency",
+    summary="Measured round trips, and estimates for a client",
+    description="For the client at an address, in a country, or at coordinates: the estimated round trip to every "
+    "region, what it rests on, and what was measured. Answered from memory, also while the database is down.",
+    response_model=LatencyView,
+    responses=errors(),
+)
+async def get_latency(
+    ctx: Ctx,
+    _: Viewer,
+    client: Annotated[str | None, Query(max_length=64, description="An IP address.")] = None,
+    country: Annotated[
+        str | None, Query(pattern="^[A-Z]{2}$", description="ISO 3166-1 alpha-2; its middle stands for it.")
+    ] = None,
+    lat: Annotated[float | None, Query(ge=-90, le=90, description="Degrees; with `lon`.")] = None,
+    lon: Annotated[float | None, Query(ge=-180, le=180, description="Degrees; with `lat`.")] = None,
+) -> Response:
+    """The table in use, and estimates on demand."""
+    hub = ctx.hub
+    location = await asyncio.to_thread(_location, ctx, client, country, lat, lon)
+    regions = hub.snapshot.policy.regions if hub.snapshot is not None else ()
+    estimates = None
+    if location is not None:
+        found = await asyncio.to_thread(hub.latency.estimates, regions, hub.table, location)
+        found.sort(key=lambda one: (one.rtt_ms is None, one.rtt_ms or 0.0, one.region))
+        estimates = {"location": _place(location), "regions": [_estimate(one) for one in found]}
+    table = hub.table
+    return reply(
+        {
+            "version": table.version,
+            "half_life": hub.latency.settings.half_life,
+            "rows": {
+                "region": sum(map(len, table.mutual.values())),
+                "network": len(table.networks),
+                "asn": len(table.asns),
+                "country": len(table.countries),
+                "place": len(table.places),
+            },
+            "estimates": estimates,
+        }
+    )
+
+
+def _location(
+    ctx: Context, client: str | None, country: str | None, lat: float | None, lon: float | None
+) -> Location | None:
+    """Where the client asked about is; None if none is.
+
+    Raises:
+        BadRequest: the parameters say nothing, or too much.
+    """
+    if (lat is None) is not (lon is None):
+        raise BadRequest("`lat` and `lon` belong together")
+    if client is not None:
+        if country is not None or lat is not None:
+            raise BadRequest("`client` says where the client is: leave out `country`, `lat` and `lon`")
+        try:
+            return ctx.locate(client)
+        except ValueError as error:
+            raise BadRequest(f"`client`: {error}") from error
+    if country is not None and lat is None:
+        centre = country_centres().get(country)
+        if centre is None:
+            raise BadRequest(f"`country`: `{country}` is not an ISO 3166-1 alpha-2 code")
+        lat, lon = centre
+    return None if lat is None else Location(country=country, lat=lat, lon=lon)
+
+
+def _place(location: Location) -> dict[str, Any]:
+    return {name: getattr(location, name) for name in ("country", "lat", "lon", "asn", "network")}
+
+
+def _estimate(found: RegionEstimate) -> dict[str, Any]:
+    return {
+        "region": found.region,
+        "rtt_ms": found.rtt_ms,
+        "source": found.source,
+        "model_ms": found.model_ms,
+        "distance_km": found.distance_km,
+        "measured": [_measured(one) for one in found.measured],
+    }
+
+
+def _measured(found: Measured) -> dict[str, Any]:
+    return {
+        "level": found.sum.level,
+        "key": found.sum.key,
+        "residual_ms": round(found.sum.mean, 1),
+        "spread_ms": round(found.sum.spread, 1),
+        "samples": round(found.sum.weight, 1),
+        "sources": found.sum.sources.bit_count(),
+        "published": found.published,
+    }
