@@ -55,8 +55,7 @@ class QuotaUse(Schema):
     from_: str | None = Field(alias="from")
     to: list[str]
     allowed: float | None
-    used: float
-    """By the edges' decisions."""
+    planned: float
     binding: bool
     """The plan has exhausted it."""
 

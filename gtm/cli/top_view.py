@@ -126,7 +126,7 @@ def _spill(found: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def _used(quota: Mapping[str, Any]) -> str:
-    return f"{quota['used'] / quota['allowed']:.0%}"
+    return f"{quota['planned'] / quota['allowed']:.0%}"
 
 
 def _refused(found: Mapping[str, Any]) -> Iterator[Text]:

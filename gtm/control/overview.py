@@ -75,7 +75,7 @@ def plan_document(moment: Moment) -> dict[str, Any]:
             for key, one in sorted(planned.plan.classes.items())
         ],
         "prices": planned.plan.prices,
-        "quotas": _quotas(moment),
+        "quotas": _quotas(moment, _planned_flow(moment)),
         "binding": [] if solution is None else list(solution.binding),
         "queued": {} if solution is None else solution.queued,
     }
@@ -104,7 +104,7 @@ def top_document(moment: Moment, edges: Iterable[LiveEdge], *, database_up: bool
         "decisions": _by_tier(moment.rates),
         "regions": _regions(moment, flow),
         "spill": _spill(moment, flow),
-        "quotas": _quotas(moment),
+        "quotas": _quotas(moment, flow),
         "refusals": _refusals(moment),
     }
 
@@ -144,8 +144,20 @@ def _homes(moment: Moment) -> dict[str, str]:
     return {one.key: one.regions[0] for one in moment.planned.problem.classes if one.regions}
 
 
-def _spilled(moment: Moment) -> dict[tuple[str, str], float]:
-    """Home and region → requests per second of the home that were sent to the region."""
+def _planned_spill(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> dict[tuple[str, str], float]:
+    """Home and region → requests per second of the home that the plan has for the region."""
+    homes = _homes(moment)
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for key, served in flow.items():
+        home = homes.get(key)
+        for region, rate in served.items():
+            if home is not None and region != home and rate > 0:
+                found[home, region] += rate
+    return found
+
+
+def _decided_spill(moment: Moment) -> dict[tuple[str, str], float]:
+    """Home and region → requests per second of the home that the edges send to the region."""
     homes = _homes(moment)
     found: dict[tuple[str, str], float] = defaultdict(float)
     for row, rate in _requests(moment):
@@ -157,14 +169,7 @@ def _spilled(moment: Moment) -> dict[tuple[str, str], float]:
 
 def _spill(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """What goes elsewhere than home: as decided by the edges, and as planned. The largest first."""
-    decided = _spilled(moment)
-    planned: dict[tuple[str, str], float] = defaultdict(float)
-    homes = _homes(moment)
-    for key, served in flow.items():
-        for region, rate in served.items():
-            home = homes.get(key, region)
-            if region != home and rate > 0:
-                planned[home, region] += rate
+    decided, planned = _decided_spill(moment), _planned_spill(moment, flow)
     ways = sorted(
         {*decided, *planned}, key=lambda way: (-max(decided.get(way, 0.0), planned.get(way, 0.0)), way)
     )
@@ -184,19 +189,19 @@ def _spill(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict
     ]
 
 
-def _quotas(moment: Moment) -> list[dict[str, Any]]:
-    """What each spillover rule allows this second, and how much of that the edges' decisions use."""
+def _quotas(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """What each spillover rule allows this second, and how much of that the plan uses."""
     solution = moment.planned.solution
     if solution is None:
         return []
-    decided = _spilled(moment)
+    planned = _planned_spill(moment, flow)
     rules = {quota.name: quota for quota in moment.planned.problem.quotas}
     found = []
     for name, allowed in sorted(solution.quota_rates.items()):
         rule, into = rules.get(name), name.removeprefix("spill_in:")
         used = sum(
             rate
-            for (home, region), rate in decided.items()
+            for (home, region), rate in planned.items()
             if (rule is not None and home == rule.home and region in rule.to)
             or (rule is None and region == into)
         )
@@ -206,7 +211,7 @@ def _quotas(moment: Moment) -> list[dict[str, Any]]:
                 "from": None if rule is None else rule.home,
                 "to": [into] if rule is None else list(rule.to),
                 "allowed": allowed if allowed < inf else None,
-                "used": used,
+                "planned": used,
                 "binding": name in solution.binding,
             }
         )

@@ -11,10 +11,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from math import log
+from math import exp, log
 from random import Random
+from statistics import NormalDist
 from typing import Any
 
 from gtm.runtime.demo.http import Answer, Request, problem
@@ -23,11 +23,14 @@ QUEUE_PER_SLOT = 4
 """Requests that may wait for each slot; one more is turned away (503)."""
 SERVICE_TIME_MS = 400.0
 """Mean service time; lognormal, because a few answers are long."""
-SPREAD = 0.5
+SPREAD = 0.3
 """The standard deviation of the service time's logarithm."""
+_GOLDEN = (5**0.5 - 1) / 2
 MAX_SERVICE_TIME_MS = 60_000.0
 WINDOW = 5.0
-"""Seconds over which times and rates are reported."""
+"""Seconds over which waits and rates are reported."""
+SAMPLES = 200
+"""Requests over which the service time is reported; of fewer than a quarter it is not known yet."""
 DEFAULT_SLOTS = 100
 """Of a region whose policy states no capacity."""
 MAX_SLOTS = 10_000
@@ -90,22 +93,45 @@ class Slots:
             self._waiting.popleft().set_result(None)
 
 
-@dataclass(slots=True)
-class _Recent:
-    """How many requests are served now, and the last seconds' requests.
+class _Tally:
+    """What is known of a region's requests, or of one of its services': how many are served now, and the latest."""
 
-    `arrivals` are their times; `served` holds when each was finished, its wait and its service time in ms.
-    """
+    def __init__(self, random: Random) -> None:
+        self.busy = 0
+        self._begun: deque[tuple[float, float]] = deque()
+        self._times: deque[float] = deque(maxlen=SAMPLES)
+        self._place = random.random()
 
-    busy: int = 0
-    arrivals: deque[float] = field(default_factory=deque)
-    served: deque[tuple[float, float, float]] = field(default_factory=deque)
+    def draw(self) -> float:
+        """A service time in ms.
 
-    def trim(self, since: float) -> None:
-        while self.arrivals and self.arrivals[0] < since:
-            self.arrivals.popleft()
-        while self.served and self.served[0][0] < since:
-            self.served.popleft()
+        The places in the distribution are a golden-ratio sequence (Kronecker's), so that the mean of some is close to
+        the mean of all: equal regions are to report equal times.
+        """
+        self._place = (self._place + _GOLDEN) % 1
+        place = min(max(self._place, 1e-9), 1 - 1e-9)
+        mean_log = log(SERVICE_TIME_MS) - SPREAD**2 / 2
+        return exp(NormalDist(mean_log, SPREAD).inv_cdf(place))
+
+    def began(self, now: float, wait: float) -> None:
+        """A request got its slot after a wait in ms."""
+        self.busy += 1
+        self._begun.append((now, wait))
+
+    def served(self, ms: float) -> None:
+        """A request was served in so many ms."""
+        self._times.append(ms)
+
+    def signals(self, now: float, seconds: float) -> dict[str, float]:
+        """Rate, wait and service time, of the last seconds; what is not known is left out."""
+        while self._begun and self._begun[0][0] < now - seconds:
+            self._begun.popleft()
+        found = {"requests_per_second": round(len(self._begun) / seconds, 2)}
+        if self._begun:
+            found["queue_wait_ms"] = round(sum(wait for _, wait in self._begun) / len(self._begun), 1)
+        if len(self._times) >= SAMPLES / 4:
+            found["service_time_ms"] = round(sum(self._times) / len(self._times), 1)
+        return found
 
 
 class InferenceServer:
@@ -126,7 +152,7 @@ class InferenceServer:
         self._random = random
         self._clock = clock
         self._since = clock()
-        self._recent: dict[str, _Recent] = {}
+        self._tallies = {"": _Tally(random)}
 
     async def answer(self, request: Request) -> Answer:
         """Serve a request: after a wait for a slot, and a service time.
@@ -135,14 +161,12 @@ class InferenceServer:
         """
         if request.path == "/healthz":
             return Answer(HTTPStatus.OK, {"status": "ok", "region": self.region})
-        wanted = self._service_time(request)
-        if wanted is None:
-            return problem(
-                HTTPStatus.BAD_REQUEST,
-                f"`service_time_ms` must be a number from 0 to {MAX_SERVICE_TIME_MS:g}",
-            )
         service = service_of(request)
-        counted = self._counted(service)
+        tallies = self._tallies_of(service)
+        try:
+            stated = _stated_time(request)
+        except ValueError as error:
+            return problem(HTTPStatus.BAD_REQUEST, str(error))
         arrived = self._clock()
         try:
             await self.slots.take()
@@ -150,18 +174,18 @@ class InferenceServer:
             text = f"region {self.region} serves {self.slots.busy} requests, and {self.slots.queued} wait: try again"
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "1"})
         started = self._clock()
+        wait = 1000 * (started - arrived)
+        for tally in tallies:
+            tally.began(started, wait)
         try:
-            for recent in counted:
-                recent.arrivals.append(arrived)
-                recent.busy += 1
-            await asyncio.sleep(wanted / 1000)
+            await asyncio.sleep((tallies[-1].draw() if stated is None else stated) / 1000)
         finally:
             self.slots.give_back()
-            for recent in counted:
-                recent.busy -= 1
-        wait, served = 1000 * (started - arrived), 1000 * (self._clock() - started)
-        for recent in counted:
-            recent.served.append((self._clock(), wait, served))
+            for tally in tallies:
+                tally.busy -= 1
+        served = 1000 * (self._clock() - started)
+        for tally in tallies:
+            tally.served(served)
         said = {
             "region": self.region,
             "service": service or None,
@@ -178,52 +202,48 @@ class InferenceServer:
         return {"slots": self.slots.limit, "outstanding": self.slots.busy, "queue": self.slots.queued}
 
     def reports(self) -> list[dict[str, Any]]:
-        """Load reports: the region as a whole, and each service it has served lately."""
+        """Load reports: the region as a whole, and each service it has been asked for.
+
+        The queue is the region's, whatever the service; so its wait is reported for the region alone.
+        """
         now = self._clock()
-        found = []
-        for name, recent in self._recent.items():
-            recent.trim(now - WINDOW)
-            report: dict[str, Any] = {"region": self.region, **self._times(recent, now)}
-            if name:
-                found.append({**report, "service": name, "outstanding": recent.busy})
-        whole = self._recent.get("")
-        return [
-            {
-                "region": self.region,
-                "outstanding": self.slots.busy,
-                "queue": self.slots.queued,
-                "limit": self.slots.limit,
-                **({"requests_per_second": 0.0} if whole is None else self._times(whole, now)),
-            },
-            *found,
-        ]
-
-    def _times(self, recent: _Recent, now: float) -> dict[str, float]:
         seconds = max(min(WINDOW, now - self._since), 1.0)
-        times = {"requests_per_second": round(len(recent.arrivals) / seconds, 2)}
-        if recent.served:
-            count = len(recent.served)
-            times["queue_wait_ms"] = round(sum(wait for _, wait, _ in recent.served) / count, 1)
-            times["service_time_ms"] = round(sum(served for _, _, served in recent.served) / count, 1)
-        return times
+        found = []
+        for name, tally in self._tallies.items():
+            report: dict[str, Any] = {"region": self.region, "outstanding": tally.busy}
+            report |= tally.signals(now, seconds)
+            if name:
+                report.pop("queue_wait_ms", None)
+                report["service"] = name
+            else:
+                report |= {"queue": self.slots.queued, "limit": self.slots.limit}
+            found.append(report)
+        return found
 
-    def _counted(self, service: str) -> list[_Recent]:
+    def _tallies_of(self, service: str) -> list[_Tally]:
         """Where a request counts: for the region (the empty name), and for its service."""
-        for name in ("", service):
-            if name not in self._recent and len(self._recent) <= MAX_SERVICES:
-                self._recent[name] = _Recent()
-        return [self._recent[name] for name in dict.fromkeys(("", service)) if name in self._recent]
+        if service not in self._tallies and len(self._tallies) <= MAX_SERVICES:
+            self._tallies[service] = _Tally(self._random)
+        names = dict.fromkeys(("", service))
+        return [self._tallies[name] for name in names if name in self._tallies]
 
-    def _service_time(self, request: Request) -> float | None:
-        """In ms; None if what the query states is none."""
-        stated = request.query.get("service_time_ms")
-        if stated is None:
-            return self._random.lognormvariate(log(SERVICE_TIME_MS) - SPREAD**2 / 2, SPREAD)
-        try:
-            value = float(stated)
-        except ValueError:
-            return None
-        return value if 0 <= value <= MAX_SERVICE_TIME_MS else None
+
+def _stated_time(request: Request) -> float | None:
+    """The service time that the query states, in ms.
+
+    Raises:
+        ValueError: what it states is none.
+    """
+    text = request.query.get("service_time_ms")
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= MAX_SERVICE_TIME_MS:
+        raise ValueError(f"`service_time_ms` must be a number from 0 to {MAX_SERVICE_TIME_MS:g}")
+    return value
 
 
 def service_of(request: Request) -> str:
