@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gtm.core.demand import read_cell
-from gtm.core.model import OnOverload, Policy
+from gtm.core.model import OnOverload, Policy, Priority
 from gtm.core.outcomes import UnknownNameError
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
 from gtm.core.ranking import PLANNED, Ranking, ranked
@@ -129,13 +129,13 @@ def _mean_latency(view: View, found: _Class, number: int, place: int) -> float:
 
 
 def _pinned(view: View, fixed: Mapping[tuple[str, str], float]) -> list[ClassDemand]:
-    """Demand that nothing moves: it takes up its regions' capacity, and is never shed."""
+    """Demand that nothing moves: it takes up its regions' capacity, before all others since it comes in any case."""
     services = view.snapshot.services
     return [
         ClassDemand(
             key=f"{service}@{region}",
             service=service,
-            priority=services[service].service.priority,
+            priority=Priority.REAL_TIME,
             regions=(region,),
             latency_ms=(0.0,),
             rate=rate,
