@@ -19,7 +19,21 @@ from gtm.edge.routes import LookupRoute, Routes
 from tests.edge.world import Edge, locate, regions
 
 _PATHS = st.sampled_from(
-    ["/", "/v1/route", "/v1/route:batch", "/healthz", "/readyz", "/metrics", "/r/web/x", "/r/chat", "//x"]
+    [
+        "/",
+        "/v1/route",
+        "/v1/route:batch",
+        "/v1/beacons",
+        "/v1/latency-samples",
+        "/v1/beacon-targets",
+        "/v1/beacon.js",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/r/web/x",
+        "/r/chat",
+        "//x",
+    ]
 ) | st.text().map(lambda text: "/" + text)
 _HOSTS = st.sampled_from([b"web.demo.test", b"chat.demo.test:80", b"127.0.0.1:8081", b"[::1]:80", b""])
 _NAMES = st.sampled_from(
@@ -45,8 +59,10 @@ _QUERIES = st.lists(st.tuples(st.sampled_from(_KEYS), _VALUES | st.text())).map(
     lambda pairs: "&".join(f"{key}={value}" for key, value in pairs).encode("utf-8", "replace")
 )
 _ITEMS = st.dictionaries(st.sampled_from(_KEYS), _VALUES | st.none() | st.booleans() | st.integers())
-_BODIES = st.binary() | st.lists(_ITEMS | st.text()).map(
-    lambda items: json.dumps({"requests": items}).encode()
+_BODIES = (
+    st.binary()
+    | st.lists(_ITEMS | st.text()).map(lambda items: json.dumps({"requests": items}).encode())
+    | st.lists(_ITEMS).map(lambda items: json.dumps({"samples": items}).encode())
 )
 _ENDPOINTS = tuple(endpoint.url.encode() for region in regions() for endpoint in region.endpoints)
 
@@ -66,8 +82,11 @@ EDGE = _edge()
     raw=st.none() | st.binary(),
     query=_QUERIES | st.binary(),
     host=_HOSTS | st.binary(),
-    headers=st.lists(st.tuples(_NAMES | st.binary(), st.binary() | st.just(b"application/json")), max_size=6),
-    method=st.sampled_from(["GET", "HEAD", "POST", "TRACE", "x"]),
+    headers=st.lists(
+        st.tuples(_NAMES | st.binary(), st.binary() | st.sampled_from([b"application/json", b"text/plain"])),
+        max_size=6,
+    ),
+    method=st.sampled_from(["GET", "HEAD", "POST", "OPTIONS", "TRACE", "x"]),
     client=st.sampled_from([None, ("127.0.0.1", 1), ("::1", 1), ("/run/x.sock", 0), ("", 0)]),
     body=st.lists(_BODIES, min_size=1, max_size=3),
     version=st.sampled_from(["1.0", "1.1", "2"]),
