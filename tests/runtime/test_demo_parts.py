@@ -1,0 +1,303 @@
+"""The demo world's parts: slots, service times, demand, the resolver's cache, summaries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from ipaddress import IPv4Network
+from random import Random
+
+import dns.edns
+import dns.message
+import dns.rcode
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.geoip.reader import Locator
+from gtm.runtime.demo.clients import Country, client_of, countries
+from gtm.runtime.demo.fetch import FetchError, Reply
+from gtm.runtime.demo.fetch import parse_head as parse_answer
+from gtm.runtime.demo.http import Request, RequestError, parse_head
+from gtm.runtime.demo.inference import QUEUE_PER_SLOT, InferenceServer, QueueFullError, Slots, service_of
+from gtm.runtime.demo.profiles import Demand, Profile, rates
+from gtm.runtime.demo.resolver import Resolved, ResolveError, Resolver, query, read
+from gtm.runtime.demo.summary import End, Histogram, Result, Summary
+from gtm.runtime.demo.traffic import refusal
+
+WORLD = (
+    Country("DE", 80.0, (IPv4Network("192.0.2.0/24"),)),
+    Country("IN", 300.0, (IPv4Network("198.51.100.0/24"), IPv4Network("203.0.113.0/24"))),
+    Country("US", 120.0, (IPv4Network("192.0.2.0/24"),)),
+)
+LONGITUDES = {"DE": 10.0, "IN": 78.0, "US": -95.0}
+
+
+def request(target: str = "/", **headers: str) -> Request:
+    """A GET request."""
+    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return parse_head("\r\n".join(lines).encode())
+
+
+# --- slots ---
+
+
+@given(st.lists(st.sampled_from(["take", "give back", "give up", "more", "fewer"]), max_size=60))
+def test_slots_are_never_overdrawn_and_never_leak(steps: list[str]) -> None:
+    """Whatever happens, no more start than there are slots, in the order of their coming, and all slots come back."""
+
+    async def run() -> None:
+        slots = Slots(3)
+        asked = 0
+        started: list[int] = []
+        tasks: dict[int, asyncio.Task[None]] = {}
+
+        async def one(number: int) -> None:
+            await slots.take()
+            started.append(number)
+
+        for step in steps:
+            limit, busy = slots.limit, slots.busy
+            if step == "take":
+                tasks[asked] = asyncio.create_task(one(asked))
+                asked += 1
+            elif step == "give back" and slots.busy:
+                slots.give_back()
+            elif step == "give up" and tasks:
+                tasks[max(tasks)].cancel()
+            elif step in ("more", "fewer"):
+                slots.resize(max(1, slots.limit + (1 if step == "more" else -1)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert slots.busy <= max(slots.limit, busy, limit)
+            assert slots.queued == 0 or slots.busy >= slots.limit
+            assert started == sorted(started)
+        for task in tasks.values():
+            task.cancel()
+        results = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        assert all(
+            result is None or isinstance(result, QueueFullError | asyncio.CancelledError)
+            for result in results
+        )
+        for _ in range(slots.busy):
+            slots.give_back()
+        assert (slots.busy, slots.queued) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_the_queue_is_bounded() -> None:
+    """What comes while the queue is full is turned away at once."""
+
+    async def run() -> None:
+        slots = Slots(2)
+        waiting = [asyncio.create_task(slots.take()) for _ in range(2 + 2 * QUEUE_PER_SLOT)]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError):
+            await slots.take()
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+# --- a region ---
+
+
+def test_a_region_reports_what_it_serves() -> None:
+    """Requests count for the region and their service; a slot is free again after an answer; healthz takes none."""
+
+    async def run() -> None:
+        server = InferenceServer("eu-west", 1, Random(1))
+        first = asyncio.create_task(server.answer(request("/x?service=chat&service_time_ms=1")))
+        second = asyncio.create_task(server.answer(request("/x?service_time_ms=0", Host="web.demo.test")))
+        await asyncio.sleep(0)
+        assert server.state() == {"slots": 1, "outstanding": 1, "queue": 1}
+        assert (await server.answer(request("/healthz"))).status == 200
+        answers = [await first, await second]
+        assert [answer.document["service"] for answer in answers] == ["chat", "web"]  # type: ignore[index]
+        assert answers[1].document["queue_wait_ms"] >= 0.9  # type: ignore[index]
+        whole, *services = server.reports()
+        assert whole["limit"] == 1
+        assert (whole["outstanding"], whole["queue"]) == (0, 0)
+        assert whole["requests_per_second"] == sum(one["requests_per_second"] for one in services) > 0
+        assert [one["service"] for one in services] == ["chat", "web"]
+        assert (await server.answer(request("/?service_time_ms=soon"))).status == 400
+
+    asyncio.run(run())
+
+
+def test_equal_regions_report_equal_service_times() -> None:
+    """The mean of the requests a report rests on is near the true mean, so that chance makes no region look faster."""
+    for seed in range(20):
+        server = InferenceServer("r", 1, Random(seed))
+        (tally,) = server._tallies_of("")
+        for _ in range(200):
+            tally.served(tally.draw())
+        assert tally.signals(0.0, 5.0)["service_time_ms"] == pytest.approx(400, rel=0.02)
+        assert "service_time_ms" not in InferenceServer("r", 1, Random(seed)).reports()[0]
+
+
+def test_service_is_told_by_query_or_host() -> None:
+    """The query goes first; addresses and odd names are no services."""
+    assert service_of(request("/?service=chat", Host="web.demo.test")) == "chat"
+    assert service_of(request("/", Host="web.demo.test")) == "web"
+    for host in ("127.0.1.1:9000", "", "a_b.demo.test", "[::1]:80"):
+        assert service_of(request("/", Host=host)) == ""
+
+
+@given(st.binary(max_size=300))
+def test_requests_and_answers_of_any_bytes_are_read_or_refused(head: bytes) -> None:
+    """No bytes make the parsers raise anything but their own errors."""
+    for parse, error in ((parse_head, RequestError), (parse_answer, FetchError)):
+        for begin in (b"", b"GET / HTTP/1.1\r\n", b"HTTP/1.1 200 OK\r\n"):
+            with suppress(error):
+                parse(begin + head)
+
+
+# --- clients and demand ---
+
+
+def test_clients_are_where_their_country_says() -> None:
+    """Every network of the list is in its country by the shipped database, throughout."""
+    locator = Locator()
+    known = countries()
+    assert len(known) >= 60
+    for country in known:
+        assert len(country.networks) == 10
+        for network in country.networks:
+            ends = (network[0], network[-1])
+            assert {locator.locate(str(end)).country for end in ends} == {country.code}, network
+
+
+def test_clients_share_networks() -> None:
+    """Clients are inside their country's networks, several in each."""
+    random = Random(1)
+    found = Counter(client_of(WORLD[1], random).address for _ in range(500))
+    assert 20 < len(found) <= 100
+    assert all(any(address in network for network in WORLD[1].networks) for address in found)
+
+
+@given(st.sampled_from(Profile), st.floats(0, 1000), st.floats(1, 5000), st.floats(1, 1000))
+def test_demand_is_never_negative(profile: Profile, at: float, rps: float, day: float) -> None:
+    """No profile makes less than nothing of a country's demand, nor more than its burst."""
+    total = rates(Demand(profile, rps, day), WORLD, LONGITUDES, at)
+    assert all(0 <= rate <= 5 * rps for rate in total)
+
+
+def test_profiles() -> None:
+    """Steady is steady; the sun moves peaks westward and keeps the daily mean; a burst is one country's."""
+    steady = rates(Demand(Profile.STEADY, 100.0), WORLD, LONGITUDES, 77.0)
+    assert steady == pytest.approx([16.0, 60.0, 24.0])
+    sun = Demand(Profile.FOLLOW_THE_SUN, 100.0, day_seconds=240.0)
+    day = [rates(sun, WORLD, LONGITUDES, float(at)) for at in range(240)]
+    assert [sum(column) / 240 for column in zip(*day, strict=True)] == pytest.approx(steady)
+    peaks = [max(range(240), key=lambda at, n=number: day[at][n]) for number in range(3)]  # type: ignore[misc]
+    assert [(peaks[0] - peaks[1]) % 240, (peaks[2] - peaks[0]) % 240] == [45, 70]  # 15° are an hour, 10 s
+    burst = Demand(Profile.BURST, 100.0)
+    assert rates(burst, WORLD, LONGITUDES, 5.0) == pytest.approx(steady)
+    assert rates(burst, WORLD, LONGITUDES, 75.0) == pytest.approx([16.0, 300.0, 24.0])
+
+
+# --- the resolver ---
+
+
+def reply(
+    subnet: str, scope: int, addresses: tuple[str, ...] = ("127.0.1.1",), ttl: int = 30
+) -> dns.message.Message:
+    """An edge's answer."""
+    text = "".join(f"chat.demo.test. {ttl} IN A {address}\n" for address in addresses)
+    made = dns.message.from_text(f"id 1\nflags QR AA\n;QUESTION\nchat.demo.test. IN A\n;ANSWER\n{text}")
+    (asked,) = query("chat.demo.test", IPv4Network(subnet)).options
+    assert isinstance(asked, dns.edns.ECSOption)
+    made.use_edns(0, options=[dns.edns.ECSOption(asked.address, asked.srclen, scope)])
+    return made
+
+
+def test_answers_are_kept_by_scope() -> None:
+    """An answer is good for its scope, never narrower than the question; scope 0 is everybody's."""
+    subnet = IPv4Network("192.0.2.0/24")
+    assert read(reply("192.0.2.0/24", 20), subnet).scope == IPv4Network("192.0.0.0/20")
+    assert read(reply("192.0.2.0/24", 28), subnet).scope == subnet
+    assert read(reply("192.0.2.0/24", 0), subnet).scope == IPv4Network("0.0.0.0/0")
+    with pytest.raises(ResolveError):
+        read(reply("192.0.2.0/24", 24, ()), subnet)
+    refused = reply("192.0.2.0/24", 24)
+    refused.set_rcode(dns.rcode.REFUSED)
+    with pytest.raises(ResolveError, match="REFUSED"):
+        read(refused, subnet)
+
+
+def test_the_resolver_asks_once_per_scope_and_ttl() -> None:
+    """Those inside a scope share its answer until it is too old; those outside get their own; crowds ask once."""
+    now = [0.0]
+    asked: list[IPv4Network] = []
+
+    async def ask(name: str, subnet: IPv4Network) -> Resolved:
+        asked.append(subnet)
+        await asyncio.sleep(0)
+        return Resolved((str(subnet[1]),), 30, subnet.supernet(new_prefix=23))
+
+    async def run() -> None:
+        resolver = Resolver(ask, lambda: now[0])
+        low, high, far = (IPv4Network(f"10.0.{part}.0/24") for part in (0, 1, 2))
+        crowd = await asyncio.gather(*(resolver.resolve("chat", low) for _ in range(9)))
+        assert set(crowd) == {("10.0.0.1",)}
+        assert await resolver.resolve("chat", high) == ("10.0.0.1",)
+        assert await resolver.resolve("chat", far) == ("10.0.2.1",)
+        assert await resolver.resolve("web", low) == ("10.0.0.1",)
+        assert asked == [low, far, low]
+        now[0] = 31.0
+        await resolver.resolve("chat", high)
+        assert asked[3:] == [high]
+
+    asyncio.run(run())
+
+
+# --- summaries ---
+
+
+@given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=200), st.floats(0.01, 1.0))
+def test_quantiles_are_close(values: list[float], share: float) -> None:
+    """A quantile is at most 2% above the exact one, and never below it."""
+    histogram = Histogram()
+    for value in values:
+        histogram.add(value)
+    exact = sorted(values)[max(0, min(len(values), -int(-share * len(values) // 1)) - 1)]
+    found = histogram.quantile(share)
+    assert found is not None
+    assert exact * 0.999 <= found <= exact * 1.021
+
+
+def test_summary_adds_up() -> None:
+    """Every request counts once; times are of what was served; the simulated network stays apart."""
+    summary = Summary()
+    summary.add(Result(End.SERVED, "dns", "DE", "eu-central", 1.0, 400.0, 10.0, 25.0), 100.0)
+    summary.add(Result(End.SERVED, "redirect", "DE", "eu-west", 1.0, 300.0, 0.0, 45.0, spilled=True), 101.0)
+    summary.add(Result(End.REFUSED_OVERLOAD, "redirect", "FR"), 102.0)
+    summary.add(Result(End.REGION_FULL, "dns", "FR", "eu-central"), 103.0)
+    found = summary.document(10.0)
+    assert found["requests"] == 4
+    assert found["outcomes"] == {"served": 2, "refused_overload": 1, "region_full": 1}
+    assert found["via"] == {"dns": 2, "redirect": 2}
+    assert found["spilled"] == 1
+    assert found["regions"]["eu-central"]["region_full"] == 1
+    assert found["first_byte_ms"]["p99"] == pytest.approx(400, rel=0.02)
+    assert found["regions"]["eu-west"]["network_rtt_ms"]["p50"] == pytest.approx(45, rel=0.02)
+    assert "eu-west 0/s" in summary.line(10.0, 3, 103.0)
+    assert "refused" not in summary.line(10.0, 3, 109.0)
+    assert Summary().document(0.0)["first_byte_ms"] == {"p50": None, "p99": None}
+
+
+def test_refusals_are_told_by_their_code() -> None:
+    """The edge's problem documents say why; anything else is no decision."""
+    for body, end in (
+        (b'{"code": "refused_residency"}', End.REFUSED_RESIDENCY),
+        (b'{"code": "over_fair_share"}', End.OVER_FAIR_SHARE),
+        (b'{"code": "not_ready"}', End.NO_DECISION),
+        (b"[]", End.NO_DECISION),
+        (b"<html>", End.NO_DECISION),
+    ):
+        assert refusal(Reply(503, {}, body, 0.0)) is end
