@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli import forcing, options
 from gtm.cli.exits import CommandError, Exit
+from gtm.cli.reading import explained, read_document, require_readable
 
 if TYPE_CHECKING:
     from gtm.cli.client import Client
     from gtm.control.check import Report
-    from gtm.control.documents import PolicyDocument
 
 Folder = Annotated[Path, typer.Argument(help="A folder of YAML files, or one file.")]
 
@@ -39,7 +39,7 @@ def check(
     from gtm.control.check import check_folder
     from gtm.geoip.reader import GeoIPError, Locator
 
-    _require_readable(folder)
+    require_readable(folder)
     try:
         locator = Locator(geoip_db, geoip_overrides, anonymous=geoip_anonymous_db)
     except (GeoIPError, OSError) as error:
@@ -50,7 +50,7 @@ def check(
             bar.advance(bar.task_ids[0])
             return locator.locate(address)
 
-        with _explained():
+        with explained():
             report = check_folder(folder, locate, time.time())
     locator.close()
     if as_json:
@@ -74,13 +74,14 @@ def plan(
     """Show what `gtm apply` would change. Changes nothing."""
     from gtm.cli import changes, client, output
 
-    document = _document(folder)
+    document = read_document(folder)
     planned = _plan(client.control(control_url, token), document)
     output.warn((*planned["warnings"], *_findings(planned)))
     if as_json:
         output.print_json(planned)
     elif planned["changes"]:
         changes.show_changes(planned["changes"])
+        _safety(planned["safety"])
         output.say(f"`gtm apply {folder}` makes these changes to revision {planned['revision']}")
     else:
         output.say(f"no changes: revision {planned['revision']} is what {folder} says")
@@ -93,6 +94,8 @@ def apply(
     *,
     yes: options.Yes = False,
     comment: options.Comment = "",
+    force: forcing.Force = False,
+    reason: forcing.Reason = "",
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     wait: options.Wait = True,
@@ -105,7 +108,8 @@ def apply(
     """
     from gtm.cli import ask, changes, client, output
 
-    document = _document(folder)
+    forced = forcing.parameters(force=force, reason=reason)
+    document = read_document(folder)
     api = client.control(control_url, token)
     planned = _plan(api, document)
     if not planned["changes"]:
@@ -118,67 +122,35 @@ def apply(
     if not as_json:
         changes.show_changes(planned["changes"])
     output.warn(_findings(planned))
+    unsafe = forcing.breaches(planned["safety"])
+    if unsafe and not force:
+        message = (
+            "the change is not safe now, and nothing was changed; --force --reason TEXT makes it all the same"
+        )
+        raise CommandError(message, Exit.BAD_INPUT, unsafe)
+    output.warn(unsafe)
     ask.require_consent(yes=yes, as_json=as_json)
     if not yes:
         ask.confirm("Apply these changes?")
     body = {"policy": document, "comment": comment}
     with output.progress(f"applying {folder}"):
         guard = {"If-Match": f'"{planned["revision"]}"'}
-        done = api.call("POST", "/v1/policy:apply", body=body, headers=guard).body
+        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=guard).body
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
-def _require_readable(folder: Path) -> None:
-    try:
-        if folder.is_dir():
-            next(folder.iterdir(), None)
-        else:
-            folder.open("rb").close()
-    except OSError as error:
-        raise CommandError(f"cannot read `{folder}`: {(error.strerror or str(error)).lower()}") from error
-
-
-def _document(folder: Path) -> dict[str, Any]:
-    """The folder as the control API takes it.
-
-    Raises:
-        CommandError: it cannot be read, or has problems; all are listed.
-    """
+def _safety(safety: dict[str, Any] | None) -> None:
+    """What the safety rules say of a change."""
     from gtm.cli import output
-    from gtm.control.folders import load_document
 
-    _require_readable(folder)
-    with _explained(), output.progress(f"reading {folder}"):
-        document: PolicyDocument = load_document(folder)
-    return document.model_dump(mode="json")
-
-
-class _explained:  # noqa: N801 - reads as a verb where it is used
-    """Turns what is wrong with a folder into a `CommandError` that lists it."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None:
-            return
-        from pydantic import ValidationError
-
-        from gtm.control.structure import problems_of
-        from gtm.core.problems import PolicyError
-
-        if isinstance(error, PolicyError):
-            raise _wrong([str(problem) for problem in error.problems]) from error
-        if isinstance(error, ValidationError):
-            raise _wrong([str(problem) for problem in problems_of(error)]) from error
-        if isinstance(error, OSError):
-            raise CommandError(f"cannot read the policy: {str(error).lower()}") from error
-
-
-def _wrong(problems: list[str]) -> CommandError:
-    count = len(problems)
-    message = f"the policy has {count} problem{'' if count == 1 else 's'}; nothing was changed"
-    return CommandError(message, Exit.BAD_INPUT, tuple(problems))
+    unsafe = forcing.breaches(safety)
+    for text in unsafe:
+        output.say(f"unsafe: {text}", "red")
+    if unsafe:
+        output.say("`gtm apply` would refuse this without --force --reason TEXT", "red")
+    said = forcing.numbers(safety)
+    if said:
+        output.say(f"safety: {said}")
 
 
 def _plan(api: Client, document: dict[str, Any]) -> dict[str, Any]:

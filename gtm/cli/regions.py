@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli import forcing, options
 
 if TYPE_CHECKING:
     from gtm.cli.client import Client
@@ -103,13 +103,21 @@ def _add_state(verb: str, description: str) -> None:
     def change(
         name: str,
         *,
+        force: forcing.Force = False,
+        reason: forcing.Reason = "",
         control_url: options.ControlUrl = options.CONTROL,
         token: options.Token = None,
         wait: options.Wait = True,
         timeout: options.Timeout = options.WAIT_SECONDS,
         as_json: options.AsJson = False,
     ) -> None:
-        _set(name, verb, control_url, token, wait=wait, timeout=timeout, as_json=as_json)
+        from gtm.cli import client
+
+        forced = forcing.parameters(force=force, reason=reason)
+        api = client.control(control_url, token)
+        path = f"/v1/regions/{client.segment(name)}:{verb}"
+        done = api.call("POST", path, parameters=forced).body
+        _report(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
 for _verb, _description in (
@@ -151,13 +159,9 @@ def list_services(
     )
 
 
-def _set(
-    name: str, verb: str, url: str, token: str | None, *, wait: bool, timeout: float, as_json: bool
-) -> None:
-    from gtm.cli import changes, client, output
+def _report(api: Client, done: dict[str, Any], *, wait: bool, timeout: float, as_json: bool) -> None:
+    from gtm.cli import changes, output
 
-    api = client.control(url, token)
-    done = api.call("POST", f"/v1/regions/{client.segment(name)}:{verb}").body
     if not as_json:
         region = done["resource"]
         already = " already" if done["outcome"] == "unchanged" else ""

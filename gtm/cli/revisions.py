@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli import forcing, options
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -96,6 +96,8 @@ def rollback(
     *,
     comment: options.Comment = "",
     yes: options.Yes = False,
+    force: forcing.Force = False,
+    reason: forcing.Reason = "",
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     wait: options.Wait = True,
@@ -105,6 +107,7 @@ def rollback(
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
     from gtm.cli import ask, changes, client, output
 
+    forced = forcing.parameters(force=force, reason=reason)
     ask.require_consent(yes=yes, as_json=as_json)
     api = client.control(control_url, token)
     current = api.get("/v1/policy")["revision"]
@@ -114,7 +117,8 @@ def rollback(
         changes.show_changes(planned)
     if not yes:
         ask.confirm(f"Roll back to revision {number}?")
-    done = api.call("POST", f"/v1/revisions/{number}:rollback", body={"comment": comment}).body
+    path = f"/v1/revisions/{number}:rollback"
+    done = api.call("POST", path, parameters=forced, body={"comment": comment}).body
     if not done["changes"] and not as_json:
         output.say("no changes; regions keep their admin states of today")
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)

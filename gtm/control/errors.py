@@ -82,7 +82,7 @@ class UnsafeChange(ControlError):  # noqa: N818
         count = len(breaches)
         super().__init__(
             f"the change breaks {count} safety rule{'' if count == 1 else 's'}; nothing was changed; to make it all "
-            "the same, force it and say why (`force=true&force_reason=…`)",
+            "the same, force it and say why (`force` and `force_reason`; --force --reason on the command line)",
             [Problem(breach.rule.value, "unsafe_change", breach.message) for breach in breaches],
         )
         self.breaches = tuple(breaches)

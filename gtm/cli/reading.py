@@ -1,0 +1,69 @@
+"""Reading policy folders, with everything wrong in them as one `CommandError`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gtm.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from gtm.control.documents import PolicyDocument
+
+
+def require_readable(folder: Path) -> None:
+    """Look whether a folder or file can be read.
+
+    Raises:
+        CommandError: it cannot.
+    """
+    try:
+        if folder.is_dir():
+            next(folder.iterdir(), None)
+        else:
+            folder.open("rb").close()
+    except OSError as error:
+        raise CommandError(f"cannot read `{folder}`: {(error.strerror or str(error)).lower()}") from error
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """The folder as the control API takes it.
+
+    Raises:
+        CommandError: it cannot be read, or has problems; all are listed.
+    """
+    from gtm.cli import output
+    from gtm.control.folders import load_document
+
+    require_readable(folder)
+    with explained(), output.progress(f"reading {folder}"):
+        document: PolicyDocument = load_document(folder)
+    return document.model_dump(mode="json")
+
+
+class explained:  # noqa: N801 - reads as a verb where it is used
+    """Turns what is wrong with a folder into a `CommandError` that lists it."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            return
+        from pydantic import ValidationError
+
+        from gtm.control.structure import problems_of
+        from gtm.core.problems import PolicyError
+
+        if isinstance(error, PolicyError):
+            raise _wrong([str(problem) for problem in error.problems]) from error
+        if isinstance(error, ValidationError):
+            raise _wrong([str(problem) for problem in problems_of(error)]) from error
+        if isinstance(error, OSError):
+            raise CommandError(f"cannot read the policy: {str(error).lower()}") from error
+
+
+def _wrong(problems: list[str]) -> CommandError:
+    count = len(problems)
+    message = f"the policy has {count} problem{'' if count == 1 else 's'}; nothing was changed"
+    return CommandError(message, Exit.BAD_INPUT, tuple(problems))
