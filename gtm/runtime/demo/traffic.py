@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 from random import Random
 from urllib.parse import urlsplit
 
@@ -101,12 +102,16 @@ class Traffic:
     async def run(self, stop: asyncio.Event) -> None:
         """Send requests until the course is over or `stop` is set; then wait for the answers, unless `stop` is set."""
         self._began = self._clock()
+        end = inf if self._course.seconds is None else self._course.seconds
         due = 0.0
-        while not stop.is_set() and (self._course.seconds is None or self.seconds < self._course.seconds):
-            while due <= self.seconds:
+        while not stop.is_set():
+            now = self.seconds
+            while due <= min(now, end):
                 weights = rates(self._course.demand, self._countries, self._longitudes, due)
                 self._send(weights)
                 due += self._random.expovariate(sum(weights))
+            if now >= end:
+                break
             await asyncio.sleep(_TICK)
         answers = asyncio.gather(*self._open, return_exceptions=True)
         stopped = asyncio.ensure_future(stop.wait())
