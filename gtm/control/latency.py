@@ -85,8 +85,8 @@ class LatencyBook:
         self._using = threading.Lock()
         self._saved: dict[SumKey, Sum] = {}
         self._places: dict[str, tuple[float, float]] = {}
-        # Versions go on from the clock, so that a restarted control's tables are newer than those before.
-        self._table = LatencyTable(version=int(clock()))
+        # Versions go on from the clock (as epochs do), so that a restarted control's tables are newer than those before.
+        self._table = LatencyTable(version=int(clock() * 1000))
 
     def take(self, deltas: Iterable[Delta]) -> None:
         """Take in what an edge learned; `delta_problem` has found nothing wrong with it."""

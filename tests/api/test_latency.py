@@ -1,0 +1,264 @@
+"""Measured round trips in control: reported by edges, told to edges, shown, and kept over restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.control import latency
+from gtm.control.latency import LatencyBook, delta_problem
+from gtm.core.access import Role
+from gtm.core.capacity import NO_ASSESSMENT, Assessment
+from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, LatencyTable, Level
+from gtm.core.model import Member, Policy, Region, Service
+from gtm.core.processing import Times
+from gtm.feed.wire import EdgeReport, LatencyMessage
+from gtm.storage.session import Database
+from tests.api.conftest import Api, Server, prepare
+from tests.api.test_feed import follow, until
+from tests.api.test_resources import problem
+
+LONDON = "81.2.69.142"
+THREE = 0b111
+REGIONS = (Region("eu-central", 50.11, 8.68, "DE", ()), Region("us-east", 39.04, -77.49, "US", ()))
+ENDPOINTS = [{"url": "http://127.0.1.1:9000", "ipv4": ["127.0.1.1"]}]
+POLICY = Policy(regions=REGIONS, services=(Service("chat", (Member("eu-central"), Member("us-east"))),))
+
+
+def delta(region: str = "us-east", centre: float = -15.0, **changes: Any) -> Delta:
+    """What an edge learned of a country's clients."""
+    plain = Delta(Level.COUNTRY, "GB", region, True, 30, THREE, centre, 2.0, time.time())
+    return plain._replace(**changes)
+
+
+def send(client: httpx.Client, *deltas: Delta) -> httpx.Response:
+    """Report as an edge."""
+    body = msgspec.json.encode(EdgeReport("1.0", 2, 1, {}, latency=deltas))
+    return client.post("/v1/edges/edge-1/report", content=body, headers={"Content-Type": "application/json"})
+
+
+@pytest.fixture
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control that makes tables and saves them every few hundredths of a second."""
+    monkeypatch.setattr(latency, "EVERY", 0.05)
+    monkeypatch.setattr(latency, "SAVE_EVERY", 0.1)
+
+
+@pytest.mark.usefixtures("_hurried")
+def test_what_edges_learn_reaches_all_edges_and_the_operator(world: Api) -> None:
+    """A report's deltas make a table that every follower gets, and that explains estimates."""
+    with follow(world) as messages:
+        assert world.viewer.get("/v1/latency").json()["version"] == 0
+        assert send(world.edge, delta(), delta(key="eu-central", level=Level.REGION, centre=95.0)).is_success
+        told = until(messages, lambda message: isinstance(message, LatencyMessage))
+    assert isinstance(told, LatencyMessage)
+    assert told.table.countries == {"GB": {"us-east": (-15.0, 16.0)}}
+    assert told.table.mutual == {"eu-central": {"us-east": 95.0}}
+    found = world.viewer.get("/v1/latency", params={"client": LONDON}).json()
+    assert found["version"] == told.table.version
+    assert found["rows"] == {"region": 1, "network": 0, "asn": 0, "country": 1, "place": 0}
+    assert found["estimates"]["location"]["country"] == "GB"
+    regions = {item["region"]: item for item in found["estimates"]["regions"]}
+    east = regions["us-east"]
+    assert east["rtt_ms"] < east["model_ms"]
+    assert east["source"] == "country"
+    (measured,) = east["measured"]
+    assert (measured["level"], measured["key"], measured["published"]) == ("country", "GB", True)
+    assert (measured["sources"], measured["residual_ms"]) == (3, -15.0)
+    assert measured["samples"] == pytest.approx(30, abs=0.1)
+    assert regions["eu-west"]["measured"] == []
+
+
+@pytest.mark.usefixtures("_hurried")
+def test_a_restart_forgets_nothing(database_url: str) -> None:
+    """What a control process learned, its successor knows, and tells with a later version."""
+    texts = prepare(database_url)
+    policy = {
+        "regions": [{"name": "us-east", "lat": 39.0, "lon": -77.5, "country": "US", "endpoints": ENDPOINTS}]
+    }
+
+    @contextmanager
+    def control() -> Iterator[Callable[..., httpx.Client]]:
+        with Server(database_url) as server:
+            yield lambda role: httpx.Client(
+                base_url=server.url, headers={"Authorization": f"Bearer {texts[role]}"}, trust_env=False
+            )
+
+    with control() as clients, clients(Role.ADMIN) as admin, clients(Role.EDGE) as edge:
+        assert admin.post("/v1/policy:apply", json={"policy": policy}).status_code == 200
+        assert send(edge, delta()).is_success
+        before = _versioned(admin)
+    with control() as clients, clients(Role.ADMIN) as admin:
+        after = _versioned(admin)
+    assert after["rows"] == before["rows"]
+    assert after["version"] > before["version"]
+
+
+def _versioned(client: httpx.Client) -> dict[str, Any]:
+    end = time.monotonic() + 60
+    while True:
+        found: dict[str, Any] = client.get("/v1/latency").json()
+        if found["version"]:
+            return found
+        assert time.monotonic() < end, "no table within a minute"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("client=here", "not an IPv4 or IPv6 address"),
+        ("client=81.2.69.142&country=GB", "leave out"),
+        ("lat=1", "belong together"),
+        ("country=XX", "XX"),
+    ],
+)
+def test_questions_that_say_nothing(world: Api, query: str, says: str) -> None:
+    """A question about nobody gets an error that says why."""
+    assert says in problem(world.viewer.get(f"/v1/latency?{query}"), 400)
+
+
+def test_countries_and_coordinates(world: Api) -> None:
+    """A country's middle stands for it; coordinates need no country; nearest first. Only viewers ask."""
+    found = world.viewer.get("/v1/latency?country=DE").json()["estimates"]["regions"]
+    assert found[0]["region"] == "eu-central"
+    found = world.viewer.get("/v1/latency?lat=40&lon=-75").json()["estimates"]["regions"]
+    assert found[0]["region"] == "us-east"
+    assert all(item["source"] == "model" and item["rtt_ms"] == item["model_ms"] for item in found)
+    problem(world.edge.get("/v1/latency"), 403)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"centre": 1e9},
+        {"samples": 0},
+        {"samples": 10**9},
+        {"sources": -1},
+        {"level": Level.PLACE},
+        {"key": "a\0b"},
+        {"key": ""},
+        {"key": "x" * 300},
+    ],
+)
+def test_an_impossible_delta_is_named(world: Api, wrong: dict[str, Any]) -> None:
+    """A report with a delta that cannot be is refused whole, with the place of what is wrong."""
+    answer = send(world.edge, delta(), delta(**wrong))
+    assert "latency[1]" in problem(answer, 422)
+
+
+@given(
+    st.builds(
+        Delta,
+        st.sampled_from(Level),
+        st.text(max_size=5) | st.sampled_from(["DE", "52,13", "91,0"]),
+        st.text(max_size=5) | st.just("us-east"),
+        st.booleans(),
+        st.integers(),
+        st.integers(),
+        st.floats(),
+        st.floats(),
+        st.floats(),
+    )
+)
+def test_what_is_accepted_can_be_merged(found: Delta) -> None:
+    """Every delta is either named as wrong or learned from."""
+    if delta_problem(found) is None:
+        Aggregates().merge([found], 0.0)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def book(database_url: str, work: Callable[[LatencyBook, _Clock], None]) -> None:
+    """Work with a book that has loaded what is stored."""
+
+    async def run() -> None:
+        database, clock = Database(database_url), _Clock()
+        try:
+            found = LatencyBook(database, clock, half_life=3600.0)
+            await found._load()
+            work(found, clock)
+        finally:
+            await database.dispose()
+
+    asyncio.run(run())
+
+
+def test_a_region_that_moves_starts_anew(database_url: str) -> None:
+    """Residuals are against a region's place: elsewhere they mean nothing. Those of other regions stay."""
+
+    def work(found: LatencyBook, clock: _Clock) -> None:
+        deltas = [delta(at=clock.now), delta("eu-central", at=clock.now)]
+        found.take([*deltas, delta("gone", at=clock.now)])
+        table = found.turn(POLICY, NO_ASSESSMENT)
+        assert table is not None
+        assert set(table.countries["GB"]) == {"us-east", "eu-central"}
+        assert found.turn(POLICY, NO_ASSESSMENT) is None
+        moved = replace(POLICY, regions=(REGIONS[0], replace(REGIONS[1], lon=-80.0)))
+        after = found.turn(moved, NO_ASSESSMENT)
+        assert after is not None
+        assert set(after.countries["GB"]) == {"eu-central"}
+        assert after.version > table.version
+
+    book(database_url, work)
+
+
+def test_what_regions_take_themselves_is_told(database_url: str) -> None:
+    """Processing times of the last assessment go into the table, and out of it again when they are no more."""
+
+    def work(found: LatencyBook, _: _Clock) -> None:
+        busy = Assessment(
+            times=Times(processing_ms={("us-east", "chat"): 120.0, ("eu-central", "chat"): 0.0})
+        )
+        table = found.turn(POLICY, busy)
+        assert table is not None
+        assert table.processing_ms == {"us-east": {"chat": 120.0}}
+        assert found.turn(POLICY, busy) is None
+        after = found.turn(POLICY, NO_ASSESSMENT)
+        assert after is not None
+        assert after.processing_ms == {}
+
+    book(database_url, work)
+
+
+def test_what_is_old_is_forgotten(database_url: str) -> None:
+    """The half-life is the one that was asked for."""
+
+    def work(found: LatencyBook, clock: _Clock) -> None:
+        found.take([delta(at=clock.now)])
+        table = found.turn(POLICY, NO_ASSESSMENT) or EMPTY_TABLE
+        assert table.countries
+        clock.now += 5 * 3600.0
+        after = found.turn(POLICY, NO_ASSESSMENT)
+        assert isinstance(after, LatencyTable)
+        assert after.countries == {}
+
+    book(database_url, work)
+
+
+def test_what_waits_is_bounded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much edges report, memory does not grow beyond a bound."""
+    monkeypatch.setattr(latency, "MAX_WAITING", 10)
+
+    def work(found: LatencyBook, clock: _Clock) -> None:
+        for _ in range(5):
+            found.take([delta(at=clock.now)] * 4)
+        assert len(found._waiting) == 10
+
+    book(database_url, work)
