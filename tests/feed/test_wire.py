@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.access import Access, Role, TokenGrant
+from gtm.core.latency import Delta, Level
 from gtm.core.model import (
     Endpoint,
     EndpointHealth,
@@ -38,6 +39,7 @@ from gtm.feed.wire import (
     Message,
     MetricsMessage,
     ReadyMessage,
+    SamplesMessage,
     SilentMessage,
     SnapshotMessage,
     StateMessage,
@@ -54,6 +56,7 @@ OTHERS: list[Message] = [
     SilentMessage(("dns",)),
     ReadyMessage("dns-1", 3, 4),
     CountsMessage("dns-1", {"gtm_x\tb": 2.0}),
+    SamplesMessage((Delta(Level.COUNTRY, "DE", "r", False, 3, 7 << 60, -1.5, 0.5, 9.5),)),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 from dataclasses import replace
@@ -52,6 +53,21 @@ async def test_a_good_answer_passes_with_its_latency() -> None:
     assert b"\r\nhost: chat.test\r\n" in head
     assert b"\r\nconnection: close\r\n" in head
     assert b"accept-encoding: identity" in head
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the system does not tell round trips (TCP_INFO)")
+async def test_connections_tell_their_round_trip() -> None:
+    """Passed or failed, over HTTP or TCP: where there was a connection, its handshake was measured."""
+    async with serve(http(200)) as server:
+        results = [
+            await check(server.url, probe)
+            for probe in (PROBE, replace(PROBE, type=ProbeType.TCP), replace(PROBE, expected_status=(204,)))
+        ]
+    assert [result.ok for result in results] == [True, True, False]
+    for result in results:
+        assert result.connect_ms is not None
+        assert 0 < result.connect_ms < 3000
+    assert (await check(f"http://127.0.0.1:{free_port()}")).connect_ms is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""What an edge's agent keeps of round trips until control is told."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gtm.core.compile import compile_policy
+from gtm.core.latency import Level
+from gtm.core.model import Endpoint, Policy, Region
+from gtm.core.snapshot import Snapshot
+from gtm.runtime import round_trips
+from gtm.runtime.round_trips import RoundTrips
+
+CENTRAL = Region("eu-central", 50.11, 8.68, "DE", (Endpoint("http://192.0.2.1", ("192.0.2.1",)),))
+EAST = Region("us-east", 39.04, -77.49, "US", (Endpoint("http://192.0.2.2", ("192.0.2.2",)),))
+
+
+def snapshot() -> Snapshot:
+    """Two regions, 6,500 km apart."""
+    return compile_policy(Policy(regions=(CENTRAL, EAST)), ())
+
+
+def test_probes_become_round_trips_between_regions() -> None:
+    """An edge that knows its region hands on the median way to each other; what cannot be is left out."""
+    found = RoundTrips("eu-central", lambda: 5.0)
+    found.update(snapshot())
+    for ms in (90.0, 400.0, 88.0, 0.2):
+        found.probed("us-east", ms)
+    found.probed("eu-central", 0.3)
+    found.probed("atlantis", 30.0)
+    found.end_interval()
+    (delta,) = found.take()
+    assert (delta.level, delta.key, delta.region) == (Level.REGION, "eu-central", "us-east")
+    assert (delta.centre, delta.samples, delta.at) == (90.0, 3, 5.0)
+    assert found.take() == ()
+
+
+def test_an_edge_elsewhere_says_nothing_of_regions() -> None:
+    """Without a region, probes measure the way from nowhere in particular."""
+    found = RoundTrips(None, lambda: 5.0)
+    found.update(snapshot())
+    found.probed("us-east", 90.0)
+    found.end_interval()
+    assert found.take() == ()
+
+
+def test_a_region_that_is_not_there_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """A misspelt region is named in the log."""
+    with caplog.at_level(logging.WARNING):
+        RoundTrips("eu-centrl", lambda: 5.0).update(snapshot())
+    assert "eu-centrl" in caplog.text
+
+
+def test_what_waits_is_bounded_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While control is away memory does not grow; a report holds only so much, the rest goes with the next."""
+    monkeypatch.setattr(round_trips, "MAX_WAITING", 5)
+    monkeypatch.setattr(round_trips, "MAX_SENT", 3)
+    found = RoundTrips("eu-central", lambda: 5.0)
+    found.update(snapshot())
+    for ms in range(80, 90):
+        found.probed("us-east", float(ms))
+        found.end_interval()
+    assert [delta.centre for delta in found.take()] == [85.0, 86.0, 87.0]
+    assert [delta.centre for delta in found.take()] == [88.0, 89.0]
