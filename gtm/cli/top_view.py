@@ -113,14 +113,14 @@ def _spill(found: Mapping[str, Any]) -> Iterator[Text]:
             continue
         named = [quotas[name] for name in flow["quotas"] if name in quotas]
         told = ", ".join(
-            f"{quota['name']}: {_used(quota)} of {_rate(quota['allowed'])}"
+            f"{output.plain(quota['name'])}: {_used(quota)} of {_rate(quota['allowed'])}"
             for quota in named
             if quota["allowed"]
         )
         yield Text.assemble(
-            f"  {flow['from']} ",
+            f"  {output.plain(flow['from'])} ",
             ("→", "bold cyan"),
-            f" {flow['to']}  {_rate(flow['requests_per_second'])}",
+            f" {output.plain(flow['to'])}  {_rate(flow['requests_per_second'])}",
             f"  ({told})" if told else "",
         )
 
@@ -132,9 +132,11 @@ def _used(quota: Mapping[str, Any]) -> str:
 def _refused(found: Mapping[str, Any]) -> Iterator[Text]:
     for one in found["refusals"]:
         if one["requests_per_second"] >= _LITTLE:
-            reason = one["outcome"].removeprefix("refused_")
+            reason = output.plain(one["outcome"]).removeprefix("refused_")
             yield Text.assemble(
-                f"  {one['service']}: ", (reason, "red"), f" {_rate(one['requests_per_second'])}"
+                f"  {output.plain(one['service'])}: ",
+                (reason, "red"),
+                f" {_rate(one['requests_per_second'])}",
             )
 
 

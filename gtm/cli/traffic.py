@@ -134,10 +134,7 @@ def _print(found: dict[str, Any]) -> None:
         (
             ("requests", f"{found['requests']} in {found['seconds']:.0f} s ({asked or 'none'})"),
             ("outcomes", ", ".join(f"{name} {count}" for name, count in found["outcomes"].items())),
-            (
-                "spilled",
-                f"{found['spilled']} redirects to another region than home" if found["spilled"] else "",
-            ),
+            ("redirects", ", ".join(f"{name} {count}" for name, count in found["reasons"].items())),
             ("not sent", f"{found['not_sent']}: too many were open" if found["not_sent"] else ""),
             ("decision", _times(found["decision_ms"])),
             (

@@ -275,14 +275,16 @@ def test_summary_adds_up() -> None:
     """Every request counts once; times are of what was served; the simulated network stays apart."""
     summary = Summary()
     summary.add(Result(End.SERVED, "dns", "DE", "eu-central", 1.0, 400.0, 10.0, 25.0), 100.0)
-    summary.add(Result(End.SERVED, "redirect", "DE", "eu-west", 1.0, 300.0, 0.0, 45.0, spilled=True), 101.0)
+    summary.add(
+        Result(End.SERVED, "redirect", "DE", "eu-west", 1.0, 300.0, 0.0, 45.0, reason="spillover"), 101.0
+    )
     summary.add(Result(End.REFUSED_OVERLOAD, "redirect", "FR"), 102.0)
     summary.add(Result(End.REGION_FULL, "dns", "FR", "eu-central"), 103.0)
     found = summary.document(10.0)
     assert found["requests"] == 4
     assert found["outcomes"] == {"served": 2, "refused_overload": 1, "region_full": 1}
     assert found["via"] == {"dns": 2, "redirect": 2}
-    assert found["spilled"] == 1
+    assert found["reasons"] == {"spillover": 1}
     assert found["regions"]["eu-central"]["region_full"] == 1
     assert found["first_byte_ms"]["p99"] == pytest.approx(400, rel=0.02)
     assert found["regions"]["eu-west"]["network_rtt_ms"]["p50"] == pytest.approx(45, rel=0.02)

@@ -105,7 +105,7 @@ def test_shortage_spills_by_the_rules_is_refused_beyond_and_passes(
     traffic.signal(signal.SIGINT)
     assert traffic.end() == 0
     summary = json.loads(traffic.output)
-    assert summary["spilled"] > 0
+    assert summary["reasons"]["spillover"] > 0
     assert summary["outcomes"]["served"] > 100
     assert summary["outcomes"]["refused_overload"] > 0
     assert set(summary["via"]) == {"dns", "redirect"}

@@ -36,7 +36,8 @@ class Result:
     """One request, with times in ms.
 
     `decision_ms` is how long it took to know where to go, `first_byte_ms` how long from then until the region's first
-    byte, `wait_ms` the part of that in the region's queue. `network_ms` is simulated, and in none of them.
+    byte, `wait_ms` the part of that in the region's queue. `network_ms` is simulated, and in none of them. `reason` is
+    what a redirect states.
     """
 
     end: End
@@ -47,7 +48,7 @@ class Result:
     first_byte_ms: float = 0.0
     wait_ms: float = 0.0
     network_ms: float | None = None
-    spilled: bool = False
+    reason: str = ""
 
 
 class Histogram:
@@ -113,7 +114,7 @@ class Summary:
     def __init__(self) -> None:
         self.ends: Counter[End] = Counter()
         self.via: Counter[str] = Counter()
-        self.spilled = 0
+        self.reasons: Counter[str] = Counter()
         self.not_sent = 0
         self._all = _Times()
         self._regions: defaultdict[str, _Times] = defaultdict(_Times)
@@ -124,7 +125,8 @@ class Summary:
         """Take in a request that ended at a monotonic time."""
         self.ends[result.end] += 1
         self.via[result.via] += 1
-        self.spilled += result.spilled
+        if result.reason:
+            self.reasons[result.reason] += 1
         if result.end is End.SERVED:
             self._all.add(result)
             self._regions[result.region].add(result)
@@ -147,8 +149,8 @@ class Summary:
             "requests": self.sent,
             "requests_per_second": round(self.sent / max(seconds, 0.1), 1),
             "not_sent": self.not_sent,
-            "spilled": self.spilled,
             "via": dict(sorted(self.via.items())),
+            "reasons": dict(sorted(self.reasons.items())),
             "outcomes": {end.value: self.ends[end] for end in End if self.ends[end]},
             **self._all.document(),
             "regions": {name: self._region(name, seconds) for name in names},

@@ -162,7 +162,7 @@ class Traffic:
         decided = replace(
             lost,
             decision_ms=1000 * (self._clock() - began),
-            spilled=reply.headers.get("x-gtm-reason") == "spillover",
+            reason=reply.headers.get("x-gtm-reason", ""),
         )
         if reply.status != 307:
             return replace(decided, end=refusal(reply))

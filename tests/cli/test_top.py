@@ -1,0 +1,135 @@
+"""`gtm top`, and what it makes of documents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+from rich.console import Console
+
+from gtm.cli.top_view import bar, screen
+from gtm.core.access import Role
+from tests.cli.conftest import DEMO, Control, Gtm
+
+
+def test_top(run: Gtm, control: Control) -> None:
+    """Every region is there with what it reported; JSON is one line a document."""
+    run.ok("apply", DEMO, "--yes", "--no-wait")
+    reports = [{"region": "eu-west", "outstanding": 38, "queue": 3, "limit": 40}]
+    headers = {"Authorization": f"Bearer {control.tokens[Role.REPORTER]}"}
+    url = f"{control.url}/v1/load-reports"
+    assert httpx.post(url, json={"reports": reports}, headers=headers, trust_env=False).status_code == 204
+    while True:  # until the next plan
+        done = run.ok("top", "--once", "--json")
+        (line,) = done.out.splitlines()
+        west = next(one for one in json.loads(line)["regions"] if one["region"] == "eu-west")
+        if west["outstanding"] == 38:
+            break
+    lines = run.ok("top", "--once").out.splitlines()
+    (west,) = (line for line in lines if line.startswith("eu-west"))
+    assert west.split()[:5] == ["eu-west", "unknown", "██████████", "38/40", "3"]
+    assert "spillover" in lines
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def test_plan_is_served(run: Gtm, control: Control) -> None:
+    """`GET /v1/plan` takes a viewer's token."""
+    for role, status in ((Role.VIEWER, 200), (Role.REPORTER, 403)):
+        headers = {"Authorization": f"Bearer {control.tokens[role]}"}
+        for path in ("/v1/plan", "/v1/top"):
+            assert httpx.get(control.url + path, headers=headers, trust_env=False).status_code == status
+
+
+def test_top_without_control_or_token(bare: Gtm) -> None:
+    """At the first look control must be there, and the token good."""
+    assert bare("top", GTM_TOKEN="gtm_x", GTM_CONTROL_URL="http://127.0.0.1:9").code == 3
+    assert bare("top").code == 4
+
+
+DOCUMENT: dict[str, Any] = {
+    "at": 1.0,
+    "revision": 3,
+    "database": "up",
+    "plan": {"epoch": 5, "made": 1.0, "age": 0.4, "tick_ms": 12.0, "error": None},
+    "edges": [{"name": "local", "age": 0.1, "revision": 3, "epoch": 5}],
+    "requests_per_second": 150.2,
+    "latency_p99_ms": 120.0,
+    "decisions": {"dns": 15.0, "lookup": 0.0, "redirect": 100.0},
+    "regions": [
+        {
+            "region": "eu-central",
+            "admin_state": "draining",
+            "health": "up",
+            "freshness": "lost",
+            "outstanding": None,
+            "queue": None,
+            "limit": 10.0,
+            "utilisation": None,
+            "requests_per_second": None,
+            "decided": 3.0,
+            "demand": 40.0,
+            "price_ms": 10_000.0,
+            "exhausted": True,
+            "latency_p99_ms": 99.0,
+        }
+    ],
+    "spill": [
+        {
+            "from": "eu-central",
+            "to": "eu-west",
+            "requests_per_second": 14.0,
+            "planned": 15.0,
+            "quotas": ["a"],
+        },
+        {"from": "us-east", "to": "us-west", "requests_per_second": 0.01, "planned": 0.0, "quotas": []},
+    ],
+    "quotas": [
+        {
+            "name": "a",
+            "from": "eu-central",
+            "to": ["eu-west"],
+            "allowed": 20.0,
+            "planned": 8.0,
+            "binding": False,
+        }
+    ],
+    "refusals": [{"service": "chat\x1b[31m", "outcome": "refused_overload", "requests_per_second": 2.5}],
+}
+
+
+def shown(document: dict[str, Any], lost: str = "") -> str:
+    """A screen as text."""
+    console = Console(width=200, record=True, file=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(screen(document, lost))
+    return captured.get()
+
+
+def test_screen_says_what_matters() -> None:
+    """Spill with its quota, refusals with their reason, prices, and why a region is not as it should be."""
+    text = shown(DOCUMENT)
+    assert "eu-central → eu-west  14/s  (a: 40% of 20/s)" in text
+    assert "us-east →" not in text
+    assert "overload 2.5/s" in text
+    assert "\x1b" not in text
+    (row,) = (line for line in text.splitlines() if line.startswith("eu-central"))
+    for part in ("–/10", "40/s", "3.0/s", "10 s", "99 ms", "draining, full, reports lost"):
+        assert part in row
+    assert "plan epoch 5, 0.4 s old, made in 12 ms" in text
+
+
+def test_screen_says_what_is_wrong() -> None:
+    """Control away, database down, no plan, an old plan, no edge: each is a line."""
+    wrong = {**DOCUMENT, "database": "down", "edges": [], "plan": {**DOCUMENT["plan"], "error": "no solver"}}
+    text = shown(wrong, "control cannot be reached")
+    for part in ("control cannot be reached; ", "database is down", "no new plan: no solver", "no edge"):
+        assert part in text
+    assert "the plan is old" in shown({**DOCUMENT, "plan": {**DOCUMENT["plan"], "age": 30.0}})
+    assert "is old" not in shown(DOCUMENT)
+
+
+def test_bars_stay_in_their_bounds() -> None:
+    """More than full is full; unknown is neither."""
+    assert [bar(share).plain.count("█") for share in (0.0, 0.5, 1.0, 7.0)] == [0, 5, 10, 10]
+    assert "█" not in bar(None).plain

@@ -1,0 +1,140 @@
+"""The documents of the moment, from a plan made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gtm.control.demand import Row
+from gtm.control.overview import Moment, _quantile, plan_document, top_document
+from gtm.control.planner import Planned
+from gtm.control.publish import LiveEdge
+from gtm.core.capacity import assess
+from gtm.core.load import Load
+from gtm.core.model import (
+    Capacity,
+    Endpoint,
+    EndpointHealth,
+    HealthStatus,
+    Member,
+    Policy,
+    Priority,
+    Region,
+    Service,
+)
+from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
+from gtm.core.state import ClassPlan, Plan
+from gtm.feed.wire import EdgeReport
+
+NOW = 1_800_000_000.0
+KEY = "chat|real_time|home>away|00"
+
+
+def region(name: str) -> Region:
+    """A region with ten slots."""
+    endpoint = Endpoint(f"http://{name}.example", ("192.0.2.1",))
+    return Region(name, 50.0, 8.0, "DE", (endpoint,), capacity=Capacity(outstanding=10), reserve=0.0)
+
+
+REGIONS = (region("home"), region("away"))
+POLICY = Policy(regions=REGIONS, services=(Service("chat", tuple(Member(one.name) for one in REGIONS)),))
+HEALTH = {one.name: {one.endpoints[0].url: EndpointHealth(HealthStatus.UP, since=0.0)} for one in REGIONS}
+LOADS = {
+    ("home", ""): Load(
+        "home", "", NOW - 1, 1, outstanding=8.0, queue=3.0, limit=8.0, requests_per_second=18.0
+    )
+}
+PLANNED = Planned(
+    plan=Plan(NOW - 0.5, {KEY: ClassPlan({"home": 0.75, "away": 0.25}, shed=0.2)}, {"home": 12.0}, {}),
+    problem=Problem(
+        (ClassDemand(KEY, "chat", Priority.REAL_TIME, ("home", "away"), (20.0, 50.0), 50.0),),
+        {},
+        (SpillQuota("rule", "home", ("away",), max_share=0.25),),
+    ),
+    solution=Solution(
+        {KEY: {"home": 30.0, "away": 10.0}}, {KEY: 10.0}, {}, {"home": 12.0}, {"rule": 12.5}, ("home",)
+    ),
+    capacity=assess(POLICY, HEALTH, LOADS, NOW),
+    seconds=0.03,
+    per_answer={"chat": 5.0},
+)
+RATES = {
+    Row("chat", "home", "served", "redirect", KEY, "cell"): 25.0,
+    Row("chat", "away", "served", "redirect", KEY, "cell"): 4.0,
+    Row("chat", "away", "served", "dns", KEY, "cell"): 1.0,
+    Row("chat", "", "refused_overload", "redirect", KEY, "cell"): 9.0,
+    Row("chat", "away", "served", "lookup", "a class of long ago", "cell"): 2.0,
+}
+MOMENT = Moment(NOW, 7, 99, REGIONS, HEALTH, PLANNED, RATES)
+EDGE = LiveEdge(
+    "local", "127.0.0.1", EdgeReport("0.1.0", 7, 99, {}), 0.0, datetime.fromtimestamp(NOW - 2, UTC)
+)
+
+
+def test_top_shows_where_demand_goes() -> None:
+    """Spilled is what was decided away from home, a DNS answer counting as the requests that it stands for."""
+    found = top_document(MOMENT, [EDGE], database_up=False)
+    assert found["decisions"] == {"dns": 1.0, "lookup": 2.0, "redirect": 38.0}
+    assert found["spill"] == [
+        {"from": "home", "to": "away", "requests_per_second": 9.0, "planned": 10.0, "quotas": ["rule"]}
+    ]
+    assert found["quotas"] == [
+        {
+            "name": "rule",
+            "from": "home",
+            "to": ["away"],
+            "allowed": 12.5,
+            "planned": pytest.approx(10.0),
+            "binding": False,
+        }
+    ]
+    assert found["refusals"] == [
+        {"service": "chat", "outcome": "refused_overload", "requests_per_second": 9.0}
+    ]
+    assert found["edges"] == [{"name": "local", "age": 2.0, "revision": 7, "epoch": 99}]
+    assert (found["database"], found["revision"], found["requests_per_second"]) == ("down", 7, 50.0)
+    assert found["latency_p99_ms"] == 50.0
+    assert found["plan"]["age"] == 0.5
+
+
+def test_top_shows_what_regions_say() -> None:
+    """Reported, declared and planned stand side by side; what is not reported is null, not 0."""
+    home, away = top_document(MOMENT, [], database_up=True)["regions"]
+    told = {name: home[name] for name in ("outstanding", "queue", "limit", "utilisation", "report_age")}
+    assert told == {"outstanding": 8.0, "queue": 3.0, "limit": 8.0, "utilisation": 1.0, "report_age": 1.0}
+    assert (home["demand"], home["planned"], home["decided"]) == (50.0, 30.0, 25.0)
+    assert (home["exhausted"], home["price_ms"], home["latency_p99_ms"]) == (True, 12.0, 20.0)
+    assert (away["outstanding"], away["utilisation"], away["freshness"]) == (None, None, "never")
+    assert (away["limit"], away["demand"], away["decided"]) == (10, 0.0, 11.0)
+
+
+def test_plan_shows_classes() -> None:
+    """Every class of the plan is there, also one that nobody asks for any more."""
+    idle = replace(
+        PLANNED.plan, classes={**PLANNED.plan.classes, "web|batch|away|11": ClassPlan({"away": 1.0})}
+    )
+    idle = replace(idle, idle={"web|batch|away|11": NOW - 60})
+    found = plan_document(replace(MOMENT, planned=replace(PLANNED, plan=idle)))
+    chat, web = found["classes"]
+    assert (chat["home"], chat["requests_per_second"], chat["shed"]) == ("home", 50.0, 0.2)
+    assert (web["service"], web["home"], web["idle_since"]) == ("web", None, NOW - 60)
+    assert found["binding"] == ["home"]
+
+
+def test_documents_before_the_first_plan() -> None:
+    """A control that has just started shows regions, and that it knows nothing of their load yet."""
+    fresh = replace(MOMENT, planned=Planned(), rates={})
+    found = top_document(fresh, [], database_up=True)
+    assert found["plan"]["age"] is None
+    assert [one["freshness"] for one in found["regions"]] == ["never", "never"]
+    assert (found["spill"], found["quotas"], found["latency_p99_ms"]) == ([], [], None)
+    assert plan_document(fresh)["classes"] == []
+
+
+def test_quantile_is_weighted() -> None:
+    """The value that 99% of the weight does not exceed; without weight there is none."""
+    assert _quantile([(5.0, 98.9), (70.0, 1.0), (900.0, 0.1)]) == 70.0
+    assert _quantile([(5.0, 99.0), (70.0, 1.0)]) == 5.0
+    assert _quantile([(5.0, 0.0)]) is None
