@@ -1,8 +1,9 @@
-"""`gtm route` and `gtm explain`: ask an edge which region serves a request, and why."""
+"""`gtm route` and `gtm explain`: ask an edge which region serves a request, and why; or control, by a draft."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -63,13 +64,37 @@ def explain(
     data_class: _DataClass = None,
     model: _Model = None,
     affinity: _Affinity = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="Decide by a draft: control answers, with health, plan and latency as they are."),
+    ] = None,
     edge_url: options.EdgeUrl = options.EDGE,
+    control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """The same with every candidate, exclusion and rule. Exit code 1 if the request is refused."""
+    """The same with every candidate, exclusion and rule. Exit code 1 if the request is refused.
+
+    By a draft, a client that is not given is one that nobody can locate.
+    """
     asked = _Asked(service, client, tenant, data_class, model, affinity, explain=1)
-    _tell(_ask(edge_url, token, asked), as_json=as_json, full=True)
+    if policy is None:
+        decision = _ask(edge_url, token, asked)
+    else:
+        decision = _ask_control(control_url, token, asked, policy)
+    _tell(decision, as_json=as_json, full=True)
+
+
+def _ask_control(url: str, token: str | None, asked: _Asked, draft: Path) -> dict[str, Any]:
+    """The decision by a draft."""
+    from gtm.cli import client
+    from gtm.cli.reading import read_document
+
+    document = read_document(draft)
+    body = {name: value for name, value in asdict(asked).items() if name != "explain" and value is not None}
+    return (
+        client.control(url, token).call("POST", "/v1/route:explain", body={**body, "policy": document}).body
+    )
 
 
 def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:

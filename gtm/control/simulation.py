@@ -21,6 +21,7 @@ from gtm.core.ranking import rank
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.core.snapshot import Snapshot
+from gtm.core.state import State
 from gtm.core.traffic import Traffic
 
 _DRAW = 0.5
@@ -42,14 +43,30 @@ def simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: 
     Raises:
         Unavailable: the planner could not solve it.
     """
+    found = _simulated(situation, traffic, running, draft)
+    found["warnings"] += presumptions(situation, draft.policy)
+    return found
+
+
+def simulated_offline(before: Policy, after: Policy, traffic: Traffic, now: float) -> dict[str, Any]:
+    """The same where no server is at hand: every endpoint counts as up, and capacities are those declared.
+
+    Raises:
+        PolicyError: one of them does not compile.
+        Unavailable: the planner could not solve it.
+    """
+    shipped = shipped_jurisdictions()
+    situation = Situation(now, State())
+    return _simulated(situation, traffic, compile_policy(before, shipped), compile_policy(after, shipped))
+
+
+def _simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot) -> dict[str, Any]:
     before = situation.world(running, presume_up=True)
     after = situation.world(draft, presume_up=True)
     try:
-        found = as_data(simulate(traffic, before, after), before, after)
+        return as_data(simulate(traffic, before, after), before, after)
     except PlanError as error:
         raise Unavailable(f"the planner could not plan for this traffic: {error}") from error
-    found["warnings"] += presumptions(situation, draft.policy)
-    return found
 
 
 def presumptions(situation: Situation, policy: Policy) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import floor, isfinite
+from math import floor, gcd, isfinite
 
 MINUTE = 60.0
 """The shortest interval that peaks are told apart by, in seconds."""
+_GRAINS = (300, 900, 3600, 86_400)
+"""Times that are all multiples of one of these are those of longer intervals."""
 MAX_ENTRIES = 1_000_000
 """Counts that a `TrafficBuilder` holds at once; past it, neighbouring intervals are joined."""
 
@@ -43,8 +45,9 @@ class Traffic:
 class TrafficBuilder:
     """Adds requests up, in bounded memory however long the time is.
 
-    Requests that come with a POSIX time are counted by interval, of a minute at first. The traffic then lasts from the
-    first interval to the last. `seconds` is how long it lasts if no request has a time.
+    Requests that come with a POSIX time are counted by interval: of a minute, or longer where all times are those of
+    full hours, say. The traffic then lasts from the first interval to the last. `seconds` is how long it lasts if no
+    request has a time.
 
     Raises:
         ValueError: `add` was given a count or a time that is no number.
@@ -56,6 +59,7 @@ class TrafficBuilder:
     _untimed: dict[str, float] = field(default_factory=dict)
     _timed: dict[int, dict[str, float]] = field(default_factory=dict)
     _entries: int = 0
+    _grain: int = 0
 
     def add(self, cell: str, count: float, at: float | None = None) -> None:
         """Count requests of a cell."""
@@ -64,18 +68,23 @@ class TrafficBuilder:
         if at is None:
             self._untimed[cell] = self._untimed.get(cell, 0.0) + count
             return
+        self._grain = gcd(self._grain, int(at)) if at == int(at) else 1
         counts = self._timed.setdefault(floor(at / self._interval), {})
         if cell not in counts:
             self._entries += 1
         counts[cell] = counts.get(cell, 0.0) + count
         while self._entries > self.most and len(self._timed) > 1:
-            self._join()
+            self._join(2 * self._interval)
 
     def traffic(self) -> Traffic:
         """What was added so far. Requests without a time are spread evenly over that of the others."""
         if not self._timed:
             whole = Sample(dict(self._untimed), self.seconds)
             return Traffic(whole, whole)
+        grains = (grain for grain in _GRAINS if self._grain % grain == 0 and grain % self._interval == 0)
+        grain = max(grains, default=self._interval)
+        if grain > self._interval:
+            self._join(grain)
         first, last = min(self._timed), max(self._timed)
         seconds = (last - first + 1) * self._interval
         total = dict(self._untimed)
@@ -89,12 +98,13 @@ class TrafficBuilder:
             Sample(peak, self._interval, busiest * self._interval),
         )
 
-    def _join(self) -> None:
-        """Intervals twice as long."""
+    def _join(self, interval: float) -> None:
+        """Longer intervals, a multiple of those so far."""
+        times = round(interval / self._interval)
         joined: dict[int, dict[str, float]] = {}
         for number, counts in self._timed.items():
-            _merge(joined.setdefault(number // 2, {}), counts, 1.0)
-        self._timed, self._interval = joined, 2 * self._interval
+            _merge(joined.setdefault(number // times, {}), counts, 1.0)
+        self._timed, self._interval = joined, interval
         self._entries = sum(map(len, joined.values()))
 
 

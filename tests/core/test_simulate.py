@@ -272,6 +272,18 @@ def test_builders_lose_nothing(rows: list[tuple[str, float, float | None]], most
         assert made.whole.seconds == 7.0
 
 
+def test_full_hours_are_hours() -> None:
+    """Times that are all those of full hours stand for hours, so that the peak is not that of a minute."""
+    builder = TrafficBuilder(1.0)
+    for hour, count in ((7, 10.0), (8, 30.0), (10, 20.0)):
+        builder.add("a", count, 3600.0 * hour)
+    made = builder.traffic()
+    assert (made.whole.seconds, made.whole.start) == (4 * 3600, 7 * 3600)
+    assert made.peak == Sample({"a": 30.0}, 3600.0, 8 * 3600)
+    builder.add("a", 1.0, 3600.0 * 11 + 1)
+    assert builder.traffic().whole.seconds == 5 * 3600, "what was joined stays so"
+
+
 @pytest.mark.parametrize(("count", "at"), [(-1.0, None), (float("nan"), None), (1.0, float("inf"))])
 def test_builders_refuse_what_is_no_number(count: float, at: float | None) -> None:
     """Counts and times have to be finite, counts not negative."""

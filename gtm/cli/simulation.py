@@ -1,0 +1,341 @@
+"""`gtm simulate`: what a draft would make of traffic, beside what the policy in force makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError, Exit
+from gtm.cli.reading import explained, read_document
+from gtm.cli.spans import span_seconds
+
+if TYPE_CHECKING:
+    from gtm.cli.client import Client
+    from gtm.core.model import Policy, Priority
+    from gtm.core.traffic import Traffic
+
+RUNNING = "running"
+RECORDED = "recorded"
+_FOUR = tuple((when, side) for when in ("average", "peak") for side in ("before", "after"))
+_HEADINGS = ("average before", "average after", "peak before", "peak after")
+_SHOWN = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command()(simulate)
+
+
+def simulate(
+    *,
+    policy: Annotated[Path, typer.Option(help="The draft: a folder of YAML files, or one file.")],
+    traffic: Annotated[str, typer.Option(help="A CSV file (`-`: standard input), or `recorded`.")],
+    against: Annotated[str, typer.Option(help="A folder to compare with, or `running`.")] = RUNNING,
+    since: Annotated[
+        str, typer.Option(help="How much recorded traffic: a number with m, h, d or w.")
+    ] = "24h",
+    duration: Annotated[
+        str,
+        typer.Option(help="How long a file's requests took, where it has no times: with s, m, h, d or w."),
+    ] = "1h",
+    html: Annotated[Path | None, typer.Option(help="Also write the result as a page of its own.")] = None,
+    geoip_db: options.GeoipDb = None,
+    geoip_overrides: options.GeoipOverrides = None,
+    geoip_anonymous_db: options.GeoipAnonymousDb = None,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Try a draft with traffic: shares, latency, spillover, refusals, capacity, and what moves. Changes nothing.
+
+    With `--against FOLDER` and a file no server is needed: every region then counts as up, with its declared capacity.
+    """
+    from gtm.cli import client, output
+
+    back = span_seconds("--since", since)
+    lasting = span_seconds("--duration", duration)
+    draft = read_document(policy)
+    locate = _locator(geoip_db, geoip_overrides, geoip_anonymous_db)
+    if against != RUNNING:
+        other = read_document(Path(against))
+        before, after = _policy(other), _policy(draft)
+        if traffic == RECORDED:
+            asked = _recorded(client.control(control_url, token), back, before, after)
+        else:
+            asked = _file(traffic, lasting, locate, (after, before))
+        found = _simulated(before, after, asked)
+    else:
+        api = client.control(control_url, token)
+        body: dict[str, Any] = {"policy": draft, "traffic": RECORDED, "since": _ago(back)}
+        if traffic != RECORDED:
+            running = _policy(api.get("/v1/policy", admin_states="true")["policy"])
+            asked = _file(traffic, lasting, locate, (_policy(draft), running))
+            body = {"policy": draft, "traffic": _document(asked)}
+        with output.progress("simulating"):
+            found = api.call("POST", "/v1/policy:simulate", body=body).body
+    if html is not None:
+        name = f"revision {found['revision']}" if against == RUNNING else against
+        _write(html, found, before=name, after=str(policy))
+    output.warn(found["warnings"])
+    if as_json:
+        output.print_json(found)
+    else:
+        _tell(found)
+        if html is not None:
+            output.say(f"\nwritten to {html}")
+
+
+# --- traffic ---
+
+
+def _locator(database: Path | None, overrides: Path | None, anonymous: Path | None) -> Callable[[], Any]:
+    """Where addresses are. The database is read once an address comes."""
+    made: list[Any] = []
+
+    def locator() -> Any:
+        if not made:
+            from gtm.geoip.reader import GeoIPError, Locator
+
+            try:
+                made.append(Locator(database, overrides, anonymous=anonymous))
+            except (GeoIPError, OSError) as error:
+                raise CommandError(f"cannot locate addresses: {error}") from error
+        return made[0]
+
+    return locator
+
+
+def _file(name: str, seconds: float, locator: Callable[[], Any], policies: tuple[Policy, ...]) -> Traffic:
+    """The traffic of a CSV file.
+
+    Raises:
+        CommandError: it cannot be read, or has wrong lines.
+    """
+    from gtm.control.traffic_csv import TrafficError, read_csv
+    from gtm.core.traffic import TrafficBuilder
+
+    builder = TrafficBuilder(seconds)
+    try:
+        with _lines(name) as lines:
+            read_csv(name, lines, builder, lambda address: locator().locate(address), _priorities(policies))
+    except TrafficError as error:
+        problems = tuple(str(problem) for problem in error.problems)
+        raise CommandError(
+            f"`{name}` is no traffic that can be simulated", Exit.BAD_INPUT, problems
+        ) from error
+    except OSError as error:
+        raise CommandError(f"cannot read `{name}`: {(error.strerror or str(error)).lower()}") from error
+    return builder.traffic()
+
+
+@contextmanager
+def _lines(name: str) -> Iterator[Iterator[str]]:
+    """The lines of a file, with a bar that says how far they are read (in MiB)."""
+    import sys
+
+    from gtm.cli import output
+
+    path = None if name == "-" else Path(name)
+    size = None if path is None else path.stat().st_size >> 20
+    with output.progress(f"reading {name} (MiB)", size) as bar:
+
+        def counted(file: Any) -> Iterator[str]:
+            done = 0
+            for number, line in enumerate(file):
+                done += len(line)
+                if number % 10_000 == 0:
+                    bar.update(bar.task_ids[0], completed=done >> 20)
+                yield line
+
+        if path is None:
+            sys.stdin.reconfigure(encoding="utf-8", newline="")  # type: ignore[union-attr]  # always a text file
+            yield counted(sys.stdin)
+        else:
+            with path.open(encoding="utf-8", newline="") as file:
+                yield counted(file)
+
+
+def _priorities(policies: tuple[Policy, ...]) -> dict[str, Priority]:
+    """Service → its priority; the first policy that has the service says it."""
+    return {service.name: service.priority for policy in reversed(policies) for service in policy.services}
+
+
+def _recorded(api: Client, seconds: float, before: Policy, after: Policy) -> Traffic:
+    from gtm.control.traffic import TrafficDocument
+
+    found = api.get("/v1/demand/recorded", since=_ago(seconds))
+    body = {key: found[key] for key in ("seconds", "start", "cells", "peak")}
+    return TrafficDocument.model_validate(body).traffic(_priorities((after, before)))
+
+
+def _document(traffic: Traffic) -> dict[str, Any]:
+    """Traffic as the control API takes it.
+
+    Raises:
+        CommandError: it is too much.
+    """
+    from gtm.control.traffic import MAX_CELLS, traffic_json
+
+    count = len(traffic.whole.counts)
+    if count > MAX_CELLS:
+        message = f"the file has {count} kinds of requests, more than the {MAX_CELLS} that control takes"
+        raise CommandError(f"{message}: compare with a folder (--against), which needs no server")
+    return traffic_json(traffic)
+
+
+def _ago(seconds: float) -> str:
+    return datetime.fromtimestamp(datetime.now(UTC).timestamp() - seconds, UTC).isoformat()
+
+
+# --- without a server ---
+
+
+def _policy(document: Mapping[str, Any]) -> Policy:
+    from gtm.control.documents import PolicyDocument
+
+    return PolicyDocument.model_validate_json(_json(document)).to_core()
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(document)
+
+
+def _simulated(before: Policy, after: Policy, traffic: Traffic) -> dict[str, Any]:
+    import time
+
+    from gtm.cli import output
+    from gtm.control.errors import ControlError
+    from gtm.control.simulation import simulated_offline
+
+    with explained(), output.progress("simulating"):
+        try:
+            return simulated_offline(before, after, traffic, time.time())
+        except ControlError as error:
+            raise CommandError(error.detail) from error
+
+
+# --- the result ---
+
+
+def _write(path: Path, found: Mapping[str, Any], *, before: str, after: str) -> None:
+    from gtm.control.simulation_page import page
+
+    try:
+        path.write_text(page(found, before=before, after=after), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from error
+
+
+def _tell(found: Mapping[str, Any]) -> None:
+    from gtm.cli import output
+
+    traffic = found["traffic"]
+    served = f", {found['newly_served']:.1%} were refused before" if found["newly_served"] else ""
+    output.facts(
+        (
+            ("traffic", f"{traffic['requests']:g} requests, {traffic['rate']:.4g}/s on average"),
+            ("peak", f"{traffic['peak']['rate']:.4g}/s {output.when(traffic['peak']['start'])}".rstrip()),
+            ("moved", f"{found['moved']:.1%} of requests{served}"),
+        )
+    )
+    output.say("")
+    _regions(found)
+    output.say("")
+    _summary(found)
+    _spill(found)
+    _countries(found)
+
+
+def _each(found: Mapping[str, Any], read: Callable[[Any], Any]) -> list[Any]:
+    """Something of each of the four projections."""
+    return [read(found[when][side]) for when, side in _FOUR]
+
+
+def _regions(found: Mapping[str, Any]) -> None:
+    from gtm.cli import output
+
+    sides = _each(found, lambda made: {item["region"]: item for item in made["regions"]})
+    output.table(
+        ("region", *_HEADINGS, "capacity used at the peak"),
+        (
+            (
+                region["region"],
+                *(_percent(side.get(region["region"], {}).get("share")) for side in sides),
+                _percent(
+                    sides[3].get(region["region"], {"room": {"utilization": None}})["room"]["utilization"]
+                ),
+            )
+            for region in found["regions"]
+        ),
+        empty="neither policy has a region",
+    )
+
+
+def _summary(found: Mapping[str, Any]) -> None:
+    """Latency and refusals."""
+    from gtm.cli import output
+
+    latencies = _each(found, lambda made: made["latency_ms"])
+    rows: list[tuple[Any, ...]] = [
+        (name, *("" if one is None else f"{one[key]:.0f} ms" for one in latencies))
+        for key, name in (("mean", "latency, mean"), ("p50", "median"), ("p90", "90 %"), ("p99", "99 %"))
+    ]
+    for key, what in (("reasons", "refused"), ("rules", "refused by rule")):
+        sides = _each(found, lambda made, key=key: made["refused"][key])  # type: ignore[misc]  # a default binds it
+        rows += [
+            (f"{what}: {name}", *(f"{side.get(name, 0.0):.4g}/s" for side in sides))
+            for name in sorted({name for side in sides for name in side})
+        ]
+    queued = _each(found, lambda made: made["queued"])
+    if any(queued):
+        rows.append(("waiting at home, for want of capacity", *(f"{rate:.4g}/s" for rate in queued)))
+    output.table(("", *_HEADINGS), rows, empty="")
+
+
+def _spill(found: Mapping[str, Any]) -> None:
+    from gtm.cli import output
+
+    sides = _each(found, lambda made: {(item["from"], item["to"]): item["rate"] for item in made["spill"]})
+    pairs = sorted({pair for side in sides for pair in side})
+    if pairs:
+        output.say("")
+        rows = (
+            (f"{home} → {to}", *(f"{side.get((home, to), 0.0):.4g}/s" for side in sides))
+            for home, to in pairs
+        )
+        output.table(("spillover", *_HEADINGS), rows, empty="")
+
+
+def _countries(found: Mapping[str, Any]) -> None:
+    from gtm.cli import output
+
+    changed = [item for item in found["countries"] if item["before"] != item["after"]]
+    output.say("")
+    output.table(
+        ("country", "service", "before", "after", "share of requests"),
+        (
+            (
+                item["country"] or "unknown",
+                item["service"],
+                item["before"] or "refused",
+                item["after"] or "refused",
+                f"{item['share']:.2%}",
+            )
+            for item in changed[:_SHOWN]
+        ),
+        empty="every country keeps its main region",
+    )
+    if len(changed) > _SHOWN:
+        output.say(f"… and {len(changed) - _SHOWN} more with fewer requests; --json and --html have them")
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
