@@ -1,0 +1,147 @@
+"""`gtm simulate`, `gtm explain --policy`, and changes against the safety rules."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gtm.cli.exits import Exit
+from gtm.core.access import Role
+from gtm.core.model import EndpointHealth, HealthStatus
+from gtm.core.state import State
+from tests.api.conftest import Server, prepare
+from tests.cli.conftest import DEMO, Gtm
+
+TRAFFIC = "service,client,country,count\nchat,81.2.69.142,,300\nchat,,DE,600\nweb,,US,100\n"
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Path:
+    """The demo's policy with Frankfurt draining."""
+    folder = Path(shutil.copytree(DEMO, tmp_path / "draft"))
+    file = folder / "regions.yaml"
+    text = file.read_text()
+    file.write_text(text.replace("    country: DE\n", "    country: DE\n    admin_state: draining\n", 1))
+    return folder
+
+
+@pytest.fixture
+def traffic(tmp_path: Path) -> Path:
+    """A small file of traffic."""
+    file = tmp_path / "traffic.csv"
+    file.write_text(TRAFFIC)
+    return file
+
+
+def test_without_any_server(bare: Gtm, draft: Path, traffic: Path, tmp_path: Path) -> None:
+    """Two folders and a file are enough: people get tables, scripts JSON, and both a page."""
+    asked = ("simulate", "--policy", draft, "--against", DEMO, "--traffic", traffic)
+    done = bare.ok(*asked, "--html", tmp_path / "out.html")
+    assert "moved    60.0% of requests" in done.out
+    assert "DE       chat     eu-central  eu-west  60.00%" in done.out
+    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+    found = bare.ok(*asked, "--json", "--duration", "10m").json
+    assert (found["traffic"]["requests"], found["traffic"]["seconds"]) == (1000, 600)
+    assert [item["country"] for item in found["countries"]] == ["DE", "GB", "US"]
+
+
+def test_what_is_left_out_is_said(bare: Gtm, draft: Path, tmp_path: Path) -> None:
+    """Requests for a service that neither policy knows are counted out, on standard error."""
+    file = tmp_path / "t.csv"
+    file.write_text("service,count\nweb,5\nchta,7\n")
+    done = bare.ok("simulate", "--policy", draft, "--against", DEMO, "--traffic", file)
+    assert "7 requests for `chta` are left out" in done.err
+    assert "requests, " in done.out
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"--traffic": "nosuch.csv"}, "cannot read `nosuch.csv`: no such file or directory"),
+        ({"--policy": "nosuch"}, "cannot read `nosuch`"),
+        ({"--against": "nosuch"}, "cannot read `nosuch`"),
+        ({"--duration": "soon"}, "--duration: `soon` is not a number with s, m, h, d or w"),
+        ({"--since": "0h"}, "--since: `0h` is not a number"),
+        ({"--html": "/nosuch/out.html"}, "cannot write `/nosuch/out.html`"),
+        ({"--geoip-db": "/nosuch.mmdb"}, "cannot locate addresses"),
+    ],
+)
+def test_bad_usage(bare: Gtm, draft: Path, traffic: Path, change: dict[str, str], said: str) -> None:
+    """What cannot be read or written is named, and ends with 2."""
+    given = {"--policy": draft, "--against": DEMO, "--traffic": traffic, **change}
+    done = bare("simulate", *(part for pair in given.items() for part in pair))
+    assert done.code == Exit.BAD_INPUT
+    assert said in done.err
+
+
+def test_wrong_lines_are_listed(bare: Gtm, draft: Path, tmp_path: Path) -> None:
+    """Each with its file, line and column."""
+    file = tmp_path / "t.csv"
+    file.write_text("service,count\nchat,many\nchat,1\n,1\n")
+    done = bare("simulate", "--policy", draft, "--against", DEMO, "--traffic", file)
+    assert done.code == Exit.BAD_INPUT
+    assert f"{file}: line 2, column `count`: `many` is not a number of requests" in done.err
+    assert "line 4, column `service`: is empty" in done.err
+
+
+def set_up(server: Server) -> None:
+    """Let every endpoint of the policy in force be up."""
+    hub = server.app.state.context.hub
+    hub.judge = lambda: None  # no edge reports here, whose silence would make everything unknown
+    up = EndpointHealth(HealthStatus.UP, since=1.0)
+    regions = hub.snapshot.policy.regions
+    hub.state = State(1, health={item.name: {one.url: up for one in item.endpoints} for item in regions})
+
+
+@pytest.fixture
+def demo(bare: Gtm, database_url: str) -> Any:
+    """`gtm` with an admin's token for a control tier that has the demo's policy in force, and everything up."""
+    tokens = prepare(database_url)
+    with Server(database_url) as server:
+        bare.environment = {"GTM_CONTROL_URL": server.url, "GTM_TOKEN": tokens[Role.ADMIN]}
+        bare.ok("apply", DEMO, "--yes", "--no-wait")
+        set_up(server)
+        yield bare
+
+
+def test_against_what_is_running(demo: Gtm, draft: Path, traffic: Path) -> None:
+    """Control simulates with the present it knows; recorded traffic that is not there is an error that says so."""
+    found = demo.ok("simulate", "--policy", draft, "--traffic", traffic, "--json").json
+    assert (found["moved"], found["revision"]) == (pytest.approx(0.6), 2)
+    for more in ((), ("--against", str(DEMO))):
+        done = demo("simulate", "--policy", draft, "--traffic", "recorded", "--since", "2h", *more)
+        assert done.code == Exit.BAD_INPUT
+        assert "no demand is recorded from" in done.err
+
+
+def test_explain_by_a_draft(demo: Gtm, draft: Path) -> None:
+    """Control explains what the draft would decide, in the words that an edge uses."""
+    done = demo.ok("explain", "chat", "--client", "91.198.174.192", "--policy", draft)
+    assert "eu-west (lowest_latency)" in done.out
+    assert "draining" in done.out
+    refused = demo("explain", "records", "--client", "8.8.8.8", "--policy", draft, "--json")
+    assert (refused.code, refused.json["outcome"]) == (Exit.NO, "refused_residency")
+    assert refused.json["draft"] is True
+    unknown = demo("explain", "nosuch", "--policy", draft)
+    assert (unknown.code, "there is no service `nosuch`" in unknown.err) == (Exit.BAD_INPUT, True)
+
+
+def test_unsafe_changes(demo: Gtm, draft: Path) -> None:
+    """A plan says that a change is unsafe; applying and draining are refused, unless forced with a reason."""
+    plan = demo.ok("plan", draft)
+    assert "unsafe: reach: service `records` would have no usable region" in plan.out
+    assert "not checked: capacity and moved: no demand is known" in plan.out
+    for command in (("apply", draft, "--yes"), ("regions", "drain", "eu-central")):
+        done = demo(*command)
+        assert done.code == Exit.BAD_INPUT
+        assert "service `records` would have no usable region" in done.err
+        assert "--force --reason" in done.err
+    assert demo("regions", "drain", "eu-central", "--force").code == Exit.BAD_INPUT
+    assert "means nothing" in demo("apply", draft, "--yes", "--reason", "x").err
+    demo.ok("regions", "drain", "eu-central", "--force", "--reason", "smoke", "--no-wait")
+    assert "forced against the safety rules reach: smoke" in demo.ok("revisions", "list").out
+    demo.ok("revisions", "rollback", 2, "--yes", "--no-wait", "--force", "--reason", "never mind")
+    demo.ok("apply", draft, "--yes", "--no-wait", "--force", "--reason", "the same")
