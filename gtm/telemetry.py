@@ -23,6 +23,10 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("type", "rcode", "transport"),
     ),
     "gtm_dns_dropped_total": ("DNS packets dropped, by reason.", ("reason",)),
+    "gtm_latency_samples_total": (
+        "Round trips posted, by who measured (beacon, balancer) and what became of them.",
+        ("kind", "verdict"),
+    ),
     "gtm_http_requests_total": ("HTTP requests to the edge, by route and status.", ("route", "status")),
 }
 """Metric name → help and label names. Labels only ever take values from the policy or from closed sets."""

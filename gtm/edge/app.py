@@ -22,7 +22,7 @@ import msgspec
 
 from gtm.core.access import Role
 from gtm.core.choice import Afford
-from gtm.core.latency import SampleKind
+from gtm.core.latency import SampleKind, Verdict
 from gtm.edge import beacons
 from gtm.edge.access import Grant, check_reporter, check_subject, grant_of
 from gtm.edge.client import ClientFinder
@@ -288,8 +288,12 @@ class EdgeApp:
         samples = parse_beacon(body) if beacon else parse_samples(body)
         caller = self._clients.find(incoming.peer, *self._forwarded(incoming)) if beacon else None
         kind = SampleKind.BEACON if beacon else SampleKind.BALANCER
-        outcome = await self.intake.take_in(samples, caller, kind)
-        return json_response(200, outcome, beacons.OPEN if beacon else ())
+        verdicts = await self.intake.take_in(samples, caller, kind)
+        for verdict, count in verdicts.items():
+            self._counts.add(f"gtm_latency_samples_total\t{kind}\t{verdict}", count)
+        accepted = verdicts.pop(Verdict.ACCEPTED, 0)
+        document = {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
+        return json_response(200, document, beacons.OPEN if beacon else ())
 
     def _grant(self, incoming: Incoming) -> Grant:
         if self._options.open_lookups:

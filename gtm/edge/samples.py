@@ -73,8 +73,8 @@ class Intake:
 
     async def take_in(
         self, samples: Iterable[Posted], caller: Address | None, kind: SampleKind
-    ) -> dict[str, Any]:
-        """Take samples in, and say what became of them.
+    ) -> Counter[Verdict]:
+        """Take samples in, and count what became of them.
 
         Args:
             samples: what was posted.
@@ -87,8 +87,7 @@ class Intake:
             if number % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
             verdicts[self._add(sample, caller if sample.client is None else sample.client, kind)] += 1
-        accepted = verdicts.pop(Verdict.ACCEPTED, 0)
-        return {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
+        return verdicts
 
     def end_interval(self, kind: SampleKind) -> list[Delta]:
         """What those who measure that way have said since the last call (from any thread)."""

@@ -119,6 +119,7 @@ def test_what_cannot_be_is_counted_and_changes_nothing(edge: Edge) -> None:
     answer = beacon(edge, sample(rtt_ms=0.4), sample(rtt_ms=1e9), sample(rtt_ms=-3), sample("atlantis"))
     assert answer.json() == {"accepted": 0, "refused": {"implausible": 3, "unknown_region": 1}}
     assert beacon(edge, sample(), client="192.0.2.1").json()["refused"] == {"unknown_location": 1}
+    assert edge.counts["gtm_latency_samples_total\tbeacon\timplausible"] == 3
     assert learned(edge) == []
 
 
