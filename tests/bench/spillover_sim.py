@@ -9,7 +9,7 @@ routes each request by least actual time). See docs/benchmarks.md for the model 
 waited longer. Slots stand in proportion to each region's own peak demand, or
 (`--equal`) in equal parts.
 With the fence, its regions are sized first, by the fenced clients alone, and then the others, each pool in proportion.
-Latencies are compared at the slots that gtm needs.
+Latencies are compared at the slots that gtm needs, and once more where all is tight: at those that the oracle needs.
 
 The last line is one JSON object.
 """
@@ -366,10 +366,18 @@ def compare(scene: Scene, say: Callable[[str], None]) -> dict[str, object]:
         say(f"  {name}: {sum(sizes[name])} slots {sizes[name]}, {time.perf_counter() - begin:.0f} s")
     found: dict[str, object] = {}
     for name in STRATEGIES:
-        outcome = simulate(name, scene, sizes["gtm"])
-        assert outcome is not None
-        found[name] = judge(scene, outcome, sum(sizes[name]))
+        needs = sum(sizes[name])
+        figures: dict[str, object] = dict(judged(name, scene, sizes["gtm"], needs))
+        figures["at_oracle_slots"] = judged(name, scene, sizes["oracle"], needs)
+        found[name] = figures
     return found
+
+
+def judged(name: str, scene: Scene, slots: tuple[int, ...], needs: int) -> dict[str, float | int | None]:
+    """The figures of one strategy with these slots."""
+    outcome = simulate(name, scene, slots)
+    assert outcome is not None
+    return judge(scene, outcome, needs)
 
 
 def shipped(previous: Plan, problem: Problem, now: float) -> tuple[Plan, Mapping[str, float]]:
