@@ -12,6 +12,8 @@ DEFAULT_CONTROL_PORT = 8080
 DEFAULT_EDGE_PORT = 8081
 DEFAULT_DNS_PORT = 5300
 DEFAULT_HALF_LIFE = 86_400.0
+DEFAULT_DEMAND_DAYS = 7
+DEFAULT_MAX_MOVED_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,8 @@ class ControlSettings:
     """`gtm control`. Without `database_url` an embedded Postgres runs under `data_dir`.
 
     `geoip_db` and `geoip_overrides` are an edge's, for questions about a client's latency. After `latency_half_life`
-    seconds, a measured round trip counts half.
+    seconds, a measured round trip counts half. A change may move `max_moved_share` (0–1) of the present demand at once;
+    demand is recorded for `demand_days` days, 0 for none.
     """
 
     data_dir: Path
@@ -29,6 +32,8 @@ class ControlSettings:
     geoip_db: Path | None = None
     geoip_overrides: Path | None = None
     latency_half_life: float = DEFAULT_HALF_LIFE
+    max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
+    demand_days: int = DEFAULT_DEMAND_DAYS
     log_level: str = "info"
 
 
@@ -84,4 +89,6 @@ class ServeSettings:
     open_lookups: bool = False
     beacons: bool = True
     latency_half_life: float = DEFAULT_HALF_LIFE
+    max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
+    demand_days: int = DEFAULT_DEMAND_DAYS
     log_level: str = "info"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -31,12 +33,12 @@ from gtm.api.middleware import BodyGuard, Counting, Metrics
 from gtm.api.query import known_query
 from gtm.api.resources import SLUGS, resource_router
 from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
+from gtm.control import recorder
 from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
 from gtm.core.model import Location
-from gtm.core.safety import MAX_MOVED_SHARE
 from gtm.geoip.reader import Locator
-from gtm.settings import DEFAULT_HALF_LIFE
+from gtm.settings import DEFAULT_DEMAND_DAYS, DEFAULT_HALF_LIFE, DEFAULT_MAX_MOVED_SHARE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -61,7 +63,8 @@ _TAGS = [
 def create_app(
     database: Database,
     *,
-    max_moved: float = MAX_MOVED_SHARE,
+    max_moved: float = DEFAULT_MAX_MOVED_SHARE,
+    demand_days: int = DEFAULT_DEMAND_DAYS,
     half_life: float = DEFAULT_HALF_LIFE,
     locate: Callable[[str], Location] | None = None,
 ) -> FastAPI:
@@ -73,24 +76,30 @@ def create_app(
     Args:
         database: where policy and tokens are; need not be reachable yet.
         max_moved: the share (0–1) of the present demand that a change may move at once.
+        demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
         half_life: seconds after which a measured round trip counts half.
         locate: where an address is; None: by the shipped database.
     """
     hub = FeedHub(database, half_life=half_life)
+    live = Live(hub)
     metrics = Metrics()
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with contextlib.suppress(StorageUnavailable):  # served from the moment it comes back
             await hub.refresh()
-        following = asyncio.create_task(hub.run())
+        following = [asyncio.create_task(hub.run())]
+        if demand_days > 0:
+            kept = recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days))
+            following.append(asyncio.create_task(recorder.run(kept, live.rates, live.per_answer)))
         try:
             yield
         finally:
             hub.close()
-            following.cancel()
+            for task in following:
+                task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await following
+                await asyncio.gather(*following)
             await database.dispose()
 
     app = FastAPI(
@@ -103,7 +112,7 @@ def create_app(
         dependencies=[Depends(known_query)],
         openapi_tags=_TAGS,
     )
-    app.state.context = Context(database, hub, Live(hub), locate or _locate, max_moved)
+    app.state.context = Context(database, hub, live, locate or _locate, max_moved)
     problems.install(app)
     app.include_router(policy.router)
     app.include_router(jurisdictions.router)

@@ -77,6 +77,24 @@ LatencyHalfLife = Annotated[
         help="Seconds after which a measured round trip counts half.", envvar="GTM_LATENCY_HALF_LIFE", min=60
     ),
 ]
+MaxMovedShare = Annotated[
+    float,
+    typer.Option(
+        help="Share (0-1) of the present demand that a change of policy may move at once, unless forced.",
+        envvar="GTM_MAX_MOVED_SHARE",
+        min=0,
+        max=1,
+    ),
+]
+DemandDays = Annotated[
+    int,
+    typer.Option(
+        help="Days for which recorded demand is kept (0: none is recorded).",
+        envvar="GTM_DEMAND_DAYS",
+        min=0,
+        max=366,
+    ),
+]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.", envvar="GTM_LOG_LEVEL")]
 ControlUrl = Annotated[str, typer.Option("--control", help="The control API.", envvar="GTM_CONTROL_URL")]
 Token = Annotated[

@@ -14,9 +14,11 @@ from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
 from gtm.settings import (
     DEFAULT_CONTROL_PORT,
+    DEFAULT_DEMAND_DAYS,
     DEFAULT_DNS_PORT,
     DEFAULT_EDGE_PORT,
     DEFAULT_HALF_LIFE,
+    DEFAULT_MAX_MOVED_SHARE,
     ControlSettings,
     EdgeSettings,
     ServeSettings,
@@ -48,6 +50,8 @@ def serve(
     open_lookups: options.OpenLookups = False,
     beacons: options.Beacons = True,
     latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
+    max_moved_share: options.MaxMovedShare = DEFAULT_MAX_MOVED_SHARE,
+    demand_days: options.DemandDays = DEFAULT_DEMAND_DAYS,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
@@ -75,6 +79,8 @@ def serve(
         open_lookups=open_lookups or (demo and all(_is_loopback(host) for host in hosts)),
         beacons=beacons,
         latency_half_life=latency_half_life,
+        max_moved_share=max_moved_share,
+        demand_days=demand_days,
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "serve")
@@ -94,6 +100,8 @@ def control(
     geoip_db: options.GeoipDb = None,
     geoip_overrides: options.GeoipOverrides = None,
     latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
+    max_moved_share: options.MaxMovedShare = DEFAULT_MAX_MOVED_SHARE,
+    demand_days: options.DemandDays = DEFAULT_DEMAND_DAYS,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
@@ -108,6 +116,8 @@ def control(
         geoip_db=geoip_db,
         geoip_overrides=geoip_overrides,
         latency_half_life=latency_half_life,
+        max_moved_share=max_moved_share,
+        demand_days=demand_days,
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "control")

@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 SAMPLE = 5.0
 """Seconds between looks at the rates; these are smoothed over 3 s."""
-RETENTION = timedelta(days=7)
-"""How long demand is kept unless told otherwise."""
 MAX_ROWS = 50_000
 """Rows that are kept of a minute: the largest."""
 MAX_WAITING = 60
@@ -100,7 +98,7 @@ class Recorder:
         retention: how long minutes are kept.
     """
 
-    def __init__(self, database: Database, source: str, retention: timedelta = RETENTION) -> None:
+    def __init__(self, database: Database, source: str, retention: timedelta) -> None:
         self._database = database
         self._source = source
         self._retention = retention

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gtm.control.demand import Row
@@ -49,28 +48,28 @@ class Situation:
 
 
 class Live:
-    """Where one control process finds the present.
+    """Where one control process finds the present. Call it from the event loop: it reads what others change there."""
 
-    Whoever counts demand and measures latency sets `rates` (requests or DNS answers per second of every row),
-    `per_answer` (service → requests that a DNS answer stands for) and `table`; until then nothing is known of them.
-    """
-
-    def __init__(self, hub: FeedHub, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, hub: FeedHub) -> None:
         self._hub = hub
-        self._clock = clock
-        self.rates: Callable[[], Mapping[Row, float]] = dict
-        self.per_answer: Callable[[], Mapping[str, float]] = dict
-        self.table: Callable[[], LatencyTable] = lambda: EMPTY_TABLE
+
+    def rates(self) -> Mapping[Row, float]:
+        """Requests or DNS answers per second of every row."""
+        return self._hub.moment()[1]
+
+    def per_answer(self) -> Mapping[str, float]:
+        """Service → the requests that a DNS answer stands for."""
+        return self._hub.planner.latest.per_answer
 
     def situation(self) -> Situation:
-        """The present. Call it from the event loop: it reads what others change there."""
+        """The present."""
         policy = self._hub.snapshot.policy if self._hub.snapshot else Policy()
         return Situation(
-            now=self._clock(),
+            now=self._hub.moment()[0],
             state=self._hub.state,
             loads=self._hub.loads.loads(policy),
             capacity=self._hub.loads.assessment,
-            table=self.table(),
+            table=self._hub.table,
             demand=requests_by_cell(self.rates(), self.per_answer()),
         )
 

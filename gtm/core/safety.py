@@ -26,8 +26,6 @@ from gtm.core.snapshot import CompiledService, Snapshot, bits
 from gtm.core.traffic import Sample
 from gtm.core.view import View
 
-MAX_MOVED_SHARE = 0.3
-"""What rule 3 allows unless told otherwise."""
 LEAST_DEMAND = 5.0
 """Requests per second from which on rule 3 applies: a few test requests are not what it is for."""
 _NOTICEABLE = 1e-3
@@ -72,9 +70,7 @@ class Verdict:
         return not self.breaches
 
 
-def judge(
-    before: World, after: World, demand: Mapping[str, float], *, max_moved: float = MAX_MOVED_SHARE
-) -> Verdict:
+def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved: float) -> Verdict:
     """Apply the rules to a change.
 
     Args:

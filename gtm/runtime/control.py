@@ -84,7 +84,13 @@ def _locating(settings: ControlSettings) -> Callable[[str], Location]:
 
 async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     database = Database(url)
-    app = create_app(database, half_life=settings.latency_half_life, locate=_locating(settings))
+    app = create_app(
+        database,
+        max_moved=settings.max_moved_share,
+        demand_days=settings.demand_days,
+        half_life=settings.latency_half_life,
+        locate=_locating(settings),
+    )
     config = uvicorn.Config(
         app,
         http=PatientProtocol,

@@ -192,6 +192,8 @@ class Supervisor:
             "GTM_OPEN_LOOKUPS": "true" if settings.open_lookups else "false",
             "GTM_BEACONS": "true" if settings.beacons else "false",
             "GTM_LATENCY_HALF_LIFE": str(settings.latency_half_life),
+            "GTM_MAX_MOVED_SHARE": str(settings.max_moved_share),
+            "GTM_DEMAND_DAYS": str(settings.demand_days),
             "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),
         }
         if settings.geoip_db is not None:

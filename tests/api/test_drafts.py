@@ -55,7 +55,8 @@ def set_health(api: Api, *up: str) -> None:
 
 def set_demand(api: Api, rates: dict[Row, float]) -> None:
     """Let edges count so many requests per second."""
-    api.server.app.state.context.live.rates = lambda: rates
+    hub = api.server.app.state.context.hub
+    hub.demand.rates = lambda _: rates
 
 
 @pytest.fixture

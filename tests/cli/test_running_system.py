@@ -64,7 +64,7 @@ def test_explain(beside: Gtm) -> None:
 def test_refusal(beside: Gtm) -> None:
     """When no region inside the fence takes clients, the answer is a refusal with its reason, and the exit code 1."""
     for region in ("eu-central", "eu-west"):
-        beside.ok("regions", "drain", region)
+        beside.ok("regions", "drain", region, "--force", "--reason", "to see the refusal")
     try:
         done = beside("route", "chat", "--client", "91.198.174.192")
         assert done.code == Exit.NO

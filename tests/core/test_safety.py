@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core import safety
 from gtm.core.capacity import assess
 from gtm.core.choice import choice
 from gtm.core.compile import compile_policy
@@ -23,13 +24,18 @@ from gtm.core.model import (
     Tenant,
 )
 from gtm.core.ranking import rank
-from gtm.core.safety import SafetyRule, Verdict, judge
+from gtm.core.safety import SafetyRule, Verdict
 from gtm.core.simulate.world import World
 from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED, policies, quick, requests, states
 from tests.core.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
 
 DEMAND = {BERLIN: 2.0, CORK: 2.0, BOSTON: 6.0}
+
+
+def judge(before: World, after: World, demand: dict[str, float], max_moved: float = 0.3) -> Verdict:
+    """What the rules say, with the share that control allows unless told otherwise."""
+    return safety.judge(before, after, demand, max_moved=max_moved)
 
 
 def broken(verdict: Verdict) -> list[SafetyRule]:

@@ -88,7 +88,7 @@ async def test_a_recorder_writes_whole_minutes(database: Database) -> None:
 @pytest.mark.anyio
 async def test_minutes_wait_for_the_database(caplog: pytest.LogCaptureFixture) -> None:
     """Without a database the latest hour is kept, and what is dropped is said."""
-    recorder = Recorder(Database("postgresql://nobody@127.0.0.1:9/none"), "a")
+    recorder = Recorder(Database("postgresql://nobody@127.0.0.1:9/none"), "a", timedelta(days=1))
     for step in range(12 * (MAX_WAITING + 3)):
         recorder.sample({}, {}, NOW + SAMPLE * step)
     assert len(recorder._waiting) == MAX_WAITING
