@@ -17,7 +17,7 @@ import pytest
 from tests.docs.blocks import ROOT, Block, Command, difference, runnable
 from tests.system.harness import PATIENCE, System, eventually, system
 
-DOCUMENTS = ("README.md", "docs/api.md", "docs/cli.md", "docs/concepts.md")
+DOCUMENTS = ("README.md", "docs/api.md", "docs/cli.md", "docs/concepts.md", "docs/simulate.md")
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]
 
 _ASKS = re.compile(
