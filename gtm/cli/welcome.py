@@ -98,6 +98,14 @@ def _examples(running: Running) -> tuple[tuple[str, tuple[str, ...]], ...]:
             ),
         ),
         (
+            "Spillover: send clients of 68 countries, take Frankfurt's slots away, and watch (each in a terminal of its own)",
+            (
+                f"{gtm} demo traffic --rps 150{data}",
+                f"{gtm} demo capacity eu-central 10{data}  # 40 brings them back",
+                f"{gtm} top   # needs the token",
+            ),
+        ),
+        (
             "Drain a region, look, and bring it back (these need the token)",
             (f"{gtm} regions drain us-east", f"{gtm} regions list", f"{gtm} regions activate us-east"),
         ),
