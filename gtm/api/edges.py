@@ -18,6 +18,7 @@ from gtm.control import edges
 from gtm.control.errors import Invalid
 from gtm.control.latency import MAX_DELTAS, delta_problem
 from gtm.control.publish import FeedHub
+from gtm.control.takeover import plan_problem
 from gtm.core.access import Role
 from gtm.core.health import HealthTable
 from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
@@ -122,6 +123,10 @@ _REPORT = {
                         "(63 bits), centre and spread in ms, POSIX seconds.",
                         "items": {"type": "array", "minItems": 9, "maxItems": 9},
                     },
+                    "plan": {
+                        "type": ["object", "null"],
+                        "description": "The plan that the edge follows, as the feed sent it, if the last reply wanted it.",
+                    },
                 },
             }
         }
@@ -136,6 +141,10 @@ _REPLY = {
             "schema": {
                 "type": "object",
                 "properties": {
+                    "wants_plan": {
+                        "type": "boolean",
+                        "description": "Control has just started: the next report should hold the plan.",
+                    },
                     "leases": {
                         "anyOf": [
                             {
@@ -159,7 +168,7 @@ _REPLY = {
                             },
                             {"type": "null"},
                         ]
-                    }
+                    },
                 },
             }
         }
@@ -213,6 +222,8 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
             if (text := delta_problem(delta)) is not None
         )
         problems += islice(found_wrong, _MAX_LISTED)
+    if found.plan is not None and (text := plan_problem(found.plan)) is not None:
+        problems.append(Problem("plan", "out_of_range", text))
     if found.leases is not None and len(found.leases.instance) > 100:
         problems.append(Problem("leases.instance", "too_long", "an instance may have 100 characters"))
     known = len(hub.snapshot.policy.regions) if hub.snapshot else 0

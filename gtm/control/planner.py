@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from gtm.control.demand import Row, requests_per_answer
@@ -74,6 +74,11 @@ class Planner:
         self._ranker: Ranker | None = None
         self._per_answer: dict[str, float] = {}
         self._latest_time = 0.0
+
+    def resume(self, plan: Plan) -> None:
+        """Go on from a plan that is in force already; one without classes changes nothing."""
+        if plan.classes:
+            self.latest = replace(self.latest, plan=replace(plan, idle={}))
 
     def tick(self, given: Inputs) -> Planned:
         """Make the next plan. Takes milliseconds to a tenth of a second; call it outside the event loop."""

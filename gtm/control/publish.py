@@ -21,6 +21,7 @@ from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.latency import LatencyBook
 from gtm.control.loads import Loads
 from gtm.control.planner import TICK, Inputs, Planner, same_plan
+from gtm.control.takeover import Takeover
 from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.capacity import Assessment
 from gtm.core.health import VantageReport, combine
@@ -99,6 +100,7 @@ class FeedHub:
         self.demand = DemandBook()
         self.ledger = LeaseLedger(monotonic(), int(clock() * 1000))
         self.planner = Planner()
+        self.takeover = Takeover()
         self.table = EMPTY_TABLE
         self.latency = LatencyBook(database, clock, half_life)
         self.loads = Loads(clock)
@@ -114,6 +116,7 @@ class FeedHub:
         self._reported = asyncio.Event()
         self._refreshing = asyncio.Lock()
         self._closed = False
+        self._planned = False
         self._lines: dict[str, tuple[object, bytes]] = {}
         self._estimator: Estimator | None = None
         self._estimated: Snapshot | None = None
@@ -242,10 +245,11 @@ class FeedHub:
         self._edges[edge] = LiveEdge(edge, address, report, self._monotonic(), now)
         self.demand.take(edge, report.demand, report.seconds, self._monotonic())
         self.latency.take(report.latency)
+        wants_plan = self.takeover.take(edge, report.plan, self._monotonic())
         self._reported.set()
         if report.leases is None:
-            return EdgeReply()
-        return EdgeReply(self.ledger.answer(edge, report.leases, self._monotonic()))
+            return EdgeReply(None, wants_plan)
+        return EdgeReply(self.ledger.answer(edge, report.leases, self._monotonic()), wants_plan)
 
     def edges(self) -> dict[str, LiveEdge]:
         """The edges heard of within `MAX_AGE`, by name."""
@@ -278,20 +282,27 @@ class FeedHub:
     # --- the plan ---
 
     async def _plan(self) -> None:
-        """Plan once a second, beside the feeds. A tick that fails leaves the last plan."""
+        """Plan once a second, beside the feeds."""
         while True:
             await asyncio.sleep(TICK)
-            if self.compiled is None:
-                continue
-            try:
-                planned = await asyncio.to_thread(self.planner.tick, self._inputs(self.compiled))
-            except Exception:
-                logger.exception("the planner failed; the last plan stays")
-                continue
-            self.loads.assessment = planned.capacity
-            self.ledger.apportion(planned.leasable, self._monotonic())
-            if not same_plan(planned.plan, self.state.plan):
-                self._publish_state(self.state.health, planned.plan)
+            await self.plan()
+
+    async def plan(self) -> None:
+        """Make the next plan, and publish it unless it is too early. A tick that fails leaves the last plan."""
+        if self.compiled is None:
+            return
+        if not self.takeover.over and self.takeover.end(self._monotonic()):
+            self.planner.resume(self.takeover.plan)
+        try:
+            planned = await asyncio.to_thread(self.planner.tick, self._inputs(self.compiled))
+        except Exception:
+            logger.exception("the planner failed; the last plan stays")
+            return
+        self.loads.assessment = planned.capacity
+        self.ledger.apportion(planned.leasable, self._monotonic())
+        if self.takeover.over and not (self._planned and same_plan(planned.plan, self.state.plan)):
+            self._planned = True
+            self._publish_state(self.state.health, planned.plan)
 
     def moment(self) -> tuple[float, dict[Row, float]]:
         """The time of day in POSIX seconds, and the rates that the edges count now."""
@@ -418,17 +429,16 @@ class FeedHub:
         """The encoded message, made once for all followers."""
         known = self._lines.get(key)
         if known is None or known[0] is not value:
-            known = (value, encode(_message(value)))
+            known = (value, encode(self._message(value)))
             self._lines[key] = known
         return known[1]
 
-
-def _message(value: SnapshotMessage | Access | LatencyTable | State) -> Message:
-    if isinstance(value, State):
-        return StateMessage(value)
-    if isinstance(value, Access):
-        return AccessMessage(value)
-    return LatencyMessage(value) if isinstance(value, LatencyTable) else value
+    def _message(self, value: SnapshotMessage | Access | LatencyTable | State) -> Message:
+        if isinstance(value, State):
+            return StateMessage(value, keep_plan=not self._planned)
+        if isinstance(value, Access):
+            return AccessMessage(value)
+        return LatencyMessage(value) if isinstance(value, LatencyTable) else value
 
 
 def _verdicts(health: Health) -> dict[tuple[str, str], tuple[str, str]]:

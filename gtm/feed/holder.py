@@ -59,7 +59,7 @@ class ViewHolder:
                 self._swap(snapshot, self.state, self.table)
         elif isinstance(message, StateMessage):
             with self._changing:
-                self._swap(self.snapshot, message.state, self.table)
+                self._swap(self.snapshot, message.after(self.state), self.table)
         elif isinstance(message, LatencyMessage):
             with self._changing:
                 self._swap(self.snapshot, self.state, message.table)

@@ -21,7 +21,7 @@ from gtm.core.latency import Delta, LatencyTable
 from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import State
+from gtm.core.state import Plan, State
 
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
@@ -79,9 +79,17 @@ class SnapshotMessage:
 
 @dataclass(frozen=True, slots=True)
 class StateMessage:
-    """The state of the world at one epoch."""
+    """The state of the world at one epoch.
+
+    `keep_plan`: its sender does not know the plan yet, and the receiver keeps the one that it follows.
+    """
 
     state: State
+    keep_plan: bool = False
+
+    def after(self, before: State) -> State:
+        """The state of a receiver that was in another before."""
+        return replace(self.state, plan=before.plan) if self.keep_plan else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +214,8 @@ class EdgeReport:
 
     `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use. `demand` counts
     decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
-    done with the quotas' leases, `latency` what was learned of round trips since the last report.
+    done with the quotas' leases, `latency` what was learned of round trips since the last report, `plan` the plan it
+    follows, if control asked for it.
     """
 
     version: str
@@ -217,13 +226,18 @@ class EdgeReport:
     seconds: float = 0.0
     leases: LeaseUse | None = None
     latency: tuple[Delta, ...] = ()
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeReply:
-    """Control → edge, in answer to its report: the quotas' leases it holds from now on."""
+    """Control → edge, in answer to its report: the quotas' leases it holds from now on.
+
+    `wants_plan`: control has just started, and asks for the plan that the edge follows with its next report.
+    """
 
     leases: LeaseGrant | None = None
+    wants_plan: bool = False
 
 
 def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:

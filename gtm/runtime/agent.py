@@ -58,7 +58,8 @@ LEARN_EVERY = 10
 REPORT_EVERY = 1.0
 """Seconds between reports to control when nothing changes."""
 PLAN_KEPT = 300.0
-"""Seconds for which the last plan is followed once control is lost; after that, the nearest usable region serves."""
+"""Seconds for which the last plan is followed once control is lost, or has started anew and plans nothing; after that,
+the nearest usable region serves."""
 FIRST_ROUND = 10.0
 """Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
 _BACKOFF = (0.2, 0.5, 1.0, 2.0)
@@ -78,6 +79,8 @@ class Agent:
         self._snapshot: SnapshotMessage | None = None
         self._agreed = State()
         self._connected = False
+        self._keeps_plan = False
+        self._wants_plan = False
         self._lost_at = -inf
         self._reported_at = time.monotonic()
         self._loaded = asyncio.Event()
@@ -210,7 +213,8 @@ class Agent:
             while True:
                 try:
                     async for message in client.messages(self._snapshot):
-                        if not self._connected:
+                        # Not before its first state: what it last said of health may be from long ago.
+                        if not self._connected and isinstance(message, StateMessage):
                             logger.info("following control at %s", client.url)
                             self._connected, failures, refused = True, 0, False
                             self._report_due.set()
@@ -222,12 +226,17 @@ class Agent:
                         logger.warning("cannot follow control, still trying: %s", error)
                     refused = refused or isinstance(error, TokenRefused)
                     if self._connected:
-                        self._connected = False
-                        self._lost_at = time.monotonic()
-                        self._publish()
+                        self._lost()
                 pause = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
                 failures += 1
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+
+    def _lost(self) -> None:
+        """Go on without control."""
+        self._connected = False
+        if not self._keeps_plan:  # else the plan's time runs already
+            self._lost_at = time.monotonic()
+        self._publish()
 
     async def _receive(self, message: Message) -> None:
         try:
@@ -244,7 +253,8 @@ class Agent:
     def _take(self, message: Message) -> bool:
         """Use a message here; True if the workers and the last-good file need it too."""
         if isinstance(message, StateMessage):
-            self._agreed = message.state
+            self._agreed = message.after(self._agreed)
+            self._keeps_plan = message.keep_plan
             return False
         self._holder.apply(message)
         if isinstance(message, SnapshotMessage):
@@ -283,11 +293,12 @@ class Agent:
         # Epoch 0 is the state before any: a worker that has only that must not listen.
         epoch = max(self._agreed.epoch, 1)
         plan = self._agreed.plan
+        if not self._connected or self._keeps_plan:
+            plan = kept_plan(plan, time.monotonic() - self._lost_at)
         if self._connected:
             state = State(epoch, "", fill(self._agreed.health, own), plan)
         else:
-            kept = kept_plan(plan, time.monotonic() - self._lost_at)
-            state = State(epoch, self.settings.name, own, kept)
+            state = State(epoch, self.settings.name, own, plan)
         if state == self._holder.state:
             return
         self._holder.apply(StateMessage(state))
@@ -324,6 +335,7 @@ class Agent:
                 self._report_due.clear()
                 with suppress(ControlUnreachable):  # the feed's own loop says so
                     reply = await client.report(self._next_report())
+                    self._wants_plan = reply.wants_plan
                     if reply.leases is not None and self._leases.take(reply.leases):
                         self._crew.put_parts()
 
@@ -341,6 +353,7 @@ class Agent:
             seconds=seconds,
             leases=self._leases.use(boot_time()),
             latency=self._round_trips.take() if self._connected else (),
+            plan=self._holder.state.plan if self._wants_plan else None,
         )
 
     async def _tick(self) -> None:
@@ -352,7 +365,7 @@ class Agent:
             self._holder.tick()
             if beats % LEARN_EVERY == 0:
                 self._round_trips.end_interval()
-            if not self._connected:
+            if not self._connected or self._keeps_plan:
                 self._publish()  # the last plan ends some time
             if self._unsaved:
                 await self._save()

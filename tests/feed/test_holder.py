@@ -22,7 +22,7 @@ from gtm.core.model import (
 )
 from gtm.core.problems import PolicyError
 from gtm.core.router import Router
-from gtm.core.state import State
+from gtm.core.state import ClassPlan, Plan, State
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, FeedError, HeartbeatMessage, SnapshotMessage, StateMessage
 from tests.core.strategies import SHIPPED
@@ -66,6 +66,16 @@ def test_nothing_is_answered_before_a_snapshot() -> None:
     assert _router(holder).view.up == 1
     holder.apply(StateMessage(State(4)))
     assert (_router(holder).view.state.epoch, _router(holder).view.up) == (4, 0)
+
+
+def test_a_state_may_leave_the_plan_as_it_is() -> None:
+    """From a control that knows no plan yet, health is taken and the plan stays."""
+    holder = ViewHolder(Clock())
+    plan = Plan(1.0, {"class": ClassPlan({"de": 1.0})})
+    holder.apply(SNAPSHOT)
+    holder.apply(StateMessage(replace(STATE.state, plan=plan)))
+    holder.apply(StateMessage(State(4), keep_plan=True))
+    assert (_router(holder).view.state.plan, _router(holder).view.up) == (plan, 0)
 
 
 def test_changes_from_two_threads_do_not_undo_each_other() -> None:

@@ -1,0 +1,135 @@
+"""A control process that starts: the plan in force stays until demand is known, and planning goes on from it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gtm.control.demand import row_text
+from gtm.control.publish import FeedHub
+from gtm.control.takeover import GATHERING, LISTENING, Takeover, plan_problem
+from gtm.core.state import NO_PLAN, ClassPlan, Plan
+from gtm.feed.wire import EdgeReport, StateMessage, decode
+from gtm.storage.session import Database
+from tests.control.test_planner import _inputs
+from tests.core.test_choice import NOW
+
+KEPT = Plan(5.0, {"class": ClassPlan({"de": 0.7, "ie": 0.3})})
+
+
+def _with(*weights: float, shed: float = 0.0, **tenants: float) -> Plan:
+    named = {f"r{number}": weight for number, weight in enumerate(weights)}
+    return Plan(1.0, {"class": ClassPlan(named, shed, tenants)})
+
+
+def test_nothing_is_planned_before_demand_is_known() -> None:
+    """A plan that edges follow stays for as long as smoothed demand needs to show."""
+    takeover = Takeover()
+    assert not takeover.end(1e6), "nobody has reported yet"
+    assert takeover.take("one", None, 100.0)
+    assert not takeover.take("one", KEPT, 101.0)
+    assert not takeover.end(100.0 + LISTENING - 0.1)
+    assert takeover.end(100.0 + LISTENING)
+    assert takeover.plan is KEPT
+    assert not takeover.take("two", None, 200.0), "what is over asks for no plan"
+
+
+def test_where_no_edge_follows_a_plan_there_is_none_to_keep() -> None:
+    """A first start plans as soon as all edges could have spoken."""
+    takeover = Takeover()
+    takeover.take("one", None, 100.0)
+    takeover.take("one", NO_PLAN, 101.0)
+    assert not takeover.end(100.0 + GATHERING - 0.1)
+    assert takeover.end(100.0 + GATHERING)
+    assert takeover.plan is NO_PLAN
+
+
+def test_the_latest_plan_of_all_edges_counts() -> None:
+    """An edge that was cut off for longer follows an older plan than the others."""
+    takeover = Takeover()
+    old = Plan(4.0, {"class": ClassPlan({"de": 1.0})})
+    for edge, plan in (("one", old), ("two", KEPT), ("three", old), ("four", NO_PLAN)):
+        takeover.take(edge, plan, 0.0)
+    assert takeover.plan is KEPT
+
+
+@pytest.mark.parametrize(
+    ("plan", "wrong"),
+    [
+        (KEPT, False),
+        (NO_PLAN, False),
+        (_with(1.0, shed=1.0, acme=0.5), False),
+        (_with(0.5), True),
+        (_with(2.0, -1.0), True),
+        (_with(1.0, shed=1.5), True),
+        (_with(1.0, acme=-0.1), True),
+        (_with(float("nan")), True),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(plan: Plan, *, wrong: bool) -> None:
+    """A plan from outside has shares between 0 and 1, and weights that sum to 1."""
+    assert bool(plan_problem(plan)) is wrong
+
+
+class _Control:
+    """A control process just started, with one edge that spills 3 of 12 requests a second."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        inputs = _inputs(12.0)
+        (self.row,) = inputs.rates
+        self.health = inputs.state.health
+        self.plan = Plan(900.0, {self.row.ranking_class: ClassPlan({"de": 0.75, "ie": 0.25})})
+        self.hub = FeedHub(
+            Database("postgresql://nobody@127.0.0.1:1/none"),
+            lambda: NOW + self.now,
+            lambda: self.now,
+        )
+        self.hub.compiled = inputs.snapshot
+
+    def second(self, plan: Plan | None = None) -> StateMessage:
+        """One report with a second's demand, and one plan; what the edge is told next."""
+        self.now += 1.0
+        demand = {row_text(self.row): 12.0}
+        self.reply = self.hub.report(
+            "edge", "127.0.0.1", EdgeReport("1", 1, 1, self.health, demand, 1.0, plan=plan)
+        )
+        self.hub.judge()
+        asyncio.run(self.hub.plan())
+        return self.told()
+
+    def told(self) -> StateMessage:
+        """The state that an edge gets which connects now."""
+
+        async def first() -> bytes:
+            return await anext(aiter(self.hub.stream("edge", 0)))
+
+        messages = map(decode, asyncio.run(first()).splitlines())
+        return next(message for message in messages if isinstance(message, StateMessage))
+
+
+def test_a_restart_of_control_moves_nobody() -> None:
+    """Edges keep what they follow while demand is heard, and then get a plan that differs by no more than a step."""
+    control = _Control()
+    assert control.told().keep_plan
+    told = control.second()
+    assert (told.keep_plan, control.reply.wants_plan) == (True, True)
+    told = control.second(control.plan)
+    assert (told.keep_plan, control.reply.wants_plan) == (True, False)
+    while told.keep_plan:
+        assert told.state.health, "health is told meanwhile"
+        told = control.second()
+    assert control.now >= 1000.0 + LISTENING
+    weights = told.state.plan.classes[control.row.ranking_class].weights
+    assert weights == {"de": pytest.approx(0.75, abs=0.03), "ie": pytest.approx(0.25, abs=0.03)}
+
+
+def test_without_edges_nothing_is_published() -> None:
+    """An edge that comes late finds no plan made from no demand."""
+    control = _Control()
+    for _ in range(3):
+        control.now += 60.0
+        asyncio.run(control.hub.plan())
+    assert control.told().keep_plan
+    assert control.told().state.plan == NO_PLAN
