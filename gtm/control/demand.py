@@ -16,6 +16,8 @@ from math import exp
 
 TIME_CONSTANT = 3.0
 """Seconds over which rates are smoothed: a burst shows within a few plans, and no plan chases single requests."""
+DNS_TIME_CONSTANT = 30.0
+"""The same for DNS answers: requests come from those of the last TTL, not from those of the last second."""
 KEPT = 30.0
 """Seconds for which an edge's last rates count when it stops reporting."""
 FORGET_BELOW = 0.01
@@ -53,6 +55,13 @@ def row_text(row: Row) -> str:
     return f"{row.service}\t{row.region}\t{row.outcome}\t{row.via}\t{row.ranking_class}\t{row.cell}"
 
 
+_TIMES = {"dns": DNS_TIME_CONSTANT, "http": TIME_CONSTANT}
+
+
+def _tier(row: Row) -> str:
+    return "dns" if row.via == "dns" else "http"
+
+
 @dataclass(slots=True)
 class _Edge:
     heard: float
@@ -70,15 +79,19 @@ class DemandBook:
         """Take in what an edge counted in the last seconds. Rows that cannot be read are left out."""
         known = self._edges.setdefault(edge, _Edge(now))
         known.heard = now
-        kept = exp(-max(seconds, 0.0) / TIME_CONSTANT)
-        gained = (1 - kept) / max(seconds, 1e-3)
-        rates = {text: rate * kept for text, rate in known.rates.items() if rate * kept > FORGET_BELOW}
+        kept = {via: exp(-max(seconds, 0.0) / time) for via, time in _TIMES.items()}
+        rates = {
+            text: rate * kept[_tier(self._rows[text])]
+            for text, rate in known.rates.items()
+            if rate * kept[_tier(self._rows[text])] > FORGET_BELOW
+        }
         for text, count in list(counts.items())[:MAX_ROWS]:
             if text not in self._rows:
                 try:
                     self._rows[text] = read_row(text)
                 except ValueError:
                     continue
+            gained = (1 - kept[_tier(self._rows[text])]) / max(seconds, 1e-3)
             rates[text] = rates.get(text, 0.0) + count * gained
         known.rates = rates
 
@@ -93,27 +106,52 @@ class DemandBook:
         return {self._rows[text]: rate for text, rate in total.items() if rate > 0}
 
 
+Place = tuple[str, str]
+"""A service's and a region's name."""
+
+
+PerAnswer = Mapping[Place, float]
+"""How many requests one DNS answer stands for; one, where it is left out."""
+
+
+def requests_of(row: Row, rate: float, per_answer: PerAnswer) -> float:
+    """The requests per second that a row's rate stands for."""
+    return rate * per_answer.get((row.service, row.region), 1.0) if row.via == "dns" else rate
+
+
 def requests_per_answer(
-    rates: Mapping[Row, float], served: Mapping[str, float], before: Mapping[str, float]
-) -> dict[str, float]:
-    """How many requests one DNS answer stands for, by service: smoothed from tick to tick.
+    rates: Mapping[Row, float], served: Mapping[Place, float], before: PerAnswer
+) -> dict[Place, float]:
+    """How many requests one DNS answer stands for, by service and the region answered, smoothed from tick to tick.
+
+    By region, because clients of one resolver share an answer for its TTL: where demand rises, answers do not, but what
+    the region serves does. So what a region serves beyond HTTP is apportioned to those who got its address lately.
 
     Args:
         rates: of the rows.
-        served: service → requests per second that regions report to serve, where any does.
+        served: the requests per second that regions report to serve, where they do.
         before: the result of the last tick.
+
+    Returns:
+        For every service and region that was answered; where the region reports nothing, as the service's other
+        regions have it, and 1 if none does.
     """
-    http: dict[str, float] = defaultdict(float)
-    dns: dict[str, float] = defaultdict(float)
+    http: dict[Place, float] = defaultdict(float)
+    dns: dict[Place, float] = defaultdict(float)
     for row, rate in rates.items():
         if row.region:
-            (dns if row.via == "dns" else http)[row.service] += rate
-    found: dict[str, float] = {}
-    for service, answers in dns.items():
-        old = before.get(service, 1.0)
-        if service in served and answers > FORGET_BELOW:
-            now = min(max((served[service] - http[service]) / answers, 0.01), 1e4)
-            found[service] = old + 0.2 * (now - old)
-        else:
-            found[service] = old
+            (dns if row.via == "dns" else http)[row.service, row.region] += rate
+    found: dict[Place, float] = {}
+    totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for place, answers in dns.items():
+        if place in served and answers > FORGET_BELOW:
+            requests = max(served[place] - http[place], 0.0)
+            now = min(max(requests / answers, 0.01), 1e4)
+            old = before.get(place, now)
+            found[place] = old + 0.3 * (now - old)
+            totals[place[0]][0] += found[place] * answers
+            totals[place[0]][1] += answers
+    for place in dns.keys() - found.keys():
+        requests, answers = totals[place[0]]
+        found[place] = requests / answers if answers > 0 else before.get(place, 1.0)
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from gtm.control.demand import Row
+from gtm.control.demand import Row, requests_of
 from gtm.control.planner import Planned
 from gtm.control.publish import FeedHub, LiveEdge
 from gtm.core.capacity import RegionCapacity
@@ -137,7 +137,7 @@ def _requests(moment: Moment) -> Iterable[tuple[Row, float]]:
     """Every row with the requests per second that it stands for."""
     per_answer = moment.planned.per_answer
     for row, rate in moment.rates.items():
-        yield row, rate * per_answer.get(row.service, 1.0) if row.via == "dns" else rate
+        yield row, requests_of(row, rate, per_answer)
 
 
 def _homes(moment: Moment) -> dict[str, str]:

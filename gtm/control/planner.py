@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from gtm.control.demand import Row, requests_per_answer
+from gtm.control.demand import PerAnswer, Place, Row, requests_of, requests_per_answer
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.latency import Estimator
 from gtm.core.load import FRESH, Key, Load
 from gtm.core.outcomes import Outcome
 from gtm.core.plan.advance import advance
 from gtm.core.plan.build import problem_of
+from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
-from gtm.core.plan.solve import solve
 from gtm.core.ranking import PLANNED
 from gtm.core.router import Ranker
 from gtm.core.snapshot import Snapshot
@@ -61,8 +61,8 @@ class Planned:
     error: str = ""
     leasable: dict[str, float] = field(default_factory=dict)
     """What edges may spend of each quota over HTTP, in requests per second: DNS answers take the rest of it."""
-    per_answer: dict[str, float] = field(default_factory=dict)
-    """How many requests a DNS answer counted as, by service."""
+    per_answer: PerAnswer = field(default_factory=dict)
+    """How many requests a DNS answer counted as, by service and region."""
 
 
 class Planner:
@@ -72,7 +72,8 @@ class Planner:
         self.latest = Planned()
         self._basis: Basis | None = None
         self._ranker: Ranker | None = None
-        self._per_answer: dict[str, float] = {}
+        self._per_answer: dict[Place, float] = {}
+        self._fill: Fill = {}
         self._latest_time = 0.0
 
     def resume(self, plan: Plan) -> None:
@@ -94,8 +95,9 @@ class Planner:
         problem = problem_of(view, self._ranker, demand, fixed, capacity.supply)
         solution, plan, failure = self.latest.solution, self.latest.plan, ""
         try:
-            solution = solve(problem, plan)
-            plan = advance(plan, problem, solution, given.now)
+            tick = solve_tick(problem, plan, self._fill)
+            plan = advance(plan, problem, tick.solution, given.now)
+            solution, self._fill = tick.solution, tick.fill
         except PlanError as error:
             failure = str(error)
             logger.error("no new plan, the last one stays: %s", error)
@@ -108,10 +110,11 @@ class Planner:
         self, given: Inputs
     ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float], dict[str, float]]:
         """Requests per second by class and cell; by service and region where nothing is planned; over HTTP by class."""
-        served: dict[str, float] = defaultdict(float)
-        for (_, service), load in given.loads.items():
-            if service and load.requests_per_second is not None and load.age(given.now) <= FRESH:
-                served[service] += load.requests_per_second
+        served = {
+            (service, region): load.requests_per_second
+            for (region, service), load in given.loads.items()
+            if service and load.requests_per_second is not None and load.age(given.now) <= FRESH
+        }
         self._per_answer = requests_per_answer(given.rates, served, self._per_answer)
         demand: dict[tuple[str, str], float] = defaultdict(float)
         fixed: dict[tuple[str, str], float] = defaultdict(float)
@@ -121,7 +124,9 @@ class Planner:
             compiled = services.get(row.service)
             if compiled is None or row.outcome not in _UNMET:
                 continue
-            requests = rate * self._per_answer.get(row.service, 1.0) if row.via == "dns" else rate
+            requests = (
+                requests_of(row, rate, self._per_answer)
+            )
             if compiled.service.steering in PLANNED:
                 demand[row.ranking_class, row.cell] += requests
                 if row.via != "dns":

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from math import floor
 
-from gtm.control.demand import Row, row_text
+from gtm.control.demand import PerAnswer, Row, requests_of, row_text
 from gtm.core.traffic import MINUTE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
@@ -48,14 +48,12 @@ class Tally:
 
     _open: dict[int, dict[str, float]] = field(default_factory=dict)
 
-    def add(
-        self, rates: Mapping[Row, float], per_answer: Mapping[str, float], began: float, ended: float
-    ) -> None:
+    def add(self, rates: Mapping[Row, float], per_answer: PerAnswer, began: float, ended: float) -> None:
         """Count rates that held from one time to another.
 
         Args:
             rates: requests or DNS answers per second.
-            per_answer: service → requests that a DNS answer stands for; one, where it is left out.
+            per_answer: how many requests a DNS answer stands for.
             began: in POSIX seconds.
             ended: likewise; nothing is counted if it is not later.
         """
@@ -66,9 +64,9 @@ class Tally:
             counts = self._open.setdefault(minute, {})
             for row, rate in rates.items():
                 text = row_text(row)
-                each = per_answer.get(row.service, 1.0) if row.via == "dns" else 1.0
+                requests = requests_of(row, rate, per_answer)
                 if storable(text):
-                    counts[text] = counts.get(text, 0.0) + rate * each * (until - at)
+                    counts[text] = counts.get(text, 0.0) + requests * (until - at)
             at = until
 
     def finished(self, now: float) -> list[Minute]:
@@ -107,7 +105,7 @@ class Recorder:
         self._last: float | None = None
         self._swept = 0.0
 
-    def sample(self, rates: Mapping[Row, float], per_answer: Mapping[str, float], now: float) -> None:
+    def sample(self, rates: Mapping[Row, float], per_answer: PerAnswer, now: float) -> None:
         """Take in the rates as they are; they count for the time since the last look, if that was lately."""
         if self._last is not None and 0 < now - self._last <= 2 * SAMPLE:
             self._tally.add(rates, per_answer, self._last, now)
@@ -138,7 +136,7 @@ class Recorder:
 async def run(
     recorder: Recorder,
     rates: Callable[[], Mapping[Row, float]],
-    per_answer: Callable[[], Mapping[str, float]],
+    per_answer: Callable[[], PerAnswer],
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Record until cancelled.
@@ -146,7 +144,7 @@ async def run(
     Args:
         recorder: of this process.
         rates: requests or DNS answers per second of every row now (`DemandBook.rates`).
-        per_answer: service → requests that a DNS answer stands for.
+        per_answer: how many requests a DNS answer stands for.
         clock: POSIX seconds.
     """
     while True:

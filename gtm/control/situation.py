@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gtm.control.demand import Row
+from gtm.control.demand import PerAnswer, Row, requests_of
 from gtm.control.publish import FeedHub
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
@@ -57,7 +57,7 @@ class Live:
         """Requests or DNS answers per second of every row."""
         return self._hub.moment()[1]
 
-    def per_answer(self) -> Mapping[str, float]:
+    def per_answer(self) -> PerAnswer:
         """Service → the requests that a DNS answer stands for."""
         return self._hub.planner.latest.per_answer
 
@@ -74,15 +74,14 @@ class Live:
         )
 
 
-def requests_by_cell(rates: Mapping[Row, float], per_answer: Mapping[str, float]) -> dict[str, float]:
+def requests_by_cell(rates: Mapping[Row, float], per_answer: PerAnswer) -> dict[str, float]:
     """Requests per second by demand cell, whatever becomes of them.
 
     Args:
         rates: requests or DNS answers per second.
-        per_answer: service → requests that a DNS answer stands for; one, where it is left out.
+        per_answer: how many requests a DNS answer stands for.
     """
     found: dict[str, float] = {}
     for row, rate in rates.items():
-        each = per_answer.get(row.service, 1.0) if row.via == "dns" else 1.0
-        found[row.cell] = found.get(row.cell, 0.0) + rate * each
+        found[row.cell] = found.get(row.cell, 0.0) + requests_of(row, rate, per_answer)
     return found

@@ -74,7 +74,7 @@ def test_demand_is_shown(live: Api) -> None:
     (first,) = found["rows"]
     assert (first["region"], first["via"], first["rate"]) == ("us-east", "dns", 8.0)
     assert (first["cell"]["country"], first["cell"]["lat"]) == ("US", 42.5)
-    live.server.app.state.context.live.per_answer = lambda: {"chat": 3.0}
+    live.server.app.state.context.live.per_answer = lambda: {("chat", "us-east"): 3.0}
     assert live.viewer.get("/v1/demand").json()["rate"] == 26.0
 
 

@@ -28,14 +28,16 @@ from gtm.core.model import (
     Region,
     Service,
 )
+from gtm.core.plan.congestion import Fill
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 from gtm.core.state import NO_PLAN, Plan
 from tests.bench.sim_queue import SlotQueue
 
 REFUSED = -1
 
-Planner = Callable[[Plan, Problem, float], tuple[Plan, Mapping[str, float]]]
-"""One tick of a planner: the previous plan, the problem, the time in s → the plan from now on, the quotas' rates."""
+Planner = Callable[[Plan, Problem, Fill, float], tuple[Plan, Mapping[str, float], Fill]]
+"""One tick of a planner: the previous plan, the problem, how full regions are run, the time in s → the plan from now on,
+the quotas' rates, and how full regions are run next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +157,9 @@ class Planned:
     caches: bool = True
     movement: float | None = 0.0
     plan: Plan = NO_PLAN
+    fill: Fill = field(default_factory=dict)
     capacity: Assessment = NO_ASSESSMENT
-    per_answer: dict[str, float] = field(default_factory=dict)
+    per_answer: dict[tuple[str, str], float] = field(default_factory=dict)
     demand: DemandBook = field(default_factory=DemandBook)
     regions: list[list[int]] = field(init=False)
     cumulative: list[list[float]] = field(init=False)
@@ -183,7 +186,7 @@ class Planned:
         self.capacity = assess(self.policy, self._health(), self._loads(report), report.now, self.capacity)
         before = self.plan
         problem = self._problem([sum(both) for both in zip(http, dns, strict=True)])
-        self.plan, quota_rates = self.planner(before, problem, report.now)
+        self.plan, quota_rates, self.fill = self.planner(before, problem, self.fill, report.now)
         numbers = {name: number for number, name in enumerate(self.names)}
         for area, name in enumerate(self.names):
             planned = self.plan.classes.get(name)
@@ -207,11 +210,12 @@ class Planned:
                         counts[f"chat\t{region}\tserved\t{via}\t{area}\t"] = count
         self.demand.take("edge", counts, 1.0, report.now)
         rates = self.demand.rates(report.now)
-        self.per_answer = requests_per_answer(rates, {"chat": sum(report.served)}, self.per_answer)
+        served = {("chat", name): rate for name, rate in zip(self.names, report.served, strict=True)}
+        self.per_answer = requests_per_answer(rates, served, self.per_answer)
         found = {"http": dict.fromkeys(self.names, 0.0), "dns": dict.fromkeys(self.names, 0.0)}
         for row, rate in rates.items():
             found[row.via][row.ranking_class] += rate * (
-                self.per_answer.get("chat", 1.0) if row.via == "dns" else 1
+                self.per_answer.get(("chat", row.region), 1.0) if row.via == "dns" else 1
             )
         return list(found["http"].values()), list(found["dns"].values())
 

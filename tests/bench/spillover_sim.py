@@ -32,8 +32,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.core.plan.advance import advance
+from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import Problem, SpillQuota
-from gtm.core.plan.solve import solve
 from gtm.core.state import Plan
 from tests.bench.sim_queue import SlotQueue
 from tests.bench.sim_strategies import (
@@ -380,10 +380,12 @@ def judged(name: str, scene: Scene, slots: tuple[int, ...], needs: int) -> dict[
     return judge(scene, outcome, needs)
 
 
-def shipped(previous: Plan, problem: Problem, now: float) -> tuple[Plan, Mapping[str, float]]:
+def shipped(
+    previous: Plan, problem: Problem, fill: Fill, now: float
+) -> tuple[Plan, Mapping[str, float], Fill]:
     """One tick of gtm's planner."""
-    solution = solve(problem, previous)
-    return advance(previous, problem, solution, now), solution.quota_rates
+    tick = solve_tick(problem, previous, fill)
+    return advance(previous, problem, tick.solution, now), tick.solution.quota_rates, tick.fill
 
 
 def run(given: argparse.Namespace, planner: Planner, say: Callable[[str], None]) -> dict[str, object]:

@@ -69,9 +69,23 @@ def test_an_answer_in_dns_stands_for_what_regions_report() -> None:
     for second in range(60):
         book.take("one", {ROW: 20.0, DNS: 10.0}, 1.0, float(second))
     rates = book.rates(60.0)
-    assert requests_per_answer(rates, {}, {}) == {"chat": 1.0}
-    factor: dict[str, float] = {}
+    place = ("chat", "de")
+    assert requests_per_answer(rates, {}, {}) == {place: 1.0}
+    factor: dict[tuple[str, str], float] = {}
     for _ in range(100):
-        factor = requests_per_answer(rates, {"chat": 520.0}, factor)
-    assert factor == {"chat": pytest.approx(50.0, rel=0.02)}
-    assert requests_per_answer(rates, {"chat": 0.0}, {"chat": 1.0})["chat"] < 1.0
+        factor = requests_per_answer(rates, {place: 520.0}, factor)
+    assert factor == {place: pytest.approx(500 / rates[Row(*DNS.split("\t"))], rel=0.02)}
+    assert requests_per_answer(rates, {place: 0.0}, {place: 1.0})[place] < 1.0
+
+
+def test_a_silent_region_is_taken_for_the_others() -> None:
+    """Where a region reports nothing, an answer stands for as much as in the service's other regions."""
+    other = DNS.replace("\tde\t", "\tie\t", 1)
+    book = DemandBook()
+    for second in range(200):
+        book.take("one", {DNS: 10.0, other: 10.0}, 1.0, float(second))
+    found = requests_per_answer(book.rates(200.0), {("chat", "de"): 300.0}, {})
+    assert found == {
+        ("chat", "de"): pytest.approx(30.0, rel=0.01),
+        ("chat", "ie"): pytest.approx(30.0, rel=0.01),
+    }

@@ -58,7 +58,7 @@ PLANNED = Planned(
     ),
     capacity=assess(POLICY, HEALTH, LOADS, NOW),
     seconds=0.03,
-    per_answer={"chat": 5.0},
+    per_answer={("chat", "away"): 5.0},
 )
 RATES = {
     Row("chat", "home", "served", "redirect", KEY, "cell"): 25.0,

@@ -98,7 +98,7 @@ def test_a_failing_solver_leaves_the_last_plan(monkeypatch: pytest.MonkeyPatch) 
     def fails(*_: object, **__: object) -> object:
         raise PlanError("the solver gave up")
 
-    monkeypatch.setattr("gtm.control.planner.solve", fails)
+    monkeypatch.setattr("gtm.control.planner.solve_tick", fails)
     planned = planner.tick(_inputs(12.0))
     assert planned.plan is before
     assert planned.error == "the solver gave up"
