@@ -73,6 +73,12 @@ def test_nothing_is_refused_while_there_are_slots() -> None:
     assert queued.solution.unplaced == pytest.approx(10.0, abs=1e-3)
 
 
+def test_a_region_at_its_level_is_not_exhausted() -> None:
+    """Only a region that is planned to its last slot is said to be exhausted."""
+    assert _settled(_problem(60.0, 100.0, 20.0)).solution.binding == ()
+    assert "away" in _settled(_problem(600.0, 100.0, 20.0)).solution.binding
+
+
 def test_a_region_with_room_comes_down_again() -> None:
     """After a rush the levels fall back step by step, and stay put once they have."""
     tick = _settled(_problem(540.0, 100.0, 50.0))

@@ -57,7 +57,10 @@ def solve_tick(problem: Problem, previous: Plan, fill: Fill, *, knobs: Knobs = D
     if _refuses(solution) and any(level < _TOP for level in levels.values()):
         levels = dict.fromkeys(levels, _TOP)
         solution = solve(problem, previous, knobs=knobs)
-    return Tick(solution, {name: _next(problem, solution, name, level) for name, level in levels.items()})
+    fill = {name: _next(problem, solution, name, level) for name, level in levels.items()}
+    # A region at its level is not exhausted: it has slots left.
+    binding = tuple(name for name in solution.binding if levels.get(name, _TOP) == _TOP)
+    return Tick(replace(solution, binding=binding), fill)
 
 
 def marginal_wait_ms(slots: float, service_time_s: float, utilisation: float) -> float:
