@@ -20,9 +20,9 @@ from gtm.core.affinity import key_hash, rendezvous
 from gtm.core.model import Affinity, OnOverload, OnUnusable, Request, Steering
 from gtm.core.outcomes import FenceError, Outcome, Reason
 from gtm.core.ranking import PLANNED, RankingClass, ranked
-from gtm.core.weights import Shares, explorable, quotas_of, shares_of, staying
 from gtm.core.state import ClassPlan
 from gtm.core.view import View
+from gtm.core.weights import Shares, explorable, quotas_by_plan, quotas_of, shares_of, staying
 
 Afford = Callable[[tuple[str, ...]], bool]
 """Takes one token of each quota named, or none and says no."""
@@ -243,7 +243,7 @@ class _Maker:
             planned = self.view.snapshot.regions[number].name in plan.weights
         if not planned:
             return self.served(number, Reason.SLOW_START)
-        return self.served(number, Reason.SPILLOVER, quotas_of(self.view, self.group, home, number) or ())
+        return self.served(number, Reason.SPILLOVER, quotas_by_plan(self.view, self.group, home, number))
 
     def served(self, number: int, reason: Reason, quotas: tuple[str, ...] = ()) -> Option:
         """The only place where an Option names a region.

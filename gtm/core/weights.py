@@ -135,6 +135,21 @@ def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[
     return (*(rule.name for rule in leading if rule.quota), *bounded) if leading else None
 
 
+def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> tuple[str, ...]:
+    """As `quotas_of`, where the plan sends requests: what a planned request counts against is never nothing.
+
+    The planner judged the latency of all the class's clients, here it is known of some: where they differ, and where no
+    rule leads by what is known here, the request counts against every rule that names the region.
+    """
+    quotas = quotas_of(view, group, home, number)
+    if quotas is not None:
+        return quotas
+    basis = view.basis
+    named = (rule.name for rule in basis.spillover.get(home, ()) if rule.quota and rule.to >> number & 1)
+    bounded = (f"spill_in:{view.snapshot.regions[number].name}",) if basis.bounded >> number & 1 else ()
+    return (*named, *bounded)
+
+
 def staying(view: View, group: RankingClass, within: int, shares: Shares) -> Shares:
     """The shares of clients with affinity: those of a draining home region leave it step by step.
 

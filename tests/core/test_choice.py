@@ -247,6 +247,20 @@ def test_a_quota_that_is_used_up_keeps_requests_at_home() -> None:
     }
 
 
+def test_a_planned_spill_always_counts() -> None:
+    """Clients a little farther than the planner's mean of their class count against the rule that it went by."""
+    regions = (REGIONS[0], replace(REGIONS[1], spill_in=SpillIn(max_share=0.5)), REGIONS[2])
+    rule = SpilloverRule("r", "de", ("ie",), max_requests_per_second=10.0, max_added_latency_ms=1.0)
+    spills = _choice(_view(SERVICE, rule, regions=regions, plan=_plan({"de": 0.5, "ie": 0.5})))
+    assert {option.region: option.quotas for option in spills.options} == {
+        "de": (),
+        "ie": ("r", "spill_in:ie"),
+    }
+    elsewhere = SpilloverRule("r", "de", ("us",), max_requests_per_second=10.0)
+    unruled = _choice(_view(SERVICE, elsewhere, regions=regions, plan=_plan({"de": 0.5, "ie": 0.5})))
+    assert {option.region: option.quotas for option in unruled.options} == {"de": (), "ie": ("spill_in:ie",)}
+
+
 def test_overload_is_shed_by_plan() -> None:
     """The plan's share of requests is refused, more of a tenant beyond its fair share, and none over DNS."""
     plan = _plan({"de": 1.0})
