@@ -7,6 +7,7 @@ to their agent every second, and the agent keeps the totals of the whole edge in
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
@@ -32,20 +33,36 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Metric name → help and label names. Labels only ever take values from the policy or from closed sets."""
 
 
+KEPT_KEYS = 20_000
+"""Counters that one worker keeps although they stand still."""
+
+
 class Counts(dict[str, float]):
-    """Increments not handed on yet: a metric's name and its label values, joined by tabs → increment."""
+    """What one worker has counted: a metric's name and its label values, joined by tabs → sum since it began.
+
+    The sums only grow, and `take` tells by how much: to set them back would fight with an answering thread that has
+    read a sum and not written the next one yet.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, float] = {}
+        self._taking = Lock()  # never held while counting
 
     def add(self, key: str, increment: float = 1) -> None:
         """Count something."""
         self[key] = self.get(key, 0) + increment
 
     def take(self) -> dict[str, float]:
-        """Hand over what has gathered, and start anew.
-
-        Keys are taken one by one: each step is atomic under the interpreter's lock, so that an increment made by
-        another thread meanwhile lands either in this take or in the next.
-        """
-        return {key: self.pop(key) for key in list(self)}
+        """The increments since the last time, while one other thread may count."""
+        with self._taking:
+            now, told = self.copy(), self._told
+            gained = {key: total - told.get(key, 0) for key, total in now.items() if total != told.get(key)}
+            if len(now) > KEPT_KEYS:  # hostile traffic must not grow this
+                for key in now.keys() - gained.keys():
+                    del self[key], now[key]
+            self._told = now
+            return gained
 
 
 MAX_DEMAND_ROWS = 50_000

@@ -1,7 +1,7 @@
 """The gate in front of spilling: may this worker send one more request under these quotas?
 
-Law: the answering thread alone touches the buckets. Another hands it the next parts through a queue, and counts are
-taken key by key: no lock is held, and none is waited for.
+Law: the answering thread alone touches the buckets. Another hands it the next parts through a queue, and counts
+only grow: no lock is held, and none is waited for.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gtm.core.buckets import TokenBucket
 from gtm.core.leases import Parts
+from gtm.telemetry import Counts
 
 _MAX_WAITING = 64
 """Parts that may wait for an idle answering thread; beyond, the buckets start anew, in debt."""
@@ -28,8 +29,8 @@ class QuotaGate:
         self._clock = clock
         self._buckets: dict[str, TokenBucket] = {}
         self._waiting: deque[tuple[float, Parts, bool]] = deque()
-        self._used: dict[str, int] = {}
-        self._denied: dict[str, int] = {}
+        self._used = Counts()
+        self._denied = Counts()
         self._start_anew(clock(), parts)
 
     def update(self, parts: Parts) -> None:
@@ -48,24 +49,21 @@ class QuotaGate:
         for quota in quotas:
             bucket = buckets.get(quota)
             if bucket is None or not bucket.ready(now):
-                self._denied[quota] = self._denied.get(quota, 0) + 1
+                self._denied.add(quota)
                 short = True
         if short:
             return False
         for quota in quotas:
             buckets[quota].spend()
-            self._used[quota] = self._used.get(quota, 0) + 1
+            self._used.add(quota)
         return True
 
     def take_counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Requests used and denied by quota since the last call (any thread).
-
-        Keys are taken one by one: each step is atomic under the interpreter's lock. An increment that another thread
-        makes at that very moment may be lost or be told twice; demand is an estimate, what is admitted is not.
-        """
-        used = {quota: self._used.pop(quota) for quota in list(self._used)}
-        denied = {quota: self._denied.pop(quota) for quota in list(self._denied)}
-        return used, denied
+        """Requests used and denied by quota since the last call (any thread)."""
+        used, denied = self._used.take(), self._denied.take()
+        return {quota: int(count) for quota, count in used.items()}, {
+            quota: int(count) for quota, count in denied.items()
+        }
 
     def _catch_up(self) -> None:
         """Apply what waits, each at the time it came: an idle worker earned by each of its rates in turn."""

@@ -1,0 +1,43 @@
+"""What workers count, and hand on while they go on counting."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.telemetry import KEPT_KEYS, Counts
+
+
+def test_each_increment_is_told_once() -> None:
+    """What was told is not told again, and nothing new is nothing."""
+    counts = Counts()
+    counts.add("a")
+    counts.add("b", 2)
+    assert counts.take() == {"a": 1, "b": 2}
+    counts.add("b")
+    assert counts.take() == {"b": 1}
+    assert counts.take() == {}
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_a_take_amid_an_increment_loses_nothing(taken: list[bool]) -> None:
+    """An answering thread may be interrupted between reading a sum and writing the next: each counts once all the same."""
+    counts, told = Counts(), 0.0
+    for now in taken:
+        read = counts.get("a", 0)
+        if now:
+            told += counts.take().get("a", 0)
+        counts["a"] = read + 1
+    assert told + counts.take().get("a", 0) == len(taken)
+
+
+def test_counters_that_stand_still_are_dropped_beyond_a_limit() -> None:
+    """Traffic that names ever new counters does not grow the memory for ever, and what comes back counts anew."""
+    counts = Counts()
+    for start in range(0, 3 * KEPT_KEYS, KEPT_KEYS):
+        for number in range(start, start + KEPT_KEYS):
+            counts.add(str(number))
+        assert len(counts.take()) == KEPT_KEYS
+    assert len(counts) <= 2 * KEPT_KEYS
+    counts.add("0")
+    assert counts.take() == {"0": 1}
