@@ -12,7 +12,7 @@ from rich.text import Text
 from gtm.cli import output
 
 _BAR = 10
-_LITTLE = 0.05
+_LITTLE = 0.2
 """Requests per second below which a flow is what smoothing leaves of one that has ended."""
 _OLD = 5.0
 """Seconds after which a plan is worth a warning: it is made anew every second."""
@@ -43,8 +43,6 @@ def _head(found: Mapping[str, Any], lost: str) -> Iterator[Text]:
         f"  (decisions: {tiers})" if tiers else "",
         ("   latency p99 ", "bold"),
         _ms(found["latency_p99_ms"]),
-        ("   edges ", "bold"),
-        str(len(edges)),
     )
     yield Text.assemble(
         ("revision ", "bold"),
@@ -52,6 +50,8 @@ def _head(found: Mapping[str, Any], lost: str) -> Iterator[Text]:
         ("   plan epoch ", "bold"),
         str(plan["epoch"]),
         "" if age is None else f", {age:.1f} s old, made in {plan['tick_ms']:.0f} ms",
+        ("   edges ", "bold"),
+        str(len(edges)),
     )
     if lost:
         yield Text(f"{output.plain(lost)}; the screen is the last that it sent", style="bold red")
@@ -66,7 +66,7 @@ def _head(found: Mapping[str, Any], lost: str) -> Iterator[Text]:
 
 
 def _regions(regions: list[Mapping[str, Any]]) -> Table:
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
     for heading in ("region", "health", "load", "in use", "queue", "demand", "served", "price", "p99", ""):
         numeric = heading in ("in use", "queue", "demand", "served", "price", "p99")
         made.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
