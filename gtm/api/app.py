@@ -98,8 +98,7 @@ def create_app(
             hub.close()
             for task in following:
                 task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*following)
+            await asyncio.wait(following)  # each saves what it has to at its end
             await database.dispose()
 
     app = FastAPI(
