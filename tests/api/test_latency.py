@@ -80,8 +80,12 @@ def test_what_edges_learn_reaches_all_edges_and_the_operator(world: Api) -> None
 
 
 @pytest.mark.usefixtures("_hurried")
-def test_a_restart_forgets_nothing(database_url: str) -> None:
+@pytest.mark.parametrize("save_every", [0.1, 3600.0], ids=["saved now and then", "saved at the end"])
+def test_a_restart_forgets_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, save_every: float
+) -> None:
     """What a control process learned, its successor knows, and tells with a later version."""
+    monkeypatch.setattr(latency, "SAVE_EVERY", save_every)
     texts = prepare(database_url)
     policy = {
         "regions": [{"name": "us-east", "lat": 39.0, "lon": -77.5, "country": "US", "endpoints": ENDPOINTS}]
