@@ -158,6 +158,16 @@ def test_what_does_not_fit_spills_and_then_is_shed() -> None:
     assert found.refused_by_rule == {}
 
 
+@given(slots=st.lists(st.integers(1, 12), min_size=3, max_size=3), rate=st.floats(1.0, 20.0))
+@quick(60)
+def test_a_full_policy_against_itself_moves_next_to_nothing(slots: list[int], rate: float) -> None:
+    """However full regions are, what the planner does in both worlds is the same but for one step of its levels."""
+    policy = with_slots(POLICY, de=slots[0], ie=slots[1], us=slots[2])
+    asked = traffic({name: count * rate for name, count in COUNTS.items()}, 600.0)
+    found = simulate(asked, world(policy), world(policy))
+    assert found.average.moved <= 0.05
+
+
 def test_the_peak_is_planned_apart() -> None:
     """What fits on average may not at the peak."""
     builder = TrafficBuilder(1.0)

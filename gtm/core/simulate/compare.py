@@ -117,8 +117,7 @@ def compare(old: Ranked, new: Ranked, sample: Sample) -> Comparison:
     """
     rates = sample.rates
     before = project(old, rates)
-    # Close to the plan in force wherever another is hardly better, as the planner itself will be.
-    after = project(new, rates, before.plan)
+    after = project(new, rates, before)
     moved, newly_served = _difference(rates, before, after)
     return Comparison(sample, before, after, moved, newly_served)
 

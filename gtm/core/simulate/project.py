@@ -16,18 +16,20 @@ import numpy.typing as npt
 from gtm.core.candidates import Objections
 from gtm.core.outcomes import Outcome, Reason
 from gtm.core.plan.build import problem_of
+from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, Supply
-from gtm.core.plan.solve import solve
 from gtm.core.ranking import PLANNED, Ranking, RankingClass
 from gtm.core.simulate.world import Ranked
 from gtm.core.snapshot import bits
-from gtm.core.state import ClassPlan, Plan
+from gtm.core.state import NO_PLAN, ClassPlan, Plan
 
 UNKNOWN_NAME = "unknown_name"
 """The reason of requests for what a policy does not know, beside those of `gtm.core.outcomes.Reason`."""
 KNOBS = Knobs(time_limit_s=30.0)
 """Nobody waits a second for the next plan here."""
+_TICKS = 2 * len(LEVELS)
+"""In so many ticks a region can reach any level from any other, and come back."""
 _SMALL = 1e-9
 
 Floats = npt.NDArray[np.float64]
@@ -77,7 +79,8 @@ class Projection:
 
     `cells` maps a demand cell to where its requests go. `spill` holds what goes from its home region to another,
     `queued` what waits at its home because it fits nowhere. `refused` is by reason, `refused_by_rule` by the name of
-    each residency rule that keeps a refused request from some region (one request counts for each of them).
+    each residency rule that keeps a refused request from some region (one request counts for each of them). `plan` and
+    `fill` are the planner's.
     """
 
     rate: float
@@ -90,6 +93,7 @@ class Projection:
     refused_by_rule: Mapping[str, float]
     room: Mapping[str, Room]
     plan: Plan
+    fill: Fill
 
     @property
     def refused_rate(self) -> float:
@@ -104,21 +108,22 @@ class Projection:
 
 
 def project(
-    ranked: Ranked, rates: Mapping[str, float], previous: Plan | None = None, *, knobs: Knobs = KNOBS
+    ranked: Ranked, rates: Mapping[str, float], previous: Projection | None = None, *, knobs: Knobs = KNOBS
 ) -> Projection:
     """Work out what a policy makes of some rates.
 
     Args:
         ranked: the policy, with every cell ranked.
         rates: demand cell → requests per second.
-        previous: the plan to stay close to where others are hardly better.
+        previous: what to stay close to wherever something else is hardly better, as the planner itself will.
         knobs: the planner's.
 
     Raises:
         PlanError: the planner could not solve it.
     """
     problem = _problem(ranked, rates)
-    solution = solve(problem, previous, knobs=knobs)
+    tick = _settled(problem, previous, knobs)
+    solution = tick.solution
     splits = _Splits(ranked, problem, solution)
     found = _Sums()
     cells: dict[str, Shares] = {}
@@ -146,6 +151,7 @@ def project(
             for name in names
         },
         plan=_plan(problem, solution),
+        fill=tick.fill,
     )
 
 
@@ -167,6 +173,25 @@ def _problem(ranked: Ranked, rates: Mapping[str, float]) -> Problem:
             if option.region is not None:
                 pinned[service.name, option.region] += rate * weight / sum(chosen.weights)
     return problem_of(ranked.world.view, ranked.ranker, demand, pinned, dict(ranked.world.supply))
+
+
+def _settled(problem: Problem, previous: Projection | None, knobs: Knobs) -> Tick:
+    """What the planner comes to after some ticks: how full it runs each region follows from the tick before.
+
+    Where it goes round in a circle it is always the same tick of it, wherever one comes from.
+    """
+    plan, fill = (NO_PLAN, {}) if previous is None else (previous.plan, previous.fill)
+    ticks: list[Tick] = []
+    fills: list[Fill] = []
+    for _ in range(_TICKS):
+        tick = solve_tick(problem, plan, fill, knobs=knobs)
+        if tick.fill in fills:
+            circle = [*ticks[fills.index(tick.fill) + 1 :], tick]
+            return max(circle, key=lambda one: sorted(one.fill.items()))
+        ticks.append(tick)
+        fills.append(tick.fill)
+        plan, fill = _plan(problem, tick.solution), tick.fill
+    return ticks[-1]
 
 
 def _plan(problem: Problem, solution: Solution) -> Plan:
