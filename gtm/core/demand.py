@@ -7,9 +7,10 @@ it. So the same counts feed the planner under this revision, and a simulation un
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf
 
 from gtm.core.model import Location, Priority, Request
+from gtm.core.residency import location_facts
 
 CELL_DEGREES = 5.0
 """Cells are 5° wide: within one, estimates differ by less (some 6 ms) than estimates err."""
@@ -60,6 +61,7 @@ class Cell:
 def cell_of(request: Request, priority: Priority) -> str:
     """The text of a request's cell. No part of it may hold the separator: names, models and codes cannot."""
     location = request.location
+    facts = location_facts(location)
     return "|".join(
         (
             request.service,
@@ -70,8 +72,8 @@ def cell_of(request: Request, priority: Priority) -> str:
             request.data_class or "",
             request.model or "",
             priority.value,
-            "anonymous" if location.anonymous else "",
-            _radius(location.accuracy_km),
+            "anonymous" if facts.anonymous else "",
+            _radius(facts.accuracy_km),
         )
     )
 
@@ -109,9 +111,9 @@ def _degrees(text: str, most: int) -> float:
     return value
 
 
-def _radius(km: float | None) -> str:
+def _radius(km: float) -> str:
     """A radius of accuracy in km as the next of few that is no smaller: a cell is never surer than its requests."""
-    if km is None:
+    if km == inf:
         return ""
     return f"{next((known for known in _RADII if km <= known), _RADII[-1]):g}"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.core.choice import Choice, choice, pick
 from gtm.core.compile import compile_policy
-from gtm.core.demand import read_cell
+from gtm.core.demand import cell_of, read_cell
 from gtm.core.model import (
     AdminState,
     Affinity,
@@ -349,6 +349,13 @@ def test_no_plan_leads_out_of_the_fence(
         if made.shares:
             assert sum(made.shares.values()) == pytest.approx(1)
             assert sum(made.weights) == pytest.approx(1)
+
+
+def test_a_cell_of_an_overridden_location_is_as_sure_as_that() -> None:
+    """An operator's word for where a client is outdoes the database's doubts, in demand as in decisions."""
+    location = replace(BERLIN, source="override", anonymous=True, accuracy_km=None)
+    cell = read_cell(cell_of(Request("chat", location), Priority.REAL_TIME))
+    assert (cell.anonymous, cell.accuracy_km) == (False, 10.0)
 
 
 @quick(200)
