@@ -3,7 +3,7 @@
 Laws:
   1. Nothing listens until a View is loaded.
   2. The answer path shares nothing with the threads beside it but single references, swapped whole.
-  3. A worker lives no longer than its agent.
+  3. A worker lives no longer than its agent, nor than the threads that keep it up to date.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from ipaddress import ip_network
 
 import msgspec
@@ -76,7 +77,8 @@ class Worker:
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
         self._parts = 0
-        self._moved = False
+        self._data = 0
+        self._answered_from = 0
         self._listening = False
 
     def wait_for_view(self) -> Router | None:
@@ -93,10 +95,22 @@ class Worker:
         self._link.put(ReadyMessage(self.settings.name, view.snapshot.revision, view.state.epoch))
 
     def follow(self) -> None:
-        """Take in messages for as long as the agent lives; then set `gone`."""
+        """Take in messages for as long as the agent lives."""
         while self._take():
             pass
-        self._gone.set()
+
+    def start(self, stop: Callable[[], None]) -> None:
+        """Follow the agent and the clock on threads of their own; when either ends, for whatever reason, `stop`."""
+
+        def run(work: Callable[[], None]) -> None:
+            try:
+                work()
+            finally:
+                self._gone.set()
+                stop()
+
+        for work in (self.follow, self.tick):
+            threading.Thread(target=run, args=(work,), daemon=True).start()
 
     def tick(self) -> None:
         """Once a second until the agent is gone: rules in time, counters up, a changed GeoIP file in."""
@@ -167,16 +181,18 @@ class Worker:
 
     def _swapped(self, router: Router) -> None:
         if self.settings.kind == "dns":
-            # What an answerer remembers of clients goes on to the next one, unless the clients moved.
-            predecessor = None if self._moved else self.answerer
-            self._moved = False
+            # What an answerer remembers of clients goes on to the next one, unless the clients moved: data that is
+            # loaded while this runs is counted after, and the rebuild that follows it makes a new memory.
+            data = self._data
+            predecessor = self.answerer if data == self._answered_from else None
+            self._answered_from = data
             self.answerer = Answerer(router, self.locator.locate, self.counts, predecessor)
 
     def _reload_geoip(self) -> None:
         try:
             if self.locator.reload_if_changed():
                 logger.info("reloaded the GeoIP database")
-                self._moved = True
+                self._data += 1
                 self.holder.rebuild()
         except GeoIPError as error:
             logger.error("kept the GeoIP database in use: %s", error)
@@ -196,12 +212,7 @@ def run_dns(worker: Worker) -> None:
     server = DnsServer(addresses, respond, reuse_port=True, counts=worker.counts)
     server.bind()
 
-    def follow() -> None:
-        worker.follow()
-        server.stop()
-
-    threading.Thread(target=follow, daemon=True).start()
-    threading.Thread(target=worker.tick, daemon=True).start()
+    worker.start(server.stop)
     worker.ready(router)
     server.serve()
 
@@ -241,12 +252,10 @@ def run_http(worker: Worker) -> None:
     )
     sockets = [listener(host, worker.settings.port, reuse_port=True) for host in worker.settings.hosts]
 
-    def follow() -> None:
-        worker.follow()
+    def stop() -> None:
         server.should_exit = True
 
-    threading.Thread(target=follow, daemon=True).start()
-    threading.Thread(target=worker.tick, daemon=True).start()
+    worker.start(stop)
     worker.ready(router)
     asyncio.run(server.serve(sockets=sockets))
 

@@ -1,0 +1,83 @@
+"""What one answering process does beside answering."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from gtm.core.model import Policy
+from gtm.core.state import State
+from gtm.feed.wire import HeartbeatMessage, SnapshotMessage, StateMessage, encode
+from gtm.runtime.worker import Worker
+from gtm.runtime.worker_settings import WorkerSettings
+from tests.core.strategies import SHIPPED
+
+SETTINGS = WorkerSettings("dns", "dns-1", -1, (), 0, None, None, None, (), False, False, "info")
+
+
+class _Located:
+    """A locator of which the data changes never."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.locate = None
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Worker, socket.socket]]:
+    """A worker, and the agent's end of its link."""
+    monkeypatch.setattr("gtm.runtime.worker.Locator", _Located)
+    ours, theirs = socket.socketpair()
+    settings = {name: getattr(SETTINGS, name) for name in WorkerSettings.__slots__}
+    with ours:
+        yield Worker(WorkerSettings(**{**settings, "descriptor": theirs.detach()})), ours
+
+
+def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> None:
+    """When the link closes, answering stops."""
+    worker, agent = ends
+    stopped = threading.Event()
+    worker.start(stopped.set)
+    agent.close()
+    assert stopped.wait(20)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("broken", ["apply", "tick"])
+def test_a_worker_that_cannot_be_kept_up_to_date_ends(
+    broken: str, ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault beside the answer path must not leave an old View in force for ever: the agent starts another worker."""
+    worker, agent = ends
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(worker.holder, broken, fails)
+    stopped = threading.Event()
+    worker.start(stopped.set)
+    agent.sendall(encode(HeartbeatMessage(1.0)))
+    assert stopped.wait(20)
+
+
+def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
+    ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New GeoIP data in the middle of another swap is not taken for done with that swap."""
+    worker, _ = ends
+    predecessors: list[object] = []
+
+    class Answers:
+        def __init__(self, *given: object) -> None:
+            predecessors.append(given[-1])
+            if len(predecessors) == 2:
+                worker._data += 1  # another thread has loaded new data, and is about to rebuild
+
+    monkeypatch.setattr("gtm.runtime.worker.Answerer", Answers)
+    worker.holder.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
+    worker.holder.apply(StateMessage(State(1)))
+    worker.holder.rebuild()
+    worker.holder.rebuild()
+    assert [one is None for one in predecessors] == [True, False, True, False]
