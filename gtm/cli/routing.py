@@ -161,9 +161,14 @@ def _facts(decision: dict[str, Any]) -> None:
             ("endpoint", endpoint["url"]),
             ("addresses", " ".join((*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""))),
             ("ttl", f"{decision['ttl']} s"),
-            ("policy", f"revision {decision['revision']}, epoch {decision['epoch']}"),
+            ("policy", f"{_by(decision)}, epoch {decision['epoch']}"),
         )
     )
+
+
+def _by(decision: dict[str, Any]) -> str:
+    """The policy that decided."""
+    return "draft" if decision.get("draft") else f"revision {decision['revision']}"
 
 
 def _answer(decision: dict[str, Any]) -> str:

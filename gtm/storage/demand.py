@@ -84,10 +84,10 @@ class DemandRepository:
         return {row: float(count) for row, count in found}
 
     async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Span]:
-        """The requests step by step, counted from `since`; steps without any recorded minute are left out."""
+        """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""
         query = text(
             """
-            SELECT date_bin(:step, minute, :since), count(DISTINCT minute), sum(total)
+            SELECT date_bin(:step, minute, TIMESTAMPTZ '2000-01-01 00:00:00Z'), count(DISTINCT minute), sum(total)
             FROM demand_minutes
             WHERE minute >= :since AND minute < :until
             GROUP BY 1

@@ -122,6 +122,7 @@ def test_explain_by_a_draft(demo: Gtm, draft: Path) -> None:
     done = demo.ok("explain", "chat", "--client", "91.198.174.192", "--policy", draft)
     assert "eu-west (lowest_latency)" in done.out
     assert "draining" in done.out
+    assert "draft, epoch" in done.out
     refused = demo("explain", "records", "--client", "8.8.8.8", "--policy", draft, "--json")
     assert (refused.code, refused.json["outcome"]) == (Exit.NO, "refused_residency")
     assert refused.json["draft"] is True
