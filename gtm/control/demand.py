@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, expm1
 
 TIME_CONSTANT = 3.0
 """Seconds over which rates are smoothed: a burst shows within a few plans, and no plan chases single requests."""
@@ -64,8 +64,16 @@ def _tier(row: Row) -> str:
 
 @dataclass(slots=True)
 class _Edge:
+    """One edge's smoothed rates, that began at 0 when it was first heard; `span` is the time its reports are of."""
+
     heard: float
+    span: float = 0.0
     rates: dict[str, float] = field(default_factory=dict)
+
+    def corrections(self) -> dict[str, float]:
+        """By what rates are too low since smoothing began at 0: an edge heard of for a second counts in full."""
+        span = max(self.span, 1.0)  # a request in a first report of milliseconds makes no thousand a second
+        return {via: 1 / -expm1(-span / time) for via, time in _TIMES.items()}
 
 
 class DemandBook:
@@ -79,6 +87,7 @@ class DemandBook:
         """Take in what an edge counted in the last seconds. Rows that cannot be read are left out."""
         known = self._edges.setdefault(edge, _Edge(now))
         known.heard = now
+        known.span += max(seconds, 0.0)
         kept = {via: exp(-max(seconds, 0.0) / time) for via, time in _TIMES.items()}
         rates = {
             text: rate * kept[_tier(self._rows[text])]
@@ -100,8 +109,9 @@ class DemandBook:
         self._edges = {name: edge for name, edge in self._edges.items() if now - edge.heard <= KEPT}
         total: dict[str, float] = defaultdict(float)
         for edge in self._edges.values():
+            corrections = edge.corrections()
             for text, rate in edge.rates.items():
-                total[text] += rate
+                total[text] += rate * corrections[_tier(self._rows[text])]
         self._rows = {text: row for text, row in self._rows.items() if text in total}
         return {self._rows[text]: rate for text, rate in total.items() if rate > 0}
 

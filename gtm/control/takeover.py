@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from gtm.core.state import NO_PLAN, ClassPlan, Plan
 
 LISTENING = 10.0
-"""Seconds of reports before the first plan, where a plan is in force: smoothed rates then show 96 % of demand."""
+"""Seconds of reports before the first plan, where a plan is in force: all edges are back by then, and rates are steady."""
 GATHERING = 5.0
 """Seconds for which edges may still come and say that they follow a plan. If none does there is none to keep."""
 _ROUNDING = 1e-6

@@ -27,6 +27,17 @@ def test_a_steady_rate_is_found() -> None:
         assert _rates(book, now) == {"lookup": pytest.approx(50.0, rel=0.01)}
 
 
+@pytest.mark.parametrize("row", [ROW, DNS])
+def test_a_new_edge_counts_in_full_at_once(row: str) -> None:
+    """Smoothing that has just begun does not make demand look small: after control restarts, plans depend on it."""
+    book = DemandBook()
+    for second in range(3):
+        book.take("one", {row: 50.0}, 1.0, float(second))
+        assert list(_rates(book, float(second)).values()) == [pytest.approx(50.0)]
+    book.take("two", {row: 1.0}, 1e-3, 2.0)
+    assert sum(_rates(book, 2.0).values()) == pytest.approx(51.0, abs=0.5)
+
+
 def test_edges_add_up_and_silence_is_not_zero() -> None:
     """An edge that stops reporting keeps its rates for a while; then it is forgotten, and nothing of it stays."""
     book = DemandBook()
