@@ -119,8 +119,8 @@ def bare(problem: Problem) -> Callable[[], object]:
     model = build(problem)
     columns, count = len(model.cost), len(model.classes)
     matrix = model.rows.matrix
-    ends = np.concatenate((matrix.indptr, np.full(count, matrix.indptr[-1])))
-    bounds = csc_array((matrix.data, matrix.indices, ends), shape=(matrix.shape[0], columns + count))
+    ends = np.concatenate((matrix.starts, np.full(count, matrix.starts[-1])))
+    bounds = csc_array((matrix.value, matrix.row, ends), shape=(matrix.count, columns + count))
     of_class = np.concatenate((model.columns.classes, np.arange(count)))
     demand = csc_array((np.ones(columns + count), of_class, np.arange(columns + count + 1)))
     tier = np.array([tuple(Priority).index(one.priority) for one in model.classes])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from gtm.core.plan import lp
 from gtm.core.plan.check import violations
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, Supply
+from gtm.core.plan.simplex import Optimum, Simplex
 from gtm.core.plan.solve import solve
 from gtm.core.state import ClassPlan, Plan
 from tests.core.plan_problems import TIERS, problems, reference
@@ -281,26 +281,42 @@ def test_a_problem_without_sense_is_refused(problem: Problem, message: str) -> N
         solve(problem)
 
 
-def _stopped(result: Any) -> Any:
-    return SimpleNamespace(status=1, message="Time limit reached.")
+SHORT = Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0), "far": Supply(rate=6.0)})
 
 
-def _garbage(result: Any) -> Any:
-    result.x = np.full_like(result.x, 1e3)
-    return result
+def test_a_solver_that_is_late_gives_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was stopped is an error, never a plan."""
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda _: highspy.HighsModelStatus.kTimeLimit)
+    with pytest.raises(PlanError, match="Time limit reached"):
+        solve(SHORT)
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"), [(_stopped, "Time limit reached"), (_garbage, "numerical trouble")]
-)
-def test_a_solver_that_fails_gives_no_plan(
-    monkeypatch: pytest.MonkeyPatch, fault: Callable[[Any], Any], message: str
-) -> None:
-    """An answer that is late or wrong is an error, never a plan."""
-    honest = lp.linprog
-    monkeypatch.setattr(lp, "linprog", lambda *args, **options: fault(honest(*args, **options)))
-    with pytest.raises(PlanError, match=message):
-        solve(Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0), "far": Supply(rate=6.0)}))
+def test_a_solver_that_is_wrong_gives_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer is checked against the bounds."""
+    honest = Simplex.run
+
+    def wrong(self: Simplex, *, primal: bool) -> Optimum:
+        found = honest(self, primal=primal)
+        return Optimum(np.full_like(found.rate, 1e3), found.dual)
+
+    monkeypatch.setattr(Simplex, "run", wrong)
+    with pytest.raises(PlanError, match="numerical trouble"):
+        solve(SHORT)
+
+
+def test_a_spoilt_basis_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends in numerical trouble is made once more from nothing."""
+    honest, told = highspy.Highs.getModelStatus, []
+
+    def first_unknown(self: highspy.Highs) -> highspy.HighsModelStatus:
+        told.append(1)
+        return highspy.HighsModelStatus.kUnknown if len(told) == 1 else honest(self)
+
+    expected = solve(SHORT)
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", first_unknown)
+    found = solve(SHORT)
+    assert len(told) == 2
+    assert found.shed == pytest.approx(expected.shed)
 
 
 def test_the_example_of_the_documentation() -> None:

@@ -171,14 +171,14 @@ class _Routes:
 
     def load(self, weights: Floats) -> Floats:
         """How much of each bound some weights use."""
-        used: Floats = self.model.rows.matrix @ (weights * self.admitted[self.classes])[self.model.led]
+        used: Floats = self.model.rows.matrix.dot((weights * self.admitted[self.classes])[self.model.led])
         return used
 
     def urgent(self) -> Flags:
         """The classes with a part in a bound that the weights so far break, or where a rule forbids it."""
         broken = self.load(self.base) > self.model.rows.limits * (1 + _TOLERANCE)
         touched = ~self.model.led
-        touched[self.model.led] = self.model.rows.matrix.T @ broken.astype(np.float64) > 0
+        touched[self.model.led] = self.model.rows.matrix.transposed_dot(broken.astype(np.float64)) > 0
         classes = np.zeros(len(self.admitted), dtype=np.bool_)
         classes[self.classes[touched & (self.base > 0)]] = True
         return classes

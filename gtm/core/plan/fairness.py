@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from gtm.core.plan.lp import Answer
 from gtm.core.plan.model import Model
@@ -122,26 +120,34 @@ def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags, standing
     use and whose users stand better.
     """
     columns, rows = model.columns, model.rows
-    entries = rows.matrix.tocoo()
-    of_class = columns.classes[entries.col]
-    flowing = (answer.flow > _EXHAUSTED * model.rate[columns.classes])[entries.col]
+    entries = rows.matrix
+    of_class = columns.classes[entries.column]
+    flowing = (answer.flow > _EXHAUSTED * model.rate[columns.classes])[entries.column]
     best = np.zeros(len(rows.limits))
     users = flowing & tier[of_class]
     np.maximum.at(best, entries.row[users], standing.most[of_class[users]])
     claiming = (unserved > 0)[of_class] & (best[entries.row] > standing.least[of_class] * (1 + _BETTER))
-    exhausted = (rows.limits > 0) & (rows.matrix @ answer.flow >= rows.limits * (1 - _EXHAUSTED))
+    exhausted = (rows.limits > 0) & (entries.dot(answer.flow) >= rows.limits * (1 - _EXHAUSTED))
     edge = exhausted[entries.row] & tier[of_class] & (flowing | claiming)
-    size = len(model.classes) + len(rows.limits)
-    ends = (of_class[edge], entries.row[edge] + len(model.classes))
-    ones = np.ones(np.count_nonzero(edge))
-    _, label = connected_components(coo_array((ones, ends), shape=(size, size)), directed=False)
+    by_label, of_row = components(of_class[edge], entries.row[edge], len(model.classes), len(rows.limits))
     on_slots = np.isin(rows.bound, (Bound.SLOTS, Bound.SERVICE_SLOTS)) & exhausted
-    slot_labels = set(label[len(model.classes) :][on_slots].tolist())
-    by_label = label[: len(model.classes)]
+    slot_labels = set(of_row[on_slots].tolist())
     return [
         Group(np.flatnonzero((by_label == one) & tier), one in slot_labels)
         for one in np.unique(by_label[tier & (unserved > 0)]).tolist()
     ]
+
+
+def components(one: Ints, other: Ints, ones: int, others: int) -> tuple[Ints, Ints]:
+    """Labels of two kinds of vertices (`ones` and `others` of them): equal where edges connect them."""
+    label, of_other = np.arange(ones), np.arange(ones, ones + others)
+    while True:
+        np.minimum.at(of_other, other, label[one])
+        before = label.copy()
+        np.minimum.at(label, one, of_other[other])
+        label = label[label]  # of its label's: paths are halved
+        if (label == before).all():
+            return label, of_other
 
 
 def fair_shares(

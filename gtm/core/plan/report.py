@@ -19,7 +19,7 @@ def prices(model: Model, answer: Answer, most: float) -> dict[str, float]:
     meaning: `most` caps it.
     """
     capacity = np.where(model.rows.bound <= Bound.SERVICE_RATE, answer.price, 0.0)
-    each = model.rows.matrix.T @ capacity
+    each = model.rows.matrix.transposed_dot(capacity)
     region, weight = model.columns.regions, answer.flow + _TRACE
     count = len(model.regions)
     mean = total(region, weight * each, count) / np.maximum(total(region, weight, count), _TRACE)
@@ -33,8 +33,8 @@ def quota_rates(model: Model, flow: Floats) -> dict[str, float]:
     the sum of theirs.
     """
     away = (flow + _TRACE) * model.columns.foreign
-    used = model.rows.matrix @ away
-    counted = (model.rows.matrix != 0) @ away
+    used = model.rows.matrix.dot(away)
+    counted = total(model.rows.matrix.row, away[model.rows.matrix.column], len(used))
     found: dict[str, float] = {}
     by_service: dict[str, float] = {}
     for row in np.flatnonzero(model.rows.bound > Bound.SERVICE_RATE).tolist():
@@ -49,5 +49,5 @@ def quota_rates(model: Model, flow: Floats) -> dict[str, float]:
 
 def binding(model: Model, flow: Floats) -> tuple[str, ...]:
     """The quotas and regions that are exhausted, in the order of the problem's bounds."""
-    full = model.rows.matrix @ flow >= model.rows.limits * (1 - _EXHAUSTED)
+    full = model.rows.matrix.dot(flow) >= model.rows.limits * (1 - _EXHAUSTED)
     return tuple(dict.fromkeys(model.label(row) for row in np.flatnonzero(full).tolist()))

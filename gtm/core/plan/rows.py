@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array
 
 from gtm.core.plan.problem import Supply
 
@@ -41,13 +39,41 @@ _SPILL_IN = {
 
 
 @dataclass(frozen=True, slots=True)
+class Matrix:
+    """A sparse matrix: its entries, column by column. Those of column `n` are `starts[n]` to `starts[n + 1]`."""
+
+    count: int
+    """Of rows."""
+    row: Ints
+    column: Ints
+    value: Floats
+    starts: Ints
+
+    @classmethod
+    def of(cls, rows: int, columns: int, entries: tuple[Ints, Ints, Floats]) -> Matrix:
+        """From rows, columns and values in any order; no place twice."""
+        row, column, value = entries
+        order = np.lexsort((row, column))
+        starts = np.searchsorted(column[order], np.arange(columns + 1))
+        return cls(rows, row[order], column[order], value[order], starts)
+
+    def dot(self, vector: Floats) -> Floats:
+        """The matrix times a vector: what rates use of each bound."""
+        return total(self.row, self.value * vector[self.column], self.count)
+
+    def transposed_dot(self, vector: Floats) -> Floats:
+        """The transposed matrix times a vector: what a request of each column costs at the bounds' prices."""
+        return total(self.column, self.value * vector[self.row], len(self.starts) - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Bounds: `matrix` (rows × columns) times the columns' rates is at most `limits`.
 
     `bound` holds each row's Bound, `owner` the number of its region, or of its quota.
     """
 
-    matrix: Any
+    matrix: Matrix
     limits: Floats
     bound: Ints
     owner: Ints
@@ -105,7 +131,7 @@ class RowBuilder:
         column = np.concatenate([none, *(entry[1] for entry in self._entries)])
         use = np.concatenate([np.zeros(0), *(entry[2] for entry in self._entries)])
         return Rows(
-            csc_array((use, (row, column)), shape=(self._count, self.columns)),
+            Matrix.of(self._count, self.columns, (row, column, use)),
             np.concatenate([np.zeros(0), *self._limits]),
             np.concatenate([none, *self._bounds]),
             np.concatenate([none, *self._owners]),

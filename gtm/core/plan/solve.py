@@ -35,7 +35,6 @@ _QUEUE_RATIO = (
 _FAIR_RATIO = 16.0
 _WORK_RATIO = 64.0
 _ROUNDS = 4
-_PATIENCE = 2  # runs of the solver until demand that does not fit is placed tier by tier
 _AGREED = 0.01
 _REFUSED_GAP = 1e-4  # of the demand: how much less of a tier could be refused while lower ones still wait
 _ROUNDING = 1e-7
@@ -43,10 +42,9 @@ _ROUNDING = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """An answer, what it leaves unserved by class, and each tenant's rate within its fair share, class by class."""
+    """An answer, and each tenant's rate within its fair share, class by class."""
 
     answer: Answer
-    unserved: Floats
     within: Floats
 
 
@@ -69,12 +67,11 @@ def solve(problem: Problem, previous: Plan | None = None, *, knobs: Knobs = DEFA
         none = dict.fromkeys(model.regions, 0.0)
         return Solution({}, shed, shed_tenants, none, {}, ())
     tenants = Tenants.of(model, problem.tenant_weights)
-    shedding = previous is not None and any(one.shed > 0 for one in previous.classes.values())
-    placed = _place(Programme.of(model, _kept(model, previous), knobs), tenants, shedding=shedding)
+    placed = _place(Programme(model, _kept(model, previous), knobs), tenants)
     flow, served = _clean(model, placed)
     queued: dict[str, float] = {}
-    for number in np.flatnonzero(placed.unserved).tolist():
-        one, missing = model.classes[number], float(placed.unserved[number])
+    for number in np.flatnonzero(placed.answer.unserved).tolist():
+        one, missing = model.classes[number], float(placed.answer.unserved[number])
         if one.on_overload is OnOverload.QUEUE:
             queued[one.key] = missing
         else:
@@ -108,34 +105,18 @@ def _kept(model: Model, previous: Plan | None) -> Floats:
     return kept
 
 
-def _place(programme: Programme, tenants: Tenants, *, shedding: bool) -> _Placed:
-    """Place everything if it fits; if not, tier by tier from the highest one that does not fit.
-
-    `shedding`: the plan in force refuses something, so do not even try to place everything.
-    """
+def _place(programme: Programme, tenants: Tenants) -> _Placed:
+    """Place tier by tier from the highest. Each goes on from the plan of those above it; the last run is for latency."""
     model = programme.model
     tier = np.array([_TIER[one.priority] for one in model.classes])
     cost = _refusal_costs(programme, tier)
-    top, last = int(tier.min()), int(tier.max())
-    nothing = Answer(np.zeros(len(model.cost)), model.rate, np.zeros(len(model.rows.limits)))
-    placed = _Placed(nothing, model.rate, tenants.rate)
-    if not shedding:
-        parts = Parts(np.arange(len(tier)), model.rate, cost)
-        placed = _placed(programme.solve(model.rate, parts, patience=_PATIENCE), model.rate, tenants.rate)
-        short = placed.unserved > 0
-        if not short.any():
-            return placed
-        if placed.answer.optimal:
-            top = int(tier[short].min())
-    allowed = np.where(tier < top, 0.0, model.rate)
-    for level in sorted({*tier[tier >= top].tolist()}):
+    placed = _Placed(Answer(np.zeros(len(model.cost)), model.rate, np.zeros(0)), tenants.rate)
+    for level in np.unique(tier).tolist():
         demand = np.where(tier <= level, model.rate, 0.0)
-        stage = _Stage(programme, tier == level, demand, np.minimum(allowed, demand), cost, level == last)
-        if not (placed.answer.optimal and level == top == last):
-            placed = stage.solve(placed.within)
-        placed = _share(stage, tenants, placed)
-        allowed = np.where(tier == level, placed.unserved, allowed)
-    return placed
+        allowed = np.where(tier < level, placed.answer.unserved, demand)
+        stage = _Stage(programme, tier == level, demand, allowed, cost)
+        placed = _share(stage, tenants, replace(placed, answer=stage.solve()))
+    return replace(placed, answer=programme.refine(placed.answer, gap_ms=GAP_MS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +132,16 @@ class _Stage:
     demand: Floats
     allowed: Floats
     cost: Floats
-    last: bool
 
-    def solve(self, within: Floats, fair: Floats | None = None) -> _Placed:
+    def solve(self, fair: Floats | float = 0.0) -> Answer:
         """Serve the demand. `fair` is by class what its tenants ask within their fair shares: that is refused last."""
-        everyone = np.arange(len(self.cost))
-        classes, most, cost = [everyone], [self.allowed], [self.cost]
-        if fair is not None:
-            most = [np.where(self.tier, self.demand - fair, self.allowed)]
-            mine = np.flatnonzero(self.tier)
-            work = self.programme.model.work[mine]
-            ratio = np.clip(work / work[work > 0].min(initial=np.inf), 1.0, _WORK_RATIO)
-            classes.append(mine)
-            most.append(fair[mine])
-            cost.append(self.cost[mine] * _FAIR_RATIO * ratio)
-        higher = np.flatnonzero(self.allowed < self.demand)
-        classes.append(higher)
-        most.append(np.full(len(higher), np.inf))
-        cost.append(self.cost[higher] * _FAIR_RATIO * _WORK_RATIO)
-        parts = Parts(np.concatenate(classes), np.concatenate(most), np.concatenate(cost))
-        gap = GAP_MS if self.last else max(GAP_MS, _REFUSED_GAP * float(self.cost.min()))
-        return _placed(self.programme.solve(self.demand, parts, gap_ms=gap), self.demand, within)
+        work = self.programme.model.work
+        ratio = np.clip(work / work[self.tier & (work > 0)].min(initial=np.inf), 1.0, _WORK_RATIO)
+        higher = np.where((self.demand > 0) & ~self.tier, np.inf, 0.0)
+        most = (self.allowed - np.where(self.tier, fair, 0.0), np.where(self.tier, fair, higher))
+        cost = (self.cost, self.cost * _FAIR_RATIO * np.where(self.tier, ratio, _WORK_RATIO))
+        gap = max(GAP_MS, _REFUSED_GAP * float(self.cost.min()))
+        return self.programme.solve(self.demand, Parts(np.array(most), np.array(cost)), gap_ms=gap)
 
 
 def _share(stage: _Stage, tenants: Tenants, placed: _Placed) -> _Placed:
@@ -185,24 +155,18 @@ def _share(stage: _Stage, tenants: Tenants, placed: _Placed) -> _Placed:
     tier = stage.tier & ~_queues(model)
     competing: list[Group] = []
     for _ in range(_ROUNDS):
-        served = model.rate - placed.unserved
+        served = model.rate - placed.answer.unserved
         standing = levels(model, tenants, competing, placed.within, served)
-        competing = groups(model, placed.answer, placed.unserved, tier, standing)
+        competing = groups(model, placed.answer, placed.answer.unserved, tier, standing)
         if not any(len(np.unique(tenants.of_classes(group.members))) > 1 for group in competing):
-            return placed
+            break
         base = np.where(tier[tenants.classes], tenants.rate, placed.within)
         placed = replace(placed, within=fair_shares(model, tenants, competing, served, base))
         fair = np.minimum(total(tenants.classes, placed.within, len(tier)), model.rate)
         if np.abs(fair - served)[tier].sum() <= _AGREED * served[tier].sum():
-            return placed
-        placed = stage.solve(placed.within, fair)
+            break
+        placed = replace(placed, answer=stage.solve(fair))
     return placed
-
-
-def _placed(answer: Answer, demand: Floats, within: Floats) -> _Placed:
-    """An answer without the solver's rounding in what is unserved."""
-    unserved = np.where(answer.unserved > _ROUNDING * np.maximum(demand, 1.0), answer.unserved, 0.0)
-    return _Placed(answer, unserved, within)
 
 
 def _refusal_costs(programme: Programme, tier: Ints) -> Floats:
@@ -222,7 +186,7 @@ def _queues(model: Model) -> Flags:
 def _clean(model: Model, placed: _Placed) -> tuple[Floats, Floats]:
     """Each column's rate without the solver's rounding, and what each class is served."""
     of_class = model.columns.classes
-    served = model.rate - placed.unserved
+    served = model.rate - placed.answer.unserved
     flow = np.where(placed.answer.flow > _ROUNDING * model.rate[of_class], placed.answer.flow, 0.0)
     found = total(of_class, flow, len(served))
     scale = np.divide(served, found, out=np.zeros(len(served)), where=found > 0)
