@@ -112,10 +112,12 @@ def class_key(
 ) -> str:
     """The name of a ranking class: service, priority, the first regions in order, and a hash of all that are allowed.
 
-    Names and not numbers, so that a class is the same in every revision that does not change it.
+    Names and not numbers, so that a class is the same in every revision that does not change it. Members of weight 0 are
+    in the hash: where the others fail, they tell who can still be served.
     """
     names = [snapshot.regions[number].name for number in ranked(service, order, allowed)]
-    digest = blake2b("\n".join(sorted(names)).encode(), digest_size=4).hexdigest()
+    every = sorted(snapshot.regions[number].name for number in order if allowed >> number & 1)
+    digest = blake2b("\n".join(every).encode(), digest_size=4).hexdigest()
     return f"{service.service.name}|{priority.value}|{'>'.join(names[:ORDER_DEPTH])}|{digest}"
 
 

@@ -351,6 +351,15 @@ def test_no_plan_leads_out_of_the_fence(
             assert sum(made.weights) == pytest.approx(1)
 
 
+def test_reserves_inside_the_fence_tell_classes_apart() -> None:
+    """Two kinds of request that only differ in a member of weight 0 are planned apart: it counts once the others fail."""
+    service = replace(SERVICE, members=(Member("de"), Member("ie", 0), Member("us", 0)))
+    rule = ResidencyRule("eu", Match(client_countries=("DE",)), Places(("EU",)))
+    free, fenced = (_ranking(_view(service, residency=rules)).group for rules in ((), (rule,)))
+    assert free.key != fenced.key
+    assert free.key.rpartition("|")[0] == fenced.key.rpartition("|")[0]
+
+
 def test_a_cell_of_an_overridden_location_is_as_sure_as_that() -> None:
     """An operator's word for where a client is outdoes the database's doubts, in demand as in decisions."""
     location = replace(BERLIN, source="override", anonymous=True, accuracy_km=None)
