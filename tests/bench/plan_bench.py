@@ -8,8 +8,8 @@ that follows in force, and beside it by a bare `linprog` (HiGHS) of the same pro
 built beforehand, nothing extracted. Times are medians of CPU time (one thread) in milliseconds, because machines are
 shared. With `--json` the last line is one JSON object.
 
-In an overload 5,000 × 100 may take the solver longer than it is given, which ends the run with a PlanError:
-`--variants ample,tight,quotas` leaves that out.
+In an overload that tenants share, 5,000 × 100 may take the solver longer than it is given, which ends the run with a
+PlanError: `--variants ample,tight,quotas,shed` leaves that out.
 """
 
 from __future__ import annotations
