@@ -13,8 +13,8 @@ class Knobs:
     `max_step` is the share of a class that may move, `overload_step` that of a class with a share in an overloaded
     region or an exceeded quota. Smaller moves than `hysteresis` wait. `release_step` bounds how fast a shed share
     falls. Weights below `least_weight` are rounded away. A class keeps its plan for `idle_s` seconds without demand.
-    `shed_price_ms` is the highest price, that of a region where demand is refused. `time_limit_s` bounds one run of
-    the solver.
+    `shed_price_ms` is the highest price, that of a region where demand is refused. `time_limit_s` bounds what the
+    solver takes for one plan.
     """
 
     keep_ms: float = 3.0
