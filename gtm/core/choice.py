@@ -150,6 +150,8 @@ def choice(view: View, group: RankingClass) -> Choice:
             options.append(maker.served(number, Reason.EXPLORATION, quotas))
             weights.append(service.exploration / len(exploring))
     sticky, sticky_weights = _sticky(maker, shares, home, main, plan)
+    if exploring and service.exploration > 0 and service.affinity is not Affinity.NONE and not sticky:
+        sticky, sticky_weights = (options[0],), (1.0,)  # sessions do not explore
     sheds = plan is not None and service.on_overload is OnOverload.SHED and (plan.shed > 0 or plan.tenants)
     total = sum(weights)
     return Choice(

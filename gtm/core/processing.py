@@ -4,6 +4,8 @@ Laws:
   1. Reports are smoothed over 30 s: one slow request moves nothing.
   2. What ranks regions changes only when it is off by 10 ms and by a fifth, so that rankings do not flap.
   3. A region that reports nothing counts as the mean of those that do: not knowing makes none attractive.
+  4. Where a capacity is known, waiting does not rank: the planner keeps the region from filling up. If it did, a region
+     short of slots would stop being its clients' home, and its spillover rules would bind nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from enum import StrEnum
 from math import exp
 
 from gtm.core.load import Freshness, Key, Load, freshness
-from gtm.core.model import Policy, Service
+from gtm.core.model import Capacity, Policy, Service
 
 SMOOTHING = 30.0
 """Time constant, in seconds, of the smoothed times."""
@@ -62,6 +64,7 @@ def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float
         now: POSIX seconds.
     """
     lone = _lone_services(policy)
+    bounded = _bounded(policy, loads)
     service_ms: dict[Key, float] = {}
     wait_ms: dict[Key, float] = {}
     keep = exp(-max(0.0, now - before.at) / SMOOTHING)
@@ -74,7 +77,7 @@ def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float
             if load.service_time_ms is not None:
                 service_ms[key] = _smooth(before.service_ms.get(key), load.service_time_ms, keep)
             wait = load.queue_wait_ms if load.queue_wait_ms is not None else _wait(load)
-            if wait is not None:
+            if wait is not None and key not in bounded:
                 wait_ms[key] = _smooth(before.wait_ms.get(key), wait, keep)
     processing: dict[Key, float] = {}
     typical: dict[str, float] = {}
@@ -82,7 +85,8 @@ def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float
         mean = _mean(service_ms.get((member.region, service.name)) for member in service.members)
         if mean is not None:
             typical[service.name] = mean
-        processing.update(_processing(service, service_ms, wait_ms, before.processing_ms, mean or 0.0))
+        waits = {**wait_ms, **dict.fromkeys(bounded, 0.0)}
+        processing.update(_processing(service, service_ms, waits, before.processing_ms, mean or 0.0))
     return Times(now, service_ms, wait_ms, processing, typical)
 
 
@@ -107,7 +111,7 @@ def _processing(
     before: Mapping[Key, float],
     typical_time: float,
 ) -> dict[Key, float]:
-    """By region, for one service: the wait, and the service time beyond the fastest region's."""
+    """By region, for one service: the wait where it ranks, and the service time beyond the fastest region's."""
     keys = [(member.region, service.name) for member in service.members]
     fastest = min((service_ms[key] for key in keys if key in service_ms), default=0.0)
     typical_wait = _mean(wait_ms.get(key) for key in keys) or 0.0
@@ -123,6 +127,21 @@ def _settled(before: float | None, value: float) -> float:
     if before is not None and abs(value - before) <= max(STEP_MS, DEADBAND * before):
         return before
     return round(value / STEP_MS) * STEP_MS
+
+
+def _bounded(policy: Policy, loads: Mapping[Key, Load]) -> set[Key]:
+    """The regions and services that some known capacity bounds, declared or reported."""
+    declared = {region.name for region in policy.regions if region.capacity != Capacity()}
+    reported = {key for key, load in loads.items() if load.limit is not None}
+    return {
+        (member.region, service.name)
+        for service in policy.services
+        for member in service.members
+        if member.region in declared
+        or member.capacity != Capacity()
+        or (member.region, "") in reported
+        or (member.region, service.name) in reported
+    }
 
 
 def _lone_services(policy: Policy) -> Mapping[str, str]:

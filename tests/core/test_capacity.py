@@ -196,15 +196,19 @@ def test_service_times_are_smoothed() -> None:
 
 
 def test_processing_is_the_wait_and_the_slower_service() -> None:
-    """Against the fastest region; a region that says nothing counts as the mean of those that do."""
+    """Against the fastest region; one that says nothing counts as the mean of those that do, without a bound of its own."""
+    world = _world(capacity=Capacity())
     slow = _loads(0, "chat", service_time_ms=400.0, queue_wait_ms=52.0)
     fast = _loads(0, "chat", "q", service_time_ms=300.0, queue=4.0, requests_per_second=100.0)
-    found = assess(_world(), HEALTH, slow | fast, T0)
+    found = assess(world, HEALTH, slow | fast, T0)
     assert (found.processing_ms("r", "chat"), found.processing_ms("q", "chat")) == (150.0, 40.0)
-    alone = assess(_world(), HEALTH, slow, T0)
+    alone = assess(world, HEALTH, slow, T0)
     assert (alone.processing_ms("r", "chat"), alone.processing_ms("q", "chat")) == (50.0, 50.0)
-    assert assess(_world(), HEALTH, {}, T0).processing_ms("r", "chat") == 0.0
+    assert assess(world, HEALTH, {}, T0).processing_ms("r", "chat") == 0.0
     assert found.processing_ms("r", "nothing") == 0.0
+    reported = assess(world, HEALTH, slow | _loads(0, "", limit=10.0), T0)
+    for bounded in (assess(_world(), HEALTH, slow, T0), reported):
+        assert bounded.processing_ms("r", "chat") == 0.0
 
 
 def test_processing_does_not_flap() -> None:
@@ -212,7 +216,7 @@ def test_processing_does_not_flap() -> None:
 
     def processing(wait: float, before: Assessment, after: float) -> Assessment:
         loads = _loads(-after, "chat", queue_wait_ms=wait) | _loads(-after, "chat", "q", queue_wait_ms=0.0)
-        return assess(_world(), HEALTH, loads, T0 + after, before)
+        return assess(_world(capacity=Capacity()), HEALTH, loads, T0 + after, before)
 
     first = processing(100.0, NO_ASSESSMENT, 0)
     near = processing(119.0, first, 1000)

@@ -218,11 +218,9 @@ def test_few_requests_explore() -> None:
     assert _odds(_choice(_view(service, plan=full))) == {"de": pytest.approx(0.9), "us": pytest.approx(0.1)}
     assert _odds(_choice(_view(service, health=_up(recovered=("ie",)), residency=(rule,)))) == {"de": 1.0}
     sticky = _choice(_view(replace(service, affinity=Affinity.KEY)))
-    assert {pick(sticky, Request("chat", BERLIN, affinity="s"), draw).region for draw in DRAWS} == {
-        "de",
-        "ie",
-        "us",
-    }
+    assert {pick(sticky, Request("chat", BERLIN, affinity="s"), draw).region for draw in DRAWS} == {"de"}
+    unbound = Request("chat", replace(BERLIN, network=None))
+    assert {pick(sticky, unbound, draw).region for draw in DRAWS} == {"de", "ie", "us"}
 
 
 def test_a_quota_that_is_used_up_keeps_requests_at_home() -> None:

@@ -79,11 +79,11 @@ def told(seen: View, request: Request = REQUEST) -> list[str]:
 def test_the_nearest_inside_the_fence() -> None:
     """What was chosen and why, what else would do, and what the law excludes."""
     assert told(view(GDPR)) == [
-        "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (23 ms)",
+        "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (22 ms)",
         "eu-west: usable, ranked 2 (39 ms)",
         "us-east: excluded by residency rule gdpr (client country DE)",
     ]
-    assert told(view())[0] == "eu-central: chosen, lowest estimated round trip of the usable regions (23 ms)"
+    assert told(view())[0] == "eu-central: chosen, lowest estimated round trip of the usable regions (22 ms)"
 
 
 def test_several_rules_and_unstated_facts() -> None:
@@ -217,7 +217,7 @@ def test_monitored_rules_are_added() -> None:
     """What would have been excluded is said of the chosen region too."""
     watch = replace(CLINIC, name="watch", mode=RuleMode.MONITOR, allow=Places(jurisdictions=("US",)))
     assert told(view(watch))[0] == (
-        "eu-central: chosen, lowest estimated round trip of the usable regions (23 ms)"
+        "eu-central: chosen, lowest estimated round trip of the usable regions (22 ms)"
         "; would be excluded by residency rule watch (tenant not stated) if enforced"
     )
 

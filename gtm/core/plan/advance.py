@@ -4,7 +4,7 @@ Laws:
   1. A class's weights name only regions of its list, and sum to 1.
   2. A region that left a class's list loses its weight at once, to the others of the target.
   3. Otherwise a class moves at most one step a tick, larger where the weights in force break a bound at the present
-     demand. No step brings a bound further over its limit than the weights in force or the target do, but for the
+     demand, or where the class is so small that nobody feels it. No step brings a bound further over its limit than the weights in force or the target do, but for the
      tolerance and for weights rounded away.
   4. Refusals rise at once and fall by steps.
 """
@@ -113,6 +113,7 @@ def _step(problem: Problem, moves: list[_Move], knobs: Knobs) -> list[dict[str, 
     distance = total(routes.classes, np.abs(target - base), len(moves)) / 2
     urgent = routes.urgent()
     bound = np.where(urgent, knobs.overload_step, knobs.max_step)
+    bound = np.maximum(bound, knobs.free_rate / np.maximum(routes.admitted, 1e-9))
     part = np.minimum(1.0, bound / np.maximum(distance, 1e-12))
     moving = urgent | (distance >= knobs.hysteresis)
     stepped = base + (target - base) * (part * moving)[routes.classes]

@@ -11,8 +11,9 @@ class Knobs:
 
     `keep_ms` is the advantage, in ms, of a flow that the previous plan has: a better one must be better by more.
     `max_step` is the share of a class that may move, `overload_step` that of a class with a share in an overloaded
-    region or an exceeded quota. Smaller moves than `hysteresis` wait. `release_step` bounds how fast a shed share
-    falls. Weights below `least_weight` are rounded away. A class keeps its plan for `idle_s` seconds without demand.
+    region or an exceeded quota; `free_rate` requests/s of any class may move whatever share of it they are. Smaller
+    moves than `hysteresis` wait. `release_step` bounds how fast a shed share falls. Weights below `least_weight` are
+    rounded away. A class keeps its plan for `idle_s` seconds without demand.
     `shed_price_ms` is the highest price, that of a region where demand is refused. `time_limit_s` bounds what the
     solver takes for one plan.
     """
@@ -23,7 +24,8 @@ class Knobs:
     hysteresis: float = 0.02
     release_step: float = 0.1
     least_weight: float = 0.005
-    idle_s: float = 300.0
+    free_rate: float = 1.0
+    idle_s: float = 30.0
     shed_price_ms: float = 10_000.0
     time_limit_s: float = 10.0
 
