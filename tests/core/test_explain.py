@@ -80,7 +80,7 @@ def test_the_nearest_inside_the_fence() -> None:
     """What was chosen and why, what else would do, and what the law excludes."""
     assert told(view(GDPR)) == [
         "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (22 ms)",
-        "eu-west: usable, ranked 2 (39 ms)",
+        "eu-west: usable, ranked 2 (35 ms)",
         "us-east: excluded by residency rule gdpr (client country DE)",
     ]
     assert told(view())[0] == "eu-central: chosen, lowest estimated round trip of the usable regions (22 ms)"
@@ -134,7 +134,7 @@ def test_states() -> None:
         "far: does not serve the models `gpt` and `llama`",
     }
     sentences = told(view(regions=regions, model="llama"))
-    assert "us-east: chosen, lowest estimated round trip of the usable regions (134 ms)" in sentences
+    assert "us-east: chosen, lowest estimated round trip of the usable regions (120 ms)" in sentences
     assert "sa-east: health unknown, no probe has answered yet" in sentences
     assert "ap: no endpoint is up" in sentences
 
