@@ -266,9 +266,9 @@ def test_overload_is_shed_by_plan() -> None:
     plan = replace(plan, classes={key: ClassPlan({"de": 1.0}, 0.2, {"greedy": 0.6, "small": 0.0})})
     view = _view(plan=plan)
 
-    def refused(tenant: str | None, **more: bool) -> Counter[Reason]:
+    def refused(tenant: str | None, *, sheds: bool = True) -> Counter[Reason]:
         request = Request("chat", BERLIN, tenant)
-        picks = [pick(_choice(view, request), request, draw, **more) for draw in DRAWS]
+        picks = [pick(_choice(view, request), request, draw, sheds=sheds) for draw in DRAWS]
         assert all(
             (option.region is None) is (option.outcome is Outcome.REFUSED_OVERLOAD) for option in picks
         )
