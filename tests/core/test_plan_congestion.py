@@ -73,6 +73,18 @@ def test_nothing_is_refused_while_there_are_slots() -> None:
     assert queued.solution.unplaced == pytest.approx(10.0, abs=1e-3)
 
 
+def test_regions_rise_together() -> None:
+    """Demand that exceeds the levels fills all regions a little further, none to its last slot while there is room."""
+    tick = solve_tick(_problem(480.0, 100.0, 50.0), NO_PLAN, {"home": 8, "away": 0})
+    flow = tick.solution.flow["class"]
+    used = {
+        name: rate * SECONDS / slots for (name, rate), slots in zip(flow.items(), (100, 1_000), strict=True)
+    }
+    assert sum(flow.values()) == pytest.approx(480.0)
+    assert max(used.values()) == pytest.approx(0.92, abs=0.03)
+    assert tick.solution.binding == ()
+
+
 def test_a_region_at_its_level_is_not_exhausted() -> None:
     """Only a region that is planned to its last slot is said to be exhausted."""
     assert _settled(_problem(60.0, 100.0, 20.0)).solution.binding == ()
@@ -123,7 +135,8 @@ def test_the_formula_is_the_derivative_it_says(slots: int, utilisation: float) -
     step = 1e-6
     rate_step = step * slots / SECONDS
     slope = (waiting(utilisation + step) - waiting(utilisation - step)) / (2 * rate_step)
-    assert marginal_wait_ms(slots, SECONDS, utilisation) == pytest.approx(1e3 * slope, rel=1e-3)
+    assert marginal_wait_ms(slots, SECONDS, utilisation, 1.0) == pytest.approx(1e3 * slope, rel=1e-3)
+    assert marginal_wait_ms(slots, SECONDS, utilisation, 3.0) == pytest.approx(3e3 * slope, rel=1e-3)
 
 
 def test_levels_break_no_bound() -> None:
