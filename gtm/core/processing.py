@@ -3,8 +3,10 @@
 Laws:
   1. Reports are smoothed over 30 s: one slow request moves nothing.
   2. What ranks regions changes only when it is off by 10 ms and by a fifth, so that rankings do not flap.
-  3. A region that reports nothing counts as the mean of those that do: not knowing makes none attractive.
-  4. Where a capacity is known, waiting does not rank: the planner keeps the region from filling up. If it did, a region
+  3. Service times depend on what is asked as much as on who serves it: a region counts as slower by what exceeds the
+     fastest's time by more than a fifth. Else a few long requests would outweigh any way.
+  4. A region that reports nothing counts as the mean of those that do: not knowing makes none attractive.
+  5. Where a capacity is known, waiting does not rank: the planner keeps the region from filling up. If it did, a region
      short of slots would stop being its clients' home, and its spillover rules would bind nobody.
 """
 
@@ -24,6 +26,9 @@ STEP_MS = 10.0
 """Processing times are multiples of this."""
 DEADBAND = 0.2
 """Share by which a processing time must be off before it changes."""
+
+ALIKE = 0.2
+"""Share of the fastest region's service time by which a region may be slower without counting as slower."""
 
 
 class TimeSource(StrEnum):
@@ -111,13 +116,13 @@ def _processing(
     before: Mapping[Key, float],
     typical_time: float,
 ) -> dict[Key, float]:
-    """By region, for one service: the wait where it ranks, and the service time beyond the fastest region's."""
+    """By region, for one service: the wait where it ranks, and the service time beyond that of regions like the fastest."""
     keys = [(member.region, service.name) for member in service.members]
     fastest = min((service_ms[key] for key in keys if key in service_ms), default=0.0)
     typical_wait = _mean(wait_ms.get(key) for key in keys) or 0.0
     found = {}
     for key in keys:
-        excess = service_ms.get(key, typical_time) - fastest
+        excess = max(0.0, service_ms.get(key, typical_time) - (1 + ALIKE) * fastest)
         found[key] = _settled(before.get(key), excess + wait_ms.get(key, typical_wait))
     return found
 

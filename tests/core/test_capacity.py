@@ -198,7 +198,7 @@ def test_service_times_are_smoothed() -> None:
 def test_processing_is_the_wait_and_the_slower_service() -> None:
     """Against the fastest region; one that says nothing counts as the mean of those that do, without a bound of its own."""
     world = _world(capacity=Capacity())
-    slow = _loads(0, "chat", service_time_ms=400.0, queue_wait_ms=52.0)
+    slow = _loads(0, "chat", service_time_ms=460.0, queue_wait_ms=52.0)
     fast = _loads(0, "chat", "q", service_time_ms=300.0, queue=4.0, requests_per_second=100.0)
     found = assess(world, HEALTH, slow | fast, T0)
     assert (found.processing_ms("r", "chat"), found.processing_ms("q", "chat")) == (150.0, 40.0)
