@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import inf
 from typing import Protocol
 
-from gtm.control.demand import DemandBook, requests_per_answer
+from gtm.control.demand import DemandBook, requests_of, requests_per_answer
 from gtm.core.buckets import TokenBucket
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.load import Load
@@ -44,8 +44,8 @@ the quotas' rates, and how full regions are run next."""
 class Report:
     """What is known at `now` (s): all of it measured `age` s ago.
 
-    By region: requests in service (`busy`), `waiting`, and taken per second (`served`). By area and region sent to:
-    requests over HTTP and answers by DNS of one second. `service_time` in s.
+    By region: requests in service (`busy`), `waiting`, and taken per second (`served`), and the mean `service_time` in s.
+    By area and region sent to: requests over HTTP and answers by DNS of one second.
     """
 
     now: float
@@ -55,7 +55,7 @@ class Report:
     served: Sequence[float]
     http: Sequence[Sequence[float]]
     answers: Sequence[Sequence[float]]
-    service_time: float
+    service_time: Sequence[float]
 
 
 class Strategy(Protocol):
@@ -204,8 +204,8 @@ class Planned:
         """Requests per second by area: over HTTP, and by DNS as far as answers tell."""
         counts = {}
         for via, seen in (("http", report.http), ("dns", report.answers)):
-            for area, row in zip(self.names, seen, strict=True):
-                for region, count in zip(self.names, row, strict=True):
+            for area, sent in zip(self.names, seen, strict=True):
+                for region, count in zip(self.names, sent, strict=True):
                     if count:
                         counts[f"chat\t{region}\tserved\t{via}\t{area}\t"] = count
         self.demand.take("edge", counts, 1.0, report.now)
@@ -214,9 +214,7 @@ class Planned:
         self.per_answer = requests_per_answer(rates, served, self.per_answer)
         found = {"http": dict.fromkeys(self.names, 0.0), "dns": dict.fromkeys(self.names, 0.0)}
         for row, rate in rates.items():
-            found[row.via][row.ranking_class] += rate * (
-                self.per_answer.get(("chat", row.region), 1.0) if row.via == "dns" else 1
-            )
+            found[row.via][row.ranking_class] += requests_of(row, rate, self.per_answer)
         return list(found["http"].values()), list(found["dns"].values())
 
     def _health(self) -> dict[str, dict[str, EndpointHealth]]:
@@ -234,7 +232,7 @@ class Planned:
                 1,
                 outstanding=report.busy[number],
                 queue=report.waiting[number],
-                service_time_ms=1e3 * report.service_time,
+                service_time_ms=1e3 * report.service_time[number],
                 requests_per_second=report.served[number],
             )
             for number, name in enumerate(self.names)

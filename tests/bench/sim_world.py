@@ -7,8 +7,9 @@ time (the form of the Azure LLM inference traces: Patel et al., "Splitwise", ISC
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -65,12 +66,34 @@ class Trace:
     generated: Floats
 
 
+@dataclass(frozen=True)
+class Windows:
+    """The parts of a day that are simulated: `count` windows of `seconds`, spread evenly.
+
+    The first `warm_up` s of each are not measured.
+    """
+
+    count: int = 24
+    seconds: int = 150
+    warm_up: int = 90
+
+    @property
+    def total(self) -> int:
+        """Seconds simulated."""
+        return self.count * self.seconds
+
+    def measured(self, at: Floats) -> Flags:
+        """Which times are in the measured part of their window."""
+        return np.asarray(at % self.seconds >= self.warm_up)
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One day's requests in the order of time.
+    """One day's requests in the order of time: its windows one after the other, without what is between them.
 
     `at` in s, `area` the clients' (an index), `prefill` and `hold` in s. `cache` is the resolver cache that the client
     asks, -1 for one that asks over HTTP at each request; `draw` is uniform in [0, 1).
+    Only `measured` requests count.
     """
 
     at: Floats
@@ -79,8 +102,9 @@ class Workload:
     hold: Floats
     cache: Ints
     draw: Floats
+    measured: Flags
     caches: int
-    seconds: int
+    windows: Windows
 
 
 def read_trace(path: Path) -> Trace:
@@ -137,33 +161,28 @@ def make_day(
     areas: tuple[Area, ...],
     trace: Trace,
     rates: Rates,
+    windows: Windows,
     *,
-    seconds: int,
     peak_to_trough: float,
     dns_share: float,
     caches: int,
     generator: np.random.Generator,
 ) -> Workload:
-    """Make a trace into one day of all areas, compressed into `seconds`.
+    """Make a trace into windows of one day of all areas, one after the other, each at its hour's rate.
 
-    Each copy of the trace starts at a random place and is repeated as needed. Its clock runs at full speed at the area's
-    peak and slower at other hours (time change of a point process), so that bursts keep their shape and sizes their
-    order, and only the rate follows the day.
+    In each window an area's demand is as many copies of the trace as its hour asks for, each from a random place and
+    repeated as needed. So bursts and sizes keep their order and, nearly, their pace: what is left of a whole number of
+    copies slows all clocks of the window.
     """
-    grid = np.linspace(0, seconds, 24 * 60 + 1)
-    length = trace.arrival[-1] + trace.arrival[-1] / len(trace.arrival)
     parts: list[tuple[Floats, Ints, Ints]] = []
-    for number, area in enumerate(areas):
-        speed = intensity(area, grid / seconds * 24, peak_to_trough)
-        clock = np.concatenate(([0.0], np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(grid))))
-        for _ in range(area.copies):
-            offset = generator.uniform(0, length)
-            rounds = int((offset + clock[-1]) // length) + 1
-            ticks = (trace.arrival[None, :] + length * np.arange(rounds)[:, None]).ravel()
-            index = np.tile(np.arange(len(trace.arrival)), rounds)
-            inside = (ticks >= offset) & (ticks < offset + clock[-1])
-            at = np.interp(ticks[inside] - offset, clock, grid)
-            parts.append((at, np.full(len(at), number), index[inside]))
+    for window in range(windows.count):
+        hour = np.array([24 * (window + 0.5) / windows.count])
+        for number, area in enumerate(areas):
+            wanted = area.copies * float(intensity(area, hour, peak_to_trough)[0])
+            copies = ceil(wanted)
+            for _ in range(copies):
+                at, request = _cut(trace, wanted / copies, windows.seconds, generator)
+                parts.append((at + window * windows.seconds, np.full(len(at), number), request))
     at = np.concatenate([part[0] for part in parts])
     order = np.argsort(at, kind="stable")
     area_of = np.concatenate([part[1] for part in parts])[order]
@@ -179,9 +198,34 @@ def make_day(
         hold=prefill + trace.generated[request] / rates.decode,
         cache=cache,
         draw=generator.random(len(order)),
+        measured=windows.measured(at[order]),
         caches=caches * len(areas),
-        seconds=seconds,
+        windows=windows,
     )
+
+
+def chosen(day: Workload, which: Flags) -> Workload:
+    """A part of a day's requests."""
+    return replace(
+        day,
+        at=day.at[which],
+        area=day.area[which],
+        prefill=day.prefill[which],
+        hold=day.hold[which],
+        cache=day.cache[which],
+        draw=day.draw[which],
+        measured=day.measured[which],
+    )
+
+
+def _cut(trace: Trace, speed: float, seconds: float, generator: np.random.Generator) -> tuple[Floats, Ints]:
+    """Arrivals (s) and numbers of a trace's requests, from a random place at a speed."""
+    length = trace.arrival[-1] + trace.arrival[-1] / len(trace.arrival)
+    begin = generator.uniform(0, length)
+    rounds = int((begin + seconds * speed) // length) + 1
+    ticks = (trace.arrival[None, :] + length * np.arange(rounds)[:, None]).ravel()
+    first, last = np.searchsorted(ticks, (begin, begin + seconds * speed))
+    return (ticks[first:last] - begin) / speed, np.arange(first, last) % len(trace.arrival)
 
 
 def zipf(count: int, exponent: float = 1.0) -> Floats:

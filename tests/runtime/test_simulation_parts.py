@@ -11,7 +11,8 @@ import pytest
 
 from tests.bench import dns_quota_sim, spillover_sim
 from tests.bench.sim_queue import SlotQueue
-from tests.bench.sim_world import AREAS, Rates, make_day, peak_erlangs, read_trace, round_trips, zipf
+from tests.bench.sim_run import Finished
+from tests.bench.sim_world import AREAS, Rates, Windows, make_day, peak_erlangs, read_trace, round_trips, zipf
 
 FIGURES = {
     "mean_ttft_ms",
@@ -85,14 +86,15 @@ def test_a_full_queue_refuses() -> None:
     assert queue.offer(10.0, 1.0) == 10.0
 
 
-def test_a_day_peaks_by_time_zone_and_keeps_the_trace_s_requests(trace: Path) -> None:
+def test_windows_peak_by_time_zone_and_keep_the_trace_s_requests(trace: Path) -> None:
     """Demand peaks in the local afternoon, in the ratio asked for, and service times are the trace's."""
     read = read_trace(trace)
+    windows = Windows(count=24, seconds=100, warm_up=40)
     day = make_day(
         AREAS,
         read,
         Rates(),
-        seconds=2400,
+        windows,
         peak_to_trough=5.0,
         dns_share=0.5,
         caches=50,
@@ -103,11 +105,40 @@ def test_a_day_peaks_by_time_zone_and_keeps_the_trace_s_requests(trace: Path) ->
         peak_erlangs(AREAS, read, Rates())[0] / AREAS[0].copies * 0.5, rel=0.05
     )
     assert (day.cache >= 0).mean() == pytest.approx(0.5, abs=0.02)
+    assert day.measured.mean() == pytest.approx(0.6, abs=0.02)
+    assert set((day.at[~day.measured] % 100 < 40).tolist()) == {True}
     for number, area in enumerate(AREAS):
         hours = day.at[day.area == number] / 100
         by_hour = np.bincount(((hours + area.utc_offset) % 24).astype(int), minlength=24)
         afternoon, night = by_hour[14:16].sum(), by_hour[2:4].sum()
         assert afternoon / night == pytest.approx(5.0, rel=0.35)
+
+
+def test_a_window_s_rate_is_constant_in_the_mean(trace: Path) -> None:
+    """Nothing of the day's curve is left inside a window, also where it takes a part of a copy."""
+    windows = Windows(count=2, seconds=2000, warm_up=0)
+    day = make_day(
+        AREAS,
+        read_trace(trace),
+        Rates(),
+        windows,
+        peak_to_trough=7.0,
+        dns_share=0.0,
+        caches=1,
+        generator=np.random.default_rng(2),
+    )
+    for window in range(2):
+        first, second = np.bincount((day.at // 1000).astype(int))[2 * window : 2 * window + 2]
+        assert first == pytest.approx(second, rel=0.05)
+
+
+def test_a_region_reports_what_it_finished_lately() -> None:
+    """The mean service time of the last seconds, and nothing of what is still to come."""
+    finished = Finished(2, 100)
+    for at, hold in ((0.5, 1.0), (20.5, 3.0), (21.5, 5.0), (40.0, 9.0), (500.0, 9.0)):
+        finished.add(1, at, hold)
+    assert finished.service_time(22).tolist() == [1.0, 4.0]
+    assert finished.service_time(60).tolist() == [1.0, 1.0]
 
 
 def test_every_area_is_nearest_to_its_own_region() -> None:
@@ -134,7 +165,7 @@ def test_the_spillover_simulation_prints_what_it_promises(
 ) -> None:
     """Its last line has each strategy's figures with and without the fence, and the fence holds."""
     spillover_sim.main(
-        ["--trace", str(trace), "--quick", "--regions", "4", "--day", "60", "--tolerance", "0.3"]
+        f"--trace {trace} --quick --regions 4 --windows 3 --window-seconds 20 --warm-up 10 --tolerance 0.3".split()
     )
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     for name in ("nearest", "waterfall", "gtm", "oracle"):

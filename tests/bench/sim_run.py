@@ -1,0 +1,203 @@
+"""One run of the spillover simulation: a strategy, a workload, and what became of each request."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, inf
+
+import numpy as np
+
+from gtm.core.plan.problem import SpillQuota
+from tests.bench.sim_queue import SlotQueue
+from tests.bench.sim_strategies import (
+    Nearest,
+    Oracle,
+    Planned,
+    Planner,
+    Report,
+    Strategy,
+    Waterfall,
+    policy_of,
+)
+from tests.bench.sim_world import Area, Flags, Floats, Ints, Workload
+
+WAIT_S = 0.5
+"""A request that waits longer is late."""
+FINISHED_S = 10
+"""Regions report the mean service time of what they finished in so many seconds."""
+WINDOW_S = 10.0
+"""Quotas are measured over windows of this length."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How slow and coarse the feedback is, and how much DNS there is. Times in s, `noise` as a standard deviation.
+
+    `reserve`: see `Region.reserve`; `full`: see `Waterfall`; `tolerance` is that of `slots_needed`.
+    """
+
+    seed: int = 1
+    ttl: float = 30.0
+    report_age: int = 1
+    noise: float = 0.05
+    reserve: float = 0.0
+    full: float = 1.0
+    tolerance: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One world to compare strategies in."""
+
+    areas: tuple[Area, ...]
+    day: Workload
+    erlangs: Floats
+    round_trip: Floats
+    order: tuple[tuple[int, ...], ...]
+    quotas: tuple[SpillQuota, ...]
+    fenced: bool
+    settings: Settings
+    planner: Planner
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of each request: the region (-1: refused by the plan) and the wait in s (infinite: refused).
+
+    `movement` is that of the weights in the measured parts.
+    """
+
+    region: Ints
+    wait: Floats
+    movement: float | None
+
+
+def strategy_of(name: str, scene: Scene, slots: tuple[int, ...], queues: Sequence[SlotQueue]) -> Strategy:
+    """A fresh strategy for these slots."""
+    if name == "nearest":
+        return Nearest(scene.order)
+    if name == "waterfall":
+        return Waterfall(scene.order, slots, scene.settings.full)
+    if name == "gtm":
+        names = [area.region for area in scene.areas]
+        policy = policy_of(names, slots, scene.settings.reserve)
+        return Planned(names, scene.order, scene.round_trip.tolist(), policy, scene.quotas, scene.planner)
+    return Oracle(scene.order, scene.round_trip.tolist(), queues, budgets(scene), WINDOW_S)
+
+
+def budgets(scene: Scene) -> list[list[tuple[frozenset[int], list[int]]]]:
+    """Area → for each of its quotas the regions covered, and the requests allowed in each window."""
+    numbers = {area.region: number for number, area in enumerate(scene.areas)}
+    found: list[list[tuple[frozenset[int], list[int]]]] = [[] for _ in scene.areas]
+    for quota in scene.quotas:
+        home = numbers[quota.home]
+        demand = windowed(scene.day, scene.day.area == home)
+        allowed = [floor((quota.max_share or 0.0) * count) for count in demand]
+        found[home].append((frozenset(numbers[name] for name in quota.to), allowed))
+    return found
+
+
+def windowed(day: Workload, chosen: Flags) -> Ints:
+    """How many of the chosen requests fall into each of the quotas' windows."""
+    return np.bincount(
+        (day.at[chosen] // WINDOW_S).astype(int), minlength=ceil(day.windows.total / WINDOW_S) + 1
+    )
+
+
+class Reports:
+    """What strategies are told each second: as old and as noisy as the settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.generator = np.random.default_rng([settings.seed, 2])
+        self.measured: deque[tuple[Floats, ...]] = deque(maxlen=settings.report_age + 1)
+
+    def at(self, second: int, *measured: Floats) -> Report:
+        """The report at the start of a second, given what is measured right now."""
+        self.measured.append(measured)
+        noisy = [self._noisy(values) for values in self.measured[0]]
+        return Report(float(second), float(self.settings.report_age), *(values.tolist() for values in noisy))
+
+    def _noisy(self, exact: Floats) -> Floats:
+        return np.maximum(0.0, exact * self.generator.normal(1.0, self.settings.noise, exact.shape))
+
+
+class Finished:
+    """The mean service time, in s, of what each region finished in the last `FINISHED_S` seconds; 1 at first."""
+
+    def __init__(self, regions: int, seconds: int) -> None:
+        self.count = np.zeros((regions, seconds))
+        self.held = np.zeros((regions, seconds))
+
+    def add(self, region: int, at: float, hold: float) -> None:
+        """A request that will be done at a time (s)."""
+        second = int(at)
+        if second < self.count.shape[1]:
+            self.count[region, second] += 1
+            self.held[region, second] += hold
+
+    def service_time(self, now: int) -> Floats:
+        """By region, at the start of a second."""
+        span = slice(max(0, now - FINISHED_S), now)
+        count, held = self.count[:, span].sum(axis=1), self.held[:, span].sum(axis=1)
+        return np.asarray(np.where(count > 0, held / np.maximum(count, 1), 1.0))
+
+
+def counters(size: int) -> tuple[list[int], list[list[int]], list[list[int]]]:
+    """Zeros: by region, and twice by area and region."""
+    return [0] * size, [[0] * size for _ in range(size)], [[0] * size for _ in range(size)]
+
+
+def simulate(name: str, scene: Scene, slots: tuple[int, ...], most_late: float = inf) -> Outcome | None:
+    """Run one strategy through the day. None as soon as more than `most_late` measured requests were late."""
+    day, settings = scene.day, scene.settings
+    queues = [SlotQueue(count, waiting=count) for count in slots]
+    strategy = strategy_of(name, scene, slots, queues)
+    reports = Reports(settings)
+    finished = Finished(len(slots), day.windows.total + 1)
+    needs_reports = name in {"waterfall", "gtm"}
+    counted = day.windows.measured(np.arange(day.windows.total + 1.0)).tolist()
+    # At first every cache has the nearest region's address, and the rest of its TTL is random.
+    answers = [preferred[0] for preferred in scene.order for _ in range(day.caches // len(slots))]
+    expires = np.random.default_rng([settings.seed, 3]).uniform(0, settings.ttl, day.caches).tolist()
+    late, movement = 0, 0.0
+    regions: list[int] = []
+    waits: list[float] = []
+    second = 0
+    served, http, answered = counters(len(slots))
+    columns = (day.at, day.area, day.hold, day.cache, day.draw, day.measured)
+    for at, area, hold, cache, draw, measured in zip(*(column.tolist() for column in columns), strict=True):
+        while second <= at:
+            if needs_reports:
+                loads = np.array([queue.load(second) for queue in queues], dtype=float)
+                counts = (np.array(count, dtype=float) for count in (served, http, answered))
+                service_time = finished.service_time(second)
+                before = strategy.movement or 0.0
+                strategy.tick(reports.at(second, loads[:, 0], loads[:, 1], *counts, service_time))
+                movement += counted[second] * ((strategy.movement or 0.0) - before)
+                served, http, answered = counters(len(slots))
+            second += 1
+        if cache >= 0 and strategy.caches:
+            if expires[cache] <= at:
+                answers[cache] = strategy.route(area, draw, at, dns=True)
+                expires[cache] = at + settings.ttl
+                answered[area][answers[cache]] += 1
+            region = answers[cache]
+        else:
+            region = strategy.route(area, draw, at, dns=False)
+            http[area][region] += region >= 0
+        wait = inf
+        if region >= 0:
+            wait = queues[region].offer(at, hold)
+            served[region] += 1
+            if needs_reports and wait < inf:
+                finished.add(region, at + wait + hold, hold)
+        if wait > WAIT_S and measured:
+            late += 1
+            if late > most_late:
+                return None
+        regions.append(region)
+        waits.append(wait)
+    return Outcome(np.array(regions), np.array(waits), None if strategy.movement is None else movement)
