@@ -238,7 +238,7 @@ def test_unknown_routes_and_methods(api: Api) -> None:
 
 
 def test_roles_are_held(world: Api) -> None:
-    """Viewers read, operators change policy, admins manage tokens, edges do neither; nobody without a token."""
+    """Viewers read, operators change policy, admins manage tokens, edges and reporters do neither; nobody without a token."""
     refused = world.anonymous.get("/v1/regions")
     assert "bearer token is needed" in problem(refused, 401)
     assert refused.headers["www-authenticate"].startswith("Bearer")
@@ -246,6 +246,10 @@ def test_roles_are_held(world: Api) -> None:
     problem(world.operator.get("/v1/tokens"), 403)
     problem(world.edge.get("/v1/regions"), 403)
     problem(world.admin.get("/v1/feed?edge=a"), 403)
+    made = world.admin.post("/v1/tokens", json={"name": "balancer", "role": "reporter"}).json()
+    reporter = {"Authorization": f"Bearer {made['token']}"}
+    problem(world.anonymous.get("/v1/regions", headers=reporter), 403)
+    problem(world.anonymous.get("/v1/feed?edge=a", headers=reporter), 403)
     assert world.admin.put("/v1/tenants/a", json={}).status_code == 201
 
 
@@ -302,4 +306,4 @@ def test_the_server_says_nothing_of_itself_on_garbage(api: Api) -> None:
 
 def test_every_role_is_covered() -> None:
     """The tests above speak of every role there is."""
-    assert {role.value for role in Role} == {"viewer", "operator", "admin", "edge"}
+    assert {role.value for role in Role} == {"viewer", "operator", "admin", "edge", "reporter"}
