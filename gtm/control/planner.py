@@ -124,9 +124,7 @@ class Planner:
             compiled = services.get(row.service)
             if compiled is None or row.outcome not in _UNMET:
                 continue
-            requests = (
-                requests_of(row, rate, self._per_answer)
-            )
+            requests = requests_of(row, rate, self._per_answer)
             if compiled.service.steering in PLANNED:
                 demand[row.ranking_class, row.cell] += requests
                 if row.via != "dns":
