@@ -98,7 +98,12 @@ async def test_minutes_wait_for_the_database(caplog: pytest.LogCaptureFixture) -
 def test_dns_answers_count_as_requests() -> None:
     """A DNS answer counts as the requests it stands for, one where nobody knows."""
     tally = Tally()
-    tally.add({row(via="dns"): 1.0, row(service="web", via="dns"): 1.0}, {("chat", "eu-central"): 5.0}, NOW, NOW + 60)
+    tally.add(
+        {row(via="dns"): 1.0, row(service="web", via="dns"): 1.0},
+        {("chat", "eu-central"): 5.0},
+        NOW,
+        NOW + 60,
+    )
     (minute,) = tally.finished(NOW + 60)
     assert list(minute.counts.values()) == [300.0, 60.0]
     assert tally.finished(NOW + 60) == []
