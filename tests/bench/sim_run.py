@@ -42,7 +42,7 @@ class Settings:
     ttl: float = 30.0
     report_age: int = 1
     noise: float = 0.05
-    reserve: float = 0.0
+    reserve: float = 0.1
     full: float = 1.0
     tolerance: float = 0.02
 
