@@ -14,7 +14,7 @@ from gtm.dns.fast import FastWay, Questions, query_key
 from gtm.dns.full import Question, Rejected, locate_client, read_query, render
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
-from gtm.telemetry import Counts, decision_key
+from gtm.telemetry import Counts, decision_key, metric_key
 
 
 class Answerer:
@@ -88,7 +88,9 @@ class Answerer:
         ranking = router.ranker.ranking(request)
         chosen = router.choice(ranking.group)
         option = pick(chosen, request, draw, sheds=False)
-        self._counts.add(decision_key(ranking, option, "dns"))
+        key = decision_key(ranking, option, "dns")
+        # Only addresses bring a client to a region; questions for anything else are no demand.
+        self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()
         if question.rdtype == wire.TXT:
             texts = explanation(router.explained(ranking, chosen, option), location)

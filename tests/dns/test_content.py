@@ -11,7 +11,7 @@ import pytest
 from gtm.core.model import Policy, RefusalAddress, Zone
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
-from gtm.telemetry import Counts
+from gtm.telemetry import Counts, metric_key
 
 from .world import (
     POLICY,
@@ -345,3 +345,17 @@ def test_a_successor_keeps_clients_and_follows_the_policy() -> None:
     third = Answerer(router(policy=more), counting, Counts(), second)  # type: ignore[arg-type]
     assert addresses(both(third, query("new.test", subnet=DE))) == ["192.0.2.4"]
     assert third.answer(query("new.test"), "10.3.0.1", tcp=False, draw=0.5) is not None
+
+
+def test_only_addresses_are_demand() -> None:
+    """Every decision is a metric; the planner hears of those that bring a client to a region."""
+    counts = Counts()
+    server = Answerer(router(), locate, counts)
+    for rdtype in ("A", "AAAA", "TXT", "MX", "HTTPS"):
+        server.answer(query("chat.demo.test", rdtype, subnet=DE), "10.3.0.1", tcp=False, draw=0.5)
+    told = counts.take()
+    demand = sum(count for key, count in told.items() if key.startswith("demand\t"))
+    decisions = sum(
+        count for key, count in told.items() if metric_key(key).startswith("gtm_decisions_total\t")
+    )
+    assert (demand, decisions) == (2, 5)
