@@ -63,6 +63,8 @@ class Planned:
     """What edges may spend of each quota over HTTP, in requests per second: DNS answers take the rest of it."""
     per_answer: PerAnswer = field(default_factory=dict)
     """How many requests a DNS answer counted as, by service and region."""
+    told: Plan = NO_PLAN
+    """The plan as edges get it: HTTP refuses for DNS too."""
 
 
 class Planner:
@@ -103,7 +105,10 @@ class Planner:
             logger.error("no new plan, the last one stays: %s", error)
         leasable = {} if solution is None else _leasable(problem, solution, http)
         seconds = perf_counter() - began
-        self.latest = Planned(plan, problem, solution, capacity, seconds, failure, leasable, self._per_answer)
+        told = over_http(plan, problem, http)
+        self.latest = Planned(
+            plan, problem, solution, capacity, seconds, failure, leasable, self._per_answer, told
+        )
         return self.latest
 
     def _demand(
@@ -157,6 +162,33 @@ def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -
         over_http, total = spilled[name] if spilled[name][1] > 0 else everything
         found[name] = rate * (over_http / total if total > 0 else 1.0)
     return found
+
+
+def over_http(plan: Plan, problem: Problem, http: Mapping[str, float]) -> Plan:
+    """A plan whose shed shares are of HTTP's requests: DNS cannot refuse a part of its answers.
+
+    Where HTTP is too little to make up for it, all of it is refused, and what is too much stays with the region.
+
+    Args:
+        plan: with shed shares of all requests.
+        problem: what it answers.
+        http: the rate of each class over HTTP.
+    """
+    rates = {one.key: one.rate for one in problem.classes}
+    classes = {}
+    for key, one in plan.classes.items():
+        rate, part = rates.get(key, 0.0), http.get(key, 0.0)
+        if not (one.shed or one.tenants) or not 0 < part < rate:
+            classes[key] = one
+            continue
+        shares = {name: min(1.0, share * rate / part) for name, share in one.tenants.items()}
+        # In hundredths: the part of HTTP is never quite the same, and each change makes a new state.
+        classes[key] = replace(
+            one,
+            shed=round(min(1.0, one.shed * rate / part), 2),
+            tenants={name: round(share, 2) for name, share in shares.items()},
+        )
+    return replace(plan, classes=classes)
 
 
 def same_plan(one: Plan, other: Plan) -> bool:

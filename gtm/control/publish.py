@@ -300,9 +300,9 @@ class FeedHub:
             return
         self.loads.assessment = planned.capacity
         self.ledger.apportion(planned.leasable, self._monotonic())
-        if self.takeover.over and not (self._planned and same_plan(planned.plan, self.state.plan)):
+        if self.takeover.over and not (self._planned and same_plan(planned.told, self.state.plan)):
             self._planned = True
-            self._publish_state(self.state.health, planned.plan)
+            self._publish_state(self.state.health, planned.told)
 
     def moment(self) -> tuple[float, dict[Row, float]]:
         """The time of day in POSIX seconds, and the rates that the edges count now."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gtm.control.demand import Row
-from gtm.control.planner import Inputs, Planner, same_plan
+from gtm.control.planner import Inputs, Planner, over_http, same_plan
 from gtm.core.compile import compile_policy
 from gtm.core.latency import Estimator
 from gtm.core.load import Load
@@ -69,6 +69,21 @@ def test_http_is_leased_what_dns_leaves() -> None:
     (row,) = _inputs(6.0).rates
     planner.tick(_inputs(0.0, rates={row: 6.0, replace(row, via="dns"): 6.0}))
     assert planner.latest.leasable["r"] == pytest.approx(2.0)
+
+
+def test_http_refuses_for_dns() -> None:
+    """DNS refuses nobody, so of HTTP's requests so many more are refused that the sum is what the plan wants."""
+    (row,) = _inputs(10.0).rates
+    planner = Planner()
+    _settled(planner, _inputs(0.0, rates={row: 10.0, replace(row, via="dns"): 10.0}))
+    ((key, planned),) = planner.latest.plan.classes.items()
+    assert planned.shed == pytest.approx(7 / 20, abs=0.02)
+    assert planner.latest.told.classes[key].shed == pytest.approx(14 / 20, abs=0.05)
+    assert planner.latest.told.classes[key].weights == planned.weights
+    tenants = Plan(classes={key: replace(planned, shed=0.9, tenants={"small": 0.25})})
+    told = over_http(tenants, planner.latest.problem, {key: planner.latest.problem.classes[0].rate / 2})
+    assert (told.classes[key].shed, told.classes[key].tenants) == (1.0, {"small": 0.5})
+    assert over_http(tenants, planner.latest.problem, {}) == tenants
 
 
 def test_answers_in_dns_are_scaled_by_what_regions_serve() -> None:
