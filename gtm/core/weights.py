@@ -37,8 +37,9 @@ def shares_of(view: View, group: RankingClass, order: Sequence[int]) -> tuple[Sh
         elif view.state.plan.prices:
             shares = {_cheapest(view, group, order): 1.0}
     if shares is None:
-        shares = steered(group, order)
-    return ramped(shares, view.ramps, order), plan
+        return ramped(steered(group, order), view.ramps, order), plan
+    # A plan ramps already: by the capacity it sees, and by its bounded steps.
+    return shares, plan
 
 
 def steered(group: RankingClass, order: Sequence[int]) -> Shares:

@@ -161,7 +161,7 @@ def test_the_operators_own_order_is_not_planned(steering: Steering) -> None:
 
 
 def test_a_recovered_region_starts_slowly() -> None:
-    """A region takes a tenth of its clients at first and all of them in the end; the next in order has the rest."""
+    """Without a plan a region takes a tenth of its clients at first and all in the end; the next in order has the rest."""
     health = _up(recovered=("de",))
     first = _choice(_view(health=health, now=NOW))
     assert _odds(first) == {"de": pytest.approx(0.1), "ie": pytest.approx(0.9)}
@@ -170,8 +170,9 @@ def test_a_recovered_region_starts_slowly() -> None:
     assert _odds(_choice(_view(health=health, now=NOW + 30.0))) == {"de": 1.0}
     alone = _up(recovered=("de", "ie", "us"))
     assert sum(_odds(_choice(_view(health=alone))).values()) == pytest.approx(1)
-    planned = _choice(_view(plan=_plan({"de": 0.05, "us": 0.95}), health=health))
-    assert _odds(planned) == {"de": pytest.approx(0.05), "us": pytest.approx(0.95)}
+    planned = _choice(_view(plan=_plan({"de": 0.5, "us": 0.5}), health=health))
+    assert _odds(planned) == {"de": 0.5, "us": 0.5}
+    assert _odds(_choice(_view(plan=Plan(NOW, {}, {"de": 0.0}), health=health))) == {"de": 1.0}
 
 
 def test_the_next_step_of_a_ramp_is_known() -> None:
