@@ -253,7 +253,8 @@ def test_coverage_is_that_of_the_fence(policy: Policy, now: float, dns: bool) ->
             if rule.enforced and (dns or rule.tenants is rule.data_classes is None)
         ]
         for country in (None, *COUNTRIES, "IE", "JP"):  # IE only in the EU's name, JP in none
-            mask = fence(binding, compiled.mask, Request(name, Location(country))).allowed
+            where = Location(country, accuracy_km=0.0)  # located for sure: every rule knows whom it concerns
+            mask = fence(binding, compiled.mask, Request(name, where)).allowed
             active = mask & snapshot.active
             if not mask:
                 expected.add((f"services.{name}", "no_region"))
