@@ -124,13 +124,19 @@ def test_top_outlives_control(demo: System, top: Top) -> None:
     eventually(lambda: top.region(HOME).get("freshness") == "fresh", "and the regions report again")
 
 
+def _age(top: Top) -> float:
+    """Seconds since São Paulo's last report; long ago if there is none."""
+    age = top.region("sa-east").get("report_age")
+    return 1e9 if age is None else age
+
+
 def test_a_failed_region_stops_reporting(demo: System, top: Top) -> None:
     """A region that fails refuses connections and tells nothing any more; `gtm demo list` says so."""
-    eventually(lambda: top.region("sa-east").get("report_age", 9) < 3, "it reports")
+    eventually(lambda: _age(top) < 3, "it reports")
     demo.demo("fail", "sa-east")
     try:
         eventually(lambda: top.region("sa-east")["health"] == "down", "probes see it")
-        eventually(lambda: top.region("sa-east")["report_age"] > 4, "it is silent")
+        eventually(lambda: _age(top) > 4, "it is silent")
         command = ["demo", "list", "--data-dir", str(demo.data_dir)]
         listed = subprocess.run(
             [sys.executable, "-m", "gtm.cli", *command], check=True, capture_output=True, text=True
@@ -139,7 +145,7 @@ def test_a_failed_region_stops_reporting(demo: System, top: Top) -> None:
     finally:
         demo.demo("restore", "sa-east")
     eventually(lambda: top.region("sa-east")["health"] == "up", "it is back")
-    eventually(lambda: top.region("sa-east")["report_age"] < 3, "and reports")
+    eventually(lambda: _age(top) < 3, "and reports")
 
 
 def test_simulated_clients_are_believed_and_tokens_hidden(demo: System) -> None:
