@@ -172,7 +172,8 @@ def test_bad_policy_changes_nothing(demo: System) -> None:
     assert response.status_code == 422
     assert len(response.json()["errors"]) >= 2
     assert demo.api("GET", "/v1/revisions?limit=1").json()["items"][0]["number"] == before
-    assert demo.region(service="chat", client_ip=LONDON) in EUROPE
+    # After the failures of other tests the plan brings clients home by steps.
+    eventually(lambda: demo.region(service="chat", client_ip=LONDON) in EUROPE, "it answers as before")
 
 
 def test_metrics_are_of_the_whole_edge(demo: System) -> None:
@@ -195,7 +196,8 @@ def test_second_serve_on_the_same_data_directory_says_so(demo: System) -> None:
     second.process.log = demo.data_dir.with_suffix(".log")
     assert second.process.end() == 5
     assert "already running" in second.process.output
-    assert demo.region(service="chat", client_ip=LONDON) in EUROPE
+    # After the failures of other tests the plan brings clients home by steps.
+    eventually(lambda: demo.region(service="chat", client_ip=LONDON) in EUROPE, "it answers as before")
     assert (demo.data_dir / "serve.json").exists()
 
 
