@@ -105,6 +105,8 @@ class Worker:
         def run(work: Callable[[], None]) -> None:
             try:
                 work()
+            except Exception:
+                logger.exception("this worker can be kept up to date no more, and ends")
             finally:
                 self._gone.set()
                 stop()

@@ -44,7 +44,6 @@ def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> Non
     assert stopped.wait(20)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("broken", ["apply", "tick"])
 def test_a_worker_that_cannot_be_kept_up_to_date_ends(
     broken: str, ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
