@@ -71,7 +71,7 @@ def create_app(
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
     A server that stops gracefully waits for open answers, and feeds never end by themselves: call
-    `app.state.context.hub.close()` first, or bound the wait.
+    `app.state.context.hub.followers.close()` first, or bound the wait.
 
     Args:
         database: where policy and tokens are; need not be reachable yet.
@@ -95,7 +95,7 @@ def create_app(
         try:
             yield
         finally:
-            hub.close()
+            hub.followers.close()
             for task in following:
                 task.cancel()
             await asyncio.wait(following)  # each saves what it has to at its end

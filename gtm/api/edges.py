@@ -77,7 +77,7 @@ async def feed(
         held = ctx.hub.holder(who.sha256)
         return held is not None and held[1] is Role.EDGE
 
-    lines: AsyncIterator[bytes] = ctx.hub.stream(edge, revision, sha256, still_allowed)
+    lines: AsyncIterator[bytes] = ctx.hub.followers.stream(edge, revision, sha256, still_allowed)
     return StreamingResponse(
         lines, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )

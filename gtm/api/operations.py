@@ -42,7 +42,7 @@ async def readyz(ctx: Ctx) -> Response:
 def metrics_router(metrics: Metrics, hub: FeedHub) -> APIRouter:
     """`/metrics`, with gauges that look at the hub when they are scraped."""
     for name, text, read in (
-        ("gtm_control_feed_subscribers", "Edges that follow the feed.", lambda: hub.subscribers),
+        ("gtm_control_feed_subscribers", "Edges that follow the feed.", lambda: hub.followers.count),
         (
             "gtm_control_revision",
             "The policy revision published.",

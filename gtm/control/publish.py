@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gtm.control.demand import DemandBook, Row
+from gtm.control.followers import HEARTBEAT, Followers, News
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.latency import LatencyBook
 from gtm.control.loads import Loads
@@ -31,17 +32,7 @@ from gtm.core.model import EndpointHealth, Policy
 from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import Plan, State
-from gtm.feed.wire import (
-    AccessMessage,
-    EdgeReply,
-    EdgeReport,
-    HeartbeatMessage,
-    LatencyMessage,
-    Message,
-    SnapshotMessage,
-    StateMessage,
-    encode,
-)
+from gtm.feed.wire import EdgeReply, EdgeReport, SnapshotMessage
 from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
@@ -51,8 +42,6 @@ from gtm.storage.tokens import Token
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT = 1.0
-"""Seconds between heartbeats on every feed."""
 MAX_AGE = 10.0
 """Seconds without a report after which an edge has no vote on health and counts as unreachable."""
 POLL = 2.0
@@ -76,7 +65,7 @@ class LiveEdge:
 
 
 class FeedHub:
-    """The current snapshot, state and access of one control process, and everyone who follows them.
+    """The current snapshot, state and access of one control process; `followers` are told of each change.
 
     Args:
         database: where policy and tokens are.
@@ -104,20 +93,17 @@ class FeedHub:
         self.table = EMPTY_TABLE
         self.latency = LatencyBook(database, clock, half_life)
         self.loads = Loads(clock)
+        self.followers = Followers(self._news, clock, monotonic)
         self.database_up = False
-        self.subscribers = 0
         self._tokens: dict[str, Token] = {}
         self._database = database
         self._clock = clock
         self._monotonic = monotonic
         self._edges: dict[str, LiveEdge] = {}
-        self._changed = asyncio.Event()
         self._wake = asyncio.Event()
         self._reported = asyncio.Event()
         self._refreshing = asyncio.Lock()
-        self._closed = False
         self._planned = False
-        self._lines: dict[str, tuple[object, bytes]] = {}
         self._estimator: Estimator | None = None
         self._estimated: Snapshot | None = None
 
@@ -132,11 +118,6 @@ class FeedHub:
             group.create_task(self._record())
             group.create_task(self._plan())
             group.create_task(self.latency.run(self._measured, self._publish_table))
-
-    def close(self) -> None:
-        """End every feed, so that the server can stop."""
-        self._closed = True
-        self._announce()
 
     async def refresh(self) -> None:
         """Take in what the database holds now, and tell the followers.
@@ -182,7 +163,7 @@ class FeedHub:
                     for sha256, token in sorted(self._tokens.items())
                 )
             )
-            self._announce()
+            self.followers.announce()
 
     def _emptied(self, number: int, policy: Policy) -> bool:
         """Whether the database lost the policy that is in force here: that must not take the world down."""
@@ -277,7 +258,7 @@ class FeedHub:
     def _publish_state(self, health: Health, plan: Plan) -> None:
         epoch = max(self.state.epoch + 1, int(self._clock() * 1000))
         self.state = State(epoch, health=health, plan=plan)
-        self._announce()
+        self.followers.announce()
 
     # --- the plan ---
 
@@ -349,96 +330,11 @@ class FeedHub:
 
     def _publish_table(self, table: LatencyTable) -> None:
         self.table = table
-        self._announce()
+        self.followers.announce()
 
-    # --- the feed ---
-
-    def _announce(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def stream(
-        self,
-        edge: str,
-        revision: int,
-        sha256: str | None = None,
-        still_allowed: Callable[[], bool] = lambda: True,
-    ) -> AsyncIterator[bytes]:
-        """What one edge is sent: all it needs at once, then each change as it happens, and heartbeats in between.
-
-        Args:
-            edge: its name, for the log.
-            revision: the revision it holds, 0 for none.
-            sha256: the checksum of that, if it says.
-            still_allowed: asked before each message; the feed ends when the token does.
-        """
-        self.subscribers += 1
-        sent: dict[str, object] = {}
-        if self.snapshot is not None and self._held(edge, revision, sha256):
-            sent["snapshot"] = self.snapshot
-        try:
-            beat = self._monotonic()
-            while not self._closed and still_allowed():
-                changed = self._changed
-                chunk = b"".join(self._news(sent))
-                now = self._monotonic()
-                if now >= beat:
-                    chunk += encode(HeartbeatMessage(self._clock()))
-                    beat = now + HEARTBEAT
-                if chunk:
-                    yield chunk
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), max(0.0, beat - self._monotonic()))
-        finally:
-            self.subscribers -= 1
-
-    def _held(self, edge: str, revision: int, sha256: str | None) -> bool:
-        """Whether an edge should keep the revision it has."""
-        assert self.snapshot is not None  # noqa: S101 - checked by the caller
-        if revision == self.snapshot.revision:
-            # The same number is another policy once a database was restored from a backup and went on from there.
-            return sha256 is None or sha256 == self.snapshot.sha256
-        policy = self.snapshot.policy
-        if revision > self.snapshot.revision and not policy.services and not policy.regions:
-            # A database that was emptied, or the wrong one: it must not take the world down.
-            logger.error(
-                "edge %s holds revision %d while the policy here is empty: not sent; put a policy in force to replace it",
-                edge,
-                revision,
-            )
-            return True
-        return False
-
-    def _news(self, sent: dict[str, object]) -> list[bytes]:
-        """The messages that a follower lacks, in the order it should take them in."""
-        lines: list[bytes] = []
-        news = (
-            ("snapshot", self.snapshot),
-            ("access", self.access),
-            ("latency", self.table if self.table.version else None),
-            ("state", self.state),
-        )
-        for key, value in news:
-            if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
-                continue
-            sent[key] = value
-            lines.append(self._line(key, value))
-        return lines
-
-    def _line(self, key: str, value: SnapshotMessage | Access | LatencyTable | State) -> bytes:
-        """The encoded message, made once for all followers."""
-        known = self._lines.get(key)
-        if known is None or known[0] is not value:
-            known = (value, encode(self._message(value)))
-            self._lines[key] = known
-        return known[1]
-
-    def _message(self, value: SnapshotMessage | Access | LatencyTable | State) -> Message:
-        if isinstance(value, State):
-            return StateMessage(value, keep_plan=not self._planned)
-        if isinstance(value, Access):
-            return AccessMessage(value)
-        return LatencyMessage(value) if isinstance(value, LatencyTable) else value
+    def _news(self) -> News:
+        """What edges should know now."""
+        return News(self.snapshot, self.access, self.table, self.state, keep_plan=not self._planned)
 
 
 def _verdicts(health: Health) -> dict[tuple[str, str], tuple[str, str]]:

@@ -103,7 +103,7 @@ class _Control:
         """The state that an edge gets which connects now."""
 
         async def first() -> bytes:
-            return await anext(aiter(self.hub.stream("edge", 0)))
+            return await anext(aiter(self.hub.followers.stream("edge", 0)))
 
         messages = map(decode, asyncio.run(first()).splitlines())
         return next(message for message in messages if isinstance(message, StateMessage))

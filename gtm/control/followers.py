@@ -1,0 +1,156 @@
+"""The edges that follow one control process: each is sent what it lacks at once, and every change as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from gtm.core.access import Access
+from gtm.core.latency import LatencyTable
+from gtm.core.state import State
+from gtm.feed.wire import (
+    AccessMessage,
+    HeartbeatMessage,
+    LatencyMessage,
+    Message,
+    SnapshotMessage,
+    StateMessage,
+    encode,
+)
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT = 1.0
+"""Seconds between heartbeats on every feed."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What edges should know now. With `keep_plan` they keep the plan they have, whatever the state's is."""
+
+    snapshot: SnapshotMessage | None
+    access: Access
+    table: LatencyTable
+    state: State
+    keep_plan: bool
+
+
+class Followers:
+    """Everyone who follows, and the lines that they are sent.
+
+    Args:
+        news: what edges should know now. Its parts are replaced when they change, never changed in place.
+        clock: POSIX seconds.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(
+        self, news: Callable[[], News], clock: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
+        self.count = 0
+        self._news = news
+        self._clock = clock
+        self._monotonic = monotonic
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._lines: dict[str, tuple[object, bytes]] = {}
+
+    def announce(self) -> None:
+        """Say that there is news."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def close(self) -> None:
+        """End every feed, so that the server can stop."""
+        self._closed = True
+        self.announce()
+
+    async def stream(
+        self,
+        edge: str,
+        revision: int,
+        sha256: str | None = None,
+        still_allowed: Callable[[], bool] = lambda: True,
+    ) -> AsyncIterator[bytes]:
+        """What one edge is sent: all it needs at once, then each change as it happens, and heartbeats in between.
+
+        Args:
+            edge: its name, for the log.
+            revision: the revision it holds, 0 for none.
+            sha256: the checksum of that, if it says.
+            still_allowed: asked before each message; the feed ends when the token does.
+        """
+        self.count += 1
+        sent: dict[str, object] = {}
+        snapshot = self._news().snapshot
+        if snapshot is not None and _held(snapshot, edge, revision, sha256):
+            sent["snapshot"] = snapshot
+        try:
+            beat = self._monotonic()
+            while not self._closed and still_allowed():
+                changed = self._changed
+                chunk = b"".join(self._lacking(sent))
+                now = self._monotonic()
+                if now >= beat:
+                    chunk += encode(HeartbeatMessage(self._clock()))
+                    beat = now + HEARTBEAT
+                if chunk:
+                    yield chunk
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), max(0.0, beat - self._monotonic()))
+        finally:
+            self.count -= 1
+
+    def _lacking(self, sent: dict[str, object]) -> list[bytes]:
+        """The messages that a follower lacks, in the order it should take them in."""
+        lines: list[bytes] = []
+        news = self._news()
+        parts = (
+            ("snapshot", news.snapshot),
+            ("access", news.access),
+            ("latency", news.table if news.table.version else None),
+            ("state", news.state),
+        )
+        for key, value in parts:
+            if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
+                continue
+            sent[key] = value
+            lines.append(self._line(key, value, keep_plan=news.keep_plan))
+        return lines
+
+    def _line(
+        self, key: str, value: SnapshotMessage | Access | LatencyTable | State, *, keep_plan: bool
+    ) -> bytes:
+        """The encoded message, made once for all followers."""
+        known = self._lines.get(key)
+        if known is None or known[0] is not value:
+            known = (value, encode(_message(value, keep_plan=keep_plan)))
+            self._lines[key] = known
+        return known[1]
+
+
+def _held(snapshot: SnapshotMessage, edge: str, revision: int, sha256: str | None) -> bool:
+    """Whether an edge should keep the revision it has."""
+    if revision == snapshot.revision:
+        # The same number is another policy once a database was restored from a backup and went on from there.
+        return sha256 is None or sha256 == snapshot.sha256
+    if revision > snapshot.revision and not snapshot.policy.services and not snapshot.policy.regions:
+        # A database that was emptied, or the wrong one: it must not take the world down.
+        logger.error(
+            "edge %s holds revision %d while the policy here is empty: not sent; put a policy in force to replace it",
+            edge,
+            revision,
+        )
+        return True
+    return False
+
+
+def _message(value: SnapshotMessage | Access | LatencyTable | State, *, keep_plan: bool) -> Message:
+    if isinstance(value, State):
+        return StateMessage(value, keep_plan=keep_plan)
+    if isinstance(value, Access):
+        return AccessMessage(value)
+    return LatencyMessage(value) if isinstance(value, LatencyTable) else value
