@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test coverage lint format bench lock clean help
+.PHONY: run test tools coverage lint format bench lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -14,6 +14,9 @@ run: $(VENV)/.runtime      ## Set up, then run the whole demo system on its embe
 
 test: $(VENV)/.dev         ## Set up, then run every test.
 	$(BIN)/python -m pytest $(ARGS)
+
+tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
+	@$(PYTHON) tests/tools.py
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
 	$(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95

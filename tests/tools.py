@@ -1,0 +1,86 @@
+"""Debian programs that tests ask and start: where they are, and `make tools`, which installs their packages.
+
+It needs nothing but the standard library, so that `make tools` works before anything else is set up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGES = {
+    "dig": "bind9-dnsutils",
+    "delv": "bind9-dnsutils",
+    "host": "bind9-host",
+    "kdig": "knot-dnsutils",
+    "drill": "ldnsutils",
+    "ldns-verify-zone": "ldnsutils",
+    "dnssec-verify": "bind9-utils",
+    "unbound": "unbound",
+    "unbound-host": "unbound-host",
+    "named": "bind9",
+    "pdns_recursor": "pdns-recursor",
+    "kresd": "knot-resolver",
+}
+"""Program → its Debian package."""
+
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+"""Servers live where an ordinary user's search path does not lead."""
+_POLICY = Path("/usr/sbin/policy-rc.d")
+"""What packages ask before they start a service; 101 says no. Debian Policy §9.3.3.1; invoke-rc.d(8)."""
+
+
+def find(program: str) -> str | None:
+    """Where a program is; None if it is nowhere."""
+    return shutil.which(program, path=_PATH)
+
+
+def tool(program: str) -> str:
+    """Where a program is, for a test that needs it.
+
+    Without it the test is skipped, with the package to install as the reason; where the environment has CI set, it fails.
+    """
+    import pytest
+
+    path = find(program)
+    if path is None:
+        reason = f"{program} ({PACKAGES[program]}) is not installed: `make tools` installs it"
+        if os.environ.get("CI"):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return path
+
+
+def main() -> int:
+    """Install the packages of programs that are missing; none of them starts a service."""
+    packages = sorted({package for program, package in PACKAGES.items() if find(program) is None})
+    if not packages:
+        return 0
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        how = "as root, or run" if shutil.which("apt-get") else "on Debian, which would run"
+        print(f"Tests need programs that are not here. Run `make tools` {how}:\n  {' '.join(install)}")
+        return 1
+    quiet = not _POLICY.exists()
+    if quiet:
+        _POLICY.write_text("#!/bin/sh\nexit 101\n")
+        _POLICY.chmod(0o755)
+    try:
+        return _apt("update") or _apt(*install[1:])
+    finally:
+        if quiet:
+            _POLICY.unlink()
+
+
+def _apt(*arguments: str) -> int:
+    command = ["apt-get", "--quiet", "--quiet", "-o", "DPkg::Lock::Timeout=300", *arguments]
+    return subprocess.run(
+        command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
