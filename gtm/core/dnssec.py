@@ -1,0 +1,90 @@
+"""DNSSEC as it travels from control to edges: the record sets signed by a zone's key-signing key, and the key that
+signs answers (docs/dnssec.md). Algorithm 13, ECDSA P-256 with SHA-256, throughout (RFC 6605).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+ALGORITHM = 13
+"""ECDSAP256SHA256 (RFC 6605)."""
+PROTOCOL = 3
+"""The only value of a DNSKEY's protocol field (RFC 4034 §2.1.2)."""
+ZSK_FLAGS = 256
+"""A zone key (RFC 4034 §2.1.1)."""
+KSK_FLAGS = 257
+"""A zone key that is a secure entry point (RFC 4034 §2.1.1)."""
+
+DNSKEY = 48
+CDS = 59
+CDNSKEY = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SignedSet:
+    """A record set at the zone's apex that control signed.
+
+    Args:
+        rdtype: its type's number (DNSKEY, CDS or CDNSKEY).
+        ttl: in seconds, of the records and of the signatures.
+        rdatas: RDATA of each record in wire format, in canonical order (RFC 4034 §6.3).
+        signatures: RDATA of the RRSIG records over it in wire format.
+    """
+
+    rdtype: int
+    ttl: int
+    rdatas: tuple[bytes, ...]
+    signatures: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneKeys:
+    """What an edge needs to sign a zone's answers.
+
+    Args:
+        zone: its name as in the policy's snapshot.
+        sets: ready to be served as they are.
+        key_tag: of the zone-signing key (RFC 4034 appendix B).
+        dnskey: RDATA of its DNSKEY record; the public key is what follows the first four bytes.
+        private: its private key: the scalar, 32 bytes big-endian.
+    """
+
+    zone: str
+    sets: tuple[SignedSet, ...]
+    key_tag: int
+    dnskey: bytes
+    private: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of all signed zones. `version` grows with each change; 0: none were ever made."""
+
+    version: int = 0
+    zones: tuple[ZoneKeys, ...] = ()
+
+    def of(self, zone: str) -> ZoneKeys | None:
+        """The keys of a zone, None if it has none."""
+        return next((keys for keys in self.zones if keys.zone == zone), None)
+
+
+NO_KEYS = Keys()
+
+
+def dnskey_rdata(flags: int, public: bytes) -> bytes:
+    """RDATA of a DNSKEY record (RFC 4034 §2.1). `public`: the curve point, x then y, 64 bytes (RFC 6605 §4)."""
+    return flags.to_bytes(2, "big") + bytes((PROTOCOL, ALGORITHM)) + public
+
+
+def key_tag(dnskey: bytes) -> int:
+    """The key tag of a DNSKEY's RDATA (RFC 4034 appendix B)."""
+    total = sum(byte << 8 if index % 2 == 0 else byte for index, byte in enumerate(dnskey))
+    return (total + (total >> 16 & 0xFFFF)) & 0xFFFF
+
+
+def ds_digest(zone: str, dnskey: bytes) -> bytes:
+    """The SHA-256 digest of a key's DS record (RFC 4034 §5.1.4, RFC 4509 §2.1)."""
+    labels = [label.encode("ascii") for label in zone.lower().rstrip(".").split(".")]
+    owner = b"".join(bytes((len(label),)) + label for label in labels) + b"\0"
+    return sha256(owner + dnskey).digest()
