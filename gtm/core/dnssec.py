@@ -1,5 +1,7 @@
-"""DNSSEC as it travels from control to edges: the record sets signed by a zone's key-signing key, and the key that
-signs answers (docs/dnssec.md). Algorithm 13, ECDSA P-256 with SHA-256, throughout (RFC 6605).
+"""DNSSEC as it travels from control to edges (docs/dnssec.md).
+
+That is the record sets signed by a zone's key-signing key, and the key that signs answers. Algorithm 13, ECDSA P-256 with
+SHA-256, throughout (RFC 6605).
 """
 
 from __future__ import annotations
