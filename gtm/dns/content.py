@@ -9,7 +9,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from socket import AF_INET, AF_INET6, inet_pton
 
 from gtm.core.choice import Option
@@ -44,16 +44,17 @@ class ExtendedError:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of the name asked for: TTL in seconds, data in uncompressed wire form."""
+    """A record: TTL in seconds, data in uncompressed wire form. `owner` in lower-case wire form; None: the name asked."""
 
     rdtype: int
     ttl: int
     rdata: bytes
+    owner: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An answer. `denied_by` is the zone whose SOA goes into the authority section (RFC 2308 §2).
+    """An answer, by sections. `zone` is the one it comes from, None for no zone of this server.
 
     `tailored`: it depends on where the client is, and carries the scope of its location; all others hold for everyone
     and have scope 0 (RFC 7871 §7.2.1; §7.4 for negative answers).
@@ -62,9 +63,16 @@ class Content:
     rcode: int = wire.NOERROR
     authoritative: bool = True
     records: tuple[Record, ...] = ()
-    denied_by: ZoneData | None = None
+    authority: tuple[Record, ...] = ()
+    additional: tuple[Record, ...] = ()
     error: ExtendedError | None = None
     tailored: bool = False
+    zone: ZoneData | None = None
+
+
+def denial(zone: ZoneData, rcode: int = wire.NOERROR) -> Content:
+    """A negative answer, with the zone's SOA (RFC 2308 §2): NODATA, or with NXDOMAIN for a name that is not there."""
+    return Content(rcode, authority=(Record(wire.SOA, zone.negative_ttl, zone.soa, zone.name),), zone=zone)
 
 
 NOT_AUTHORITATIVE = Content(
@@ -107,8 +115,8 @@ def static_content(names: Names, name: bytes, rdtype: int) -> Content | Host:
         return host
     records = records or _server_records(names, name, rdtype, zone)
     if records:
-        return Content(records=records)
-    return Content(wire.NOERROR if name_exists(names, name, zone) else wire.NXDOMAIN, denied_by=zone)
+        return Content(records=records, zone=zone)
+    return denial(zone, wire.NOERROR if name_exists(names, name, zone) else wire.NXDOMAIN)
 
 
 def _apex_records(zone: ZoneData, rdtype: int) -> tuple[Record, ...]:
@@ -154,13 +162,13 @@ def host_content(
         content = _refusal(view, service, host, rdtype, option)
         ttl = min(service.ttl, SHORT_TTL)
     if content is not None:
-        return content
+        return replace(content, zone=host.zone)
     if rdtype == wire.ANY:
-        return Content(records=(_minimal_any(ttl),))
+        return Content(records=(_minimal_any(ttl),), zone=host.zone)
     if rdtype == wire.TXT:
         text = b"".join(_character_string(part) for part in explanation)
-        return Content(records=(Record(wire.TXT, ttl, text),), tailored=True)
-    return Content(denied_by=host.zone)
+        return Content(records=(Record(wire.TXT, ttl, text),), tailored=True, zone=host.zone)
+    return denial(host.zone)
 
 
 def _from_endpoints(endpoints: tuple[Endpoint, ...], host: Host, rdtype: int, ttl: int) -> Content | None:

@@ -14,8 +14,8 @@ from gtm.core.ranking import Ranking, RankingClass
 from gtm.core.router import Ranker, Router
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns
-from gtm.dns.content import Content, host_content
-from gtm.dns.zones import Host, Names
+from gtm.dns.content import Content, Record, host_content
+from gtm.dns.zones import Host, Names, suffixes
 from gtm.telemetry import decision_key
 
 LIMIT = 1 << 17
@@ -235,24 +235,33 @@ def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:
         asked = wire.RD if shape & _RD else 0
         flags = wire.reply_flags(asked, authoritative=content.authoritative, truncated=truncated)
         answers = 0 if truncated else len(content.records)
-        authorities = int(content.denied_by is not None and not truncated)
-        counts = (1, answers, authorities, 1 if shape & _EDNS else 0)
+        authorities = 0 if truncated else len(content.authority)
+        additionals = (0 if truncated else len(content.additional)) + (1 if shape & _EDNS else 0)
+        counts = (1, answers, authorities, additionals)
         heads.append(wire.HEADER.pack(0, flags | content.rcode, *counts)[2:])
     return tuple(heads)
 
 
 def _body(content: Content, question: bytes) -> bytes:
-    """Answer and authority sections. Owner names are pointers into the question, so its case is kept (RFC 4343 §4.1)."""
-    parts = [_record(0xC00C, record.rdtype, record.ttl, record.rdata) for record in content.records]
-    zone = content.denied_by
-    if zone is not None:
-        apex = wire.HEADER_SIZE + len(question) - 4 - len(zone.name)
-        parts.append(_record(0xC000 | apex, wire.SOA, zone.negative_ttl, zone.soa))
-    return b"".join(parts)
+    """Answer, authority and additional section, but for the OPT record."""
+    name = question[:-4]
+    sections = (content.records, content.authority, content.additional)
+    return b"".join(_record(record, name) for section in sections for record in section)
 
 
-def _record(owner: int, rdtype: int, ttl: int, rdata: bytes) -> bytes:
-    return wire.RECORD.pack(owner, rdtype, wire.CLASS_IN, ttl, len(rdata)) + rdata
+def _record(record: Record, name: bytes) -> bytes:
+    """Owners inside the question are pointers into it, so its case is kept (RFC 4343 §4.1)."""
+    owner = name if record.owner is None else record.owner
+    if name.endswith(owner) and (inside := len(name) - len(owner)) in _label_starts(name):
+        encoded = (0xC000 | wire.HEADER_SIZE + inside).to_bytes(2)
+    else:
+        encoded = owner
+    rest = wire.RECORD.pack(record.rdtype, wire.CLASS_IN, record.ttl, len(record.rdata))
+    return encoded + rest + record.rdata
+
+
+def _label_starts(name: bytes) -> set[int]:
+    return {len(name) - len(suffix) for suffix in suffixes(name) if suffix != b"\0"}
 
 
 def query_key(rdtype: int, rcode: int, *, tcp: bool) -> str:

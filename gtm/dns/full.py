@@ -7,7 +7,8 @@ operations are NOTIMP; what cannot be read is FORMERR; an EDNS version that we d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import dns.edns
 import dns.exception
@@ -24,7 +25,6 @@ from gtm.core.model import UNKNOWN_LOCATION, Location
 from gtm.dns import wire
 from gtm.dns.content import Content, Record
 from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
-from gtm.dns.zones import ZoneData
 
 _IN = dns.rdataclass.IN
 
@@ -129,33 +129,26 @@ def render(query: Query, content: Content, location: Location = UNKNOWN_LOCATION
     """The reply as bytes: as long as the transport allows, or else truncated to no records (RFC 2181 §9)."""
     limit = wire.TCP_PAYLOAD if tcp else wire.udp_limit(query.payload)
     try:
-        reply = _message(query, content, content.records, location).to_wire(
-            want_shuffle=False, max_size=wire.TCP_PAYLOAD
-        )
+        reply = _message(query, content, location).to_wire(want_shuffle=False, max_size=wire.TCP_PAYLOAD)
         if len(reply) <= limit:
             return reply
     except dns.exception.TooBig:
         pass
-    truncated = _message(query, content, (), location)
+    truncated = _message(query, replace(content, records=(), authority=(), additional=()), location)
     truncated.flags |= dns.flags.TC
-    truncated.authority.clear()
     return truncated.to_wire(want_shuffle=False)
 
 
-def _message(
-    query: Query, content: Content, records: Sequence[Record], location: Location
-) -> dns.message.Message:
+def _message(query: Query, content: Content, location: Location) -> dns.message.Message:
     asked = query.message.question[0]
     reply = dns.message.Message(id=query.message.id)
     reply.flags = dns.flags.QR | (query.message.flags & dns.flags.RD)
     if content.authoritative:
         reply.flags |= dns.flags.AA
     reply.question = [asked]
-    if records:
-        rdatas = [_rdata(record.rdtype, record.rdata) for record in records]
-        reply.answer = [dns.rrset.from_rdata_list(asked.name, records[0].ttl, rdatas)]
-    if content.denied_by is not None:
-        reply.authority = [_soa(content.denied_by)]
+    reply.answer = _rrsets(content.records, asked.name)
+    reply.authority = _rrsets(content.authority, asked.name)
+    reply.additional = _rrsets(content.additional, asked.name)
     if query.edns_flags is not None:
         reply.use_edns(
             0, query.edns_flags & wire.DO, wire.UDP_PAYLOAD, options=_options(query, content, location)
@@ -179,6 +172,12 @@ def _rdata(rdtype: int, data: bytes) -> dns.rdata.Rdata:
     return dns.rdata.from_wire(_IN, dns.rdatatype.RdataType.make(rdtype), data, 0, len(data))
 
 
-def _soa(zone: ZoneData) -> dns.rrset.RRset:
-    name, _ = dns.name.from_wire(zone.name, 0)
-    return dns.rrset.from_rdata_list(name, zone.negative_ttl, [_rdata(wire.SOA, zone.soa)])
+def _rrsets(records: Sequence[Record], asked: dns.name.Name) -> list[dns.rrset.RRset]:
+    """Records as RRsets, each of neighbours that have name and type in common."""
+    found: list[dns.rrset.RRset] = []
+    for (owner, rdtype), group in groupby(records, key=lambda record: (record.owner, record.rdtype)):
+        name = asked if owner is None else dns.name.from_wire(owner, 0)[0]
+        rrset = list(group)
+        rdatas = [_rdata(rdtype, record.rdata) for record in rrset]
+        found.append(dns.rrset.from_rdata_list(name, rrset[0].ttl, rdatas))
+    return found

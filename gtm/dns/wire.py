@@ -81,9 +81,8 @@ MAX_RECORDS = 64
 """More records than this in a query are hostile: no client sends any but OPT and a signature."""
 
 HEADER = Struct("!6H")
-_RECORD = Struct("!HHIH")
-RECORD = Struct("!HHHIH")
-"""A record whose owner is a compression pointer, up to its data."""
+RECORD = Struct("!HHIH")
+"""A record after its owner, up to its data: type, class, TTL, length."""
 _OPT = Struct("!BHHBBHH")
 
 
@@ -130,10 +129,10 @@ def outline(packet: bytes) -> Outline:
     opts: list[tuple[int, int]] = []
     for index in range(answers + authorities + additionals):
         at = _skip_name(packet, at)
-        if at + _RECORD.size > len(packet):
+        if at + RECORD.size > len(packet):
             raise MalformedError("a record is cut short")
-        rdtype, _, ttl, length = _RECORD.unpack_from(packet, at)
-        at += _RECORD.size + length
+        rdtype, _, ttl, length = RECORD.unpack_from(packet, at)
+        at += RECORD.size + length
         if rdtype == OPT and index >= answers + authorities:
             opts.append((ttl >> 16 & 0xFF, ttl & 0xFFFF))
     if at != len(packet):
