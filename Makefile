@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test tools coverage lint format bench lock clean help
+.PHONY: run test tools coverage lint format docs bench lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -31,6 +31,9 @@ lint: $(VENV)/.dev         ## Style, types, layers, migrations.
 format: $(VENV)/.dev       ## Rewrite the sources in the project's style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs:            ## Write docs/dns-compliance.md anew, from the tests' markers.
+	@$(PYTHON) -m tests.docs.compliance
 
 bench: $(VENV)/.dev        ## Print the benchmarks (installs nothing outside the virtual environment).
 	$(BIN)/python tests/bench/route_bench.py $(ARGS)
