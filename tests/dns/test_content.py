@@ -31,6 +31,8 @@ from .world import (
 DE, US, JP, NOWHERE = "10.1.2.0/24", "10.2.3.0/24", "10.8.3.0/24", "203.0.113.0/24"
 
 
+@pytest.mark.rfc("2181", "5", "each address of a set is there once")
+@pytest.mark.rfc("3596", "2.1", "IPv6 addresses are AAAA records")
 @pytest.mark.parametrize(
     ("name", "rdtype", "subnet", "expected"),
     [
@@ -76,6 +78,9 @@ def test_health_ignored_has_a_short_ttl() -> None:
     assert reply.answer[0].ttl == 30
 
 
+@pytest.mark.rfc("1034", "3.6.2", "an alias answers every type")
+@pytest.mark.rfc("7871", "7.2.1", "of an alias only the CNAME is given, with its own scope")
+@pytest.mark.rfc("2181", "10.1", "a name has one CNAME at most")
 @pytest.mark.parametrize("rdtype", ["A", "AAAA", "CNAME", "TXT", "MX", "HTTPS", "ANY", "NS"])
 def test_an_alias_is_the_whole_answer(rdtype: str) -> None:
     """A region with only an alias answers with it for every type (RFC 1034 §3.6.2), ANY included (RFC 8482 §4.2)."""
@@ -86,6 +91,7 @@ def test_an_alias_is_the_whole_answer(rdtype: str) -> None:
     assert subnet_of(reply) == ("10.1.2.0", 24, 16)
 
 
+@pytest.mark.rfc("1034", "4.2.1", "a zone has the addresses of its name servers inside it")
 def test_name_servers_inside_a_zone_have_their_addresses() -> None:
     """What an NS record names inside the zone, the zone can say where it is (RFC 1034 §4.2.1), to everyone alike."""
     for rdtype, address in (("A", "192.0.2.53"), ("AAAA", "2001:db8::53")):
@@ -95,6 +101,7 @@ def test_name_servers_inside_a_zone_have_their_addresses() -> None:
     assert both(answerer(), query("ns1.demo.test", "ANY")).answer[0].rdtype.name == "HINFO"
 
 
+@pytest.mark.rfc("1034", "3.6.2", "no alias stands beside other records")
 def test_no_alias_at_an_apex() -> None:
     """An alias cannot stand beside SOA and NS (RFC 1034 §3.6.2): addresses are SERVFAIL, never an empty answer."""
     for rdtype in ("A", "AAAA"):
@@ -128,6 +135,10 @@ def test_txt_explains() -> None:
     assert '"outcome=refused_residency"' in refused
 
 
+@pytest.mark.rfc("2308", "2.2", "NODATA carries the zone's SOA")
+@pytest.mark.rfc("7871", "7.4", "negative answers have scope 0")
+@pytest.mark.rfc("8020", "2", "empty non-terminals exist: NODATA, not NXDOMAIN")
+@pytest.mark.rfc("4074", "4.1", "a name without AAAA is NODATA for AAAA, never an error")
 @pytest.mark.parametrize(
     ("name", "rdtype"),
     [
@@ -161,6 +172,8 @@ def test_nodata(name: str, rdtype: str) -> None:
     assert subnet_of(reply) == ("10.2.3.0", 24, 0)
 
 
+@pytest.mark.rfc("2308", "2.1", "NXDOMAIN carries the zone's SOA")
+@pytest.mark.rfc("7871", "7.4", "negative answers have scope 0")
 @pytest.mark.parametrize(
     "name", ["nope.demo.test", "x.chat.demo.test", "x.b.deep.demo.test", "ns2.demo.test"]
 )
@@ -173,12 +186,15 @@ def test_nxdomain(name: str) -> None:
     assert subnet_of(reply) == ("10.2.3.0", 24, 0)
 
 
+@pytest.mark.rfc("2308", "5", "the SOA of a negative answer lives for the lesser of its TTL and its minimum")
 def test_the_soa_of_a_negative_answer_lives_no_longer_than_its_minimum() -> None:
     """The TTL is the lesser of the SOA's own and its minimum (RFC 2308 §5), either way round."""
     assert both(answerer(), query("x.demo.test")).authority[0].ttl == 60
     assert both(answerer(), query("x.sub.demo.test")).authority[0].ttl == 600
 
 
+@pytest.mark.rfc("1034", "4.2.1", "the apex has SOA and NS")
+@pytest.mark.rfc("1912", "2.2", "the serial follows the policy's revision")
 def test_soa_and_ns() -> None:
     """A zone's apex has its SOA, with the policy's revision as serial, and its name servers (RFC 1034 §4.2.1)."""
     reply = both(answerer(), query("demo.test", "SOA", subnet=DE))
@@ -192,6 +208,8 @@ def test_soa_and_ns() -> None:
     assert addresses(both(answerer(), query("sub.demo.test", "NS"))) == ["ns.example.net."]
 
 
+@pytest.mark.rfc("1034", "4.3.2", "the closest enclosing zone answers")
+@pytest.mark.rfc("4035", "3.1.4.1", "a DS is asked for above the zone cut")
 def test_the_closest_zone_answers() -> None:
     """Of nested zones the closest is authoritative (RFC 1034 §4.3.2), but a DS belongs above the cut (RFC 4035 §3.1.4.1)."""
     soa = both(answerer(), query("x.sub.demo.test")).authority[0]
@@ -202,6 +220,8 @@ def test_the_closest_zone_answers() -> None:
     assert both(answerer(), query("sub.demo.test", "MX")).authority[0].name.to_text() == "sub.demo.test."
 
 
+@pytest.mark.rfc("8914", "4.21", "names outside the zones are REFUSED with extended error 20")
+@pytest.mark.rfc("8906", "3.1.1", "what a server is not authoritative for is REFUSED, never silence")
 @pytest.mark.parametrize("name", ["example.com", ".", "test", "notdemo.test", "demo.test.example"])
 def test_names_outside_the_zones_are_refused(name: str) -> None:
     """What is in no zone is REFUSED, not authoritative, with extended error 20 (RFC 8914 §4.21)."""
@@ -213,6 +233,7 @@ def test_names_outside_the_zones_are_refused(name: str) -> None:
     assert not errors_of(both(answerer(), query(name)))
 
 
+@pytest.mark.rfc("8482", "4.2", "ANY gets one synthesized HINFO")
 @pytest.mark.parametrize("name", ["chat.demo.test", "demo.test", "apex.test"])
 def test_any_is_minimal(name: str) -> None:
     """ANY gets one synthesized HINFO (RFC 8482 §4.2)."""
@@ -221,6 +242,7 @@ def test_any_is_minimal(name: str) -> None:
     assert both(answerer(), query("nope.demo.test", "ANY")).rcode() == dns.rcode.NXDOMAIN
 
 
+@pytest.mark.rfc("8914", "4.19", "a residency refusal is extended error 18 (prohibited)")
 def test_residency_refusal() -> None:
     """A client that may be served nowhere gets the refusal address with extended error 18, briefly (RFC 8914 §4.19)."""
     server = answerer("eu", "ie")
@@ -234,6 +256,7 @@ def test_residency_refusal() -> None:
     assert addresses(both(server, query("chat.demo.test", subnet=US))) == ["192.0.2.4"]
 
 
+@pytest.mark.rfc("6891", "7", "a client without EDNS gets the same answer without options")
 def test_residency_refusal_without_edns() -> None:
     """Without EDNS there is no place for the reason, and the address is the same (RFC 6891 §7)."""
     reply = both(answerer("eu", "ie"), query("chat.demo.test"), client="10.1.0.53")
@@ -241,6 +264,7 @@ def test_residency_refusal_without_edns() -> None:
     assert reply.edns == -1
 
 
+@pytest.mark.rfc("8914", "4.1", "a refusal for want of a usable region is extended error 0, with words")
 def test_unavailable_refusal() -> None:
     """With nothing usable anywhere the refusal address comes with extended error 0 and words (RFC 8914 §4.1)."""
     reply = both(answerer("eu", "us", "jp"), query("web.demo.test", subnet=US))

@@ -68,6 +68,7 @@ def test_packets_without_a_header_are_dropped(size: int) -> None:
     assert counts == {"gtm_dns_dropped_total\tshort": 1}
 
 
+@pytest.mark.rfc("8906", "3.1", "responses are never answered")
 def test_responses_are_dropped() -> None:
     """A packet with QR set is never answered, lest two servers talk for ever (RFC 8906 §3.1)."""
     counts = Counts()
@@ -77,6 +78,10 @@ def test_responses_are_dropped() -> None:
     assert counts == {"gtm_dns_dropped_total\tresponse": 1}
 
 
+@pytest.mark.rfc("8906", "3.1.4", "unknown opcodes get NOTIMP, never silence")
+@pytest.mark.rfc("6891", "6.1.1", "an OPT gets an OPT in every reply, also with NOTIMP")
+@pytest.mark.rfc("2136", "2.2", "UPDATE is answered with NOTIMP")
+@pytest.mark.rfc("1996", "3.1", "NOTIFY is answered with NOTIMP")
 @pytest.mark.parametrize("opcode", [1, 2, 3, 4, 5, 6, 7, 15])
 @pytest.mark.parametrize("edns", [False, True])
 def test_other_opcodes_are_not_implemented(opcode: int, edns: bool) -> None:
@@ -89,6 +94,7 @@ def test_other_opcodes_are_not_implemented(opcode: int, edns: bool) -> None:
     assert reply[10:12] == bytes((0, int(edns)))
 
 
+@pytest.mark.rfc("9619", "4", "a query with other than one question is FORMERR")
 @pytest.mark.parametrize("questions", [0, 2, 3])
 def test_one_question_only(questions: int) -> None:
     """A query with any other number of questions is FORMERR (RFC 9619 §4)."""
@@ -96,6 +102,7 @@ def test_one_question_only(questions: int) -> None:
     assert reply == bytes.fromhex("1234 8101 0000 0000 0000 0000")
 
 
+@pytest.mark.rfc("1035", "4.1.1", "what cannot be read is FORMERR with the query's id")
 @pytest.mark.parametrize(
     "packet",
     [
@@ -119,6 +126,11 @@ def test_malformed_packets_are_format_errors(packet: bytes) -> None:
     assert reply[:4] == bytes.fromhex("12348101")
 
 
+@pytest.mark.rfc("1035", "4.1.1", "RD is copied, RA is clear, AA is set")
+@pytest.mark.rfc("4035", "3.1.6", "AD and CD are clear in authoritative answers")
+@pytest.mark.rfc(
+    "8906", "3.1.3.1", "header flags that are unknown or reserved change nothing and are not echoed"
+)
 def test_flags() -> None:
     """RD is copied; RA is clear, for there is no recursion; AD and CD are clear (RFC 1035 §4.1.1, RFC 4035 §3.1.6)."""
     for name in ("chat.demo.test", "nope.demo.test"):
@@ -129,6 +141,8 @@ def test_flags() -> None:
             assert reply.flags & 0xFFF0 == dns.flags.QR | dns.flags.AA | flags & dns.flags.RD
 
 
+@pytest.mark.rfc("4343", "3", "names match in any case")
+@pytest.mark.rfc("4343", "4.1", "the question comes back in its own case (0x20)")
 @pytest.mark.parametrize("name", ["ChAt.DeMo.TeSt", "NOPE.demo.TEST", "dEMO.tEST"])
 @pytest.mark.parametrize("rdtype", ["A", "AAAA", "SOA", "TXT"])
 def test_the_case_of_names_is_kept(name: str, rdtype: str) -> None:
@@ -145,6 +159,7 @@ def test_the_case_of_names_is_kept(name: str, rdtype: str) -> None:
     both(server, packet)
 
 
+@pytest.mark.rfc("1035", "3.2.4", "classes other than IN have no data here: REFUSED")
 @pytest.mark.parametrize("rdclass", [3, 4, 254, 255])
 def test_other_classes_are_refused(rdclass: int) -> None:
     """There is data in class IN only (RFC 8906 §3.1.3 on what not to do instead)."""
@@ -152,6 +167,8 @@ def test_other_classes_are_refused(rdclass: int) -> None:
     assert reply.rcode() == dns.rcode.REFUSED
 
 
+@pytest.mark.rfc("5936", "2.2.1", "AXFR is refused")
+@pytest.mark.rfc("1995", "2", "IXFR is refused")
 @pytest.mark.parametrize("rdtype", [251, 252])
 def test_transfers_are_refused(rdtype: int) -> None:
     """AXFR and IXFR are REFUSED (RFC 5936 §2.2.1)."""
@@ -159,12 +176,14 @@ def test_transfers_are_refused(rdtype: int) -> None:
         assert ask(header(qd=1) + question("demo.test", rdtype), tcp=tcp).rcode() == dns.rcode.REFUSED
 
 
+@pytest.mark.rfc("6895", "3.1", "meta types that are no question are FORMERR, obsolete ones NOTIMP")
 @pytest.mark.parametrize(("rdtype", "rcode"), [(41, 1), (249, 1), (250, 1), (253, 4), (254, 4)])
 def test_types_that_are_no_data(rdtype: int, rcode: int) -> None:
     """OPT, TKEY and TSIG are not asked for; the mail types are obsolete (RFC 6895 §3.1)."""
     assert ask(header(qd=1) + question(rdtype=rdtype)).rcode() == rcode
 
 
+@pytest.mark.rfc("8945", "5.2", "a server without keys answers unsigned")
 def test_a_signature_without_keys_is_ignored() -> None:
     """A server without keys treats TSIG as one more record, and answers unsigned."""
     rdata = (
@@ -178,11 +197,14 @@ def test_a_signature_without_keys_is_ignored() -> None:
 # --- EDNS (RFC 6891) -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rfc("6891", "6.1.1", "a query without OPT gets a reply without")
 def test_no_opt_without_an_opt() -> None:
     """A client without EDNS gets none (RFC 6891 §6.1.1)."""
     assert ask(query("chat.demo.test")).edns == -1
 
 
+@pytest.mark.rfc("6891", "6.1.1", "a query with OPT gets a reply with one")
+@pytest.mark.rfc("6891", "6.2.4", "the OPT states our own payload size, and version 0")
 @pytest.mark.parametrize("name", ["chat.demo.test", "nope.demo.test", "example.com", "demo.test"])
 def test_an_opt_gets_ours(name: str) -> None:
     """An OPT is answered with our own: version 0, size 1232 (RFC 6891 §6.1.1, §6.2.4)."""
@@ -190,6 +212,8 @@ def test_an_opt_gets_ours(name: str) -> None:
     assert (reply.edns, reply.payload) == (0, 1232)
 
 
+@pytest.mark.rfc("3225", "3", "DO comes back as it was")
+@pytest.mark.rfc("6891", "6.1.4", "unknown flags are ignored and not echoed")
 @pytest.mark.parametrize("flags", [0, 0x8000, 0x0001, 0xFFFF])
 def test_do_is_copied_and_other_flags_are_not(flags: int) -> None:
     """DO comes back as it was (RFC 3225 §3); unknown flags don't (RFC 6891 §6.1.4)."""
@@ -197,6 +221,7 @@ def test_do_is_copied_and_other_flags_are_not(flags: int) -> None:
         assert ask(with_opt(opt(flags=flags), name=name)).ednsflags & 0xFFFF == flags & 0x8000
 
 
+@pytest.mark.rfc("6891", "6.1.3", "a version above 0 is BADVERS, with an OPT of version 0 and no answer")
 @pytest.mark.parametrize("version", [1, 7, 255])
 def test_unknown_versions(version: int) -> None:
     """A version above 0 is BADVERS whatever its options hold, with an OPT of version 0 (RFC 6891 §6.1.3)."""
@@ -218,6 +243,8 @@ def test_unknown_options_are_ignored(code: int) -> None:
         assert [option.otype for option in reply.options] == ([8] if more else [])
 
 
+@pytest.mark.rfc("6891", "6.1.1", "more than one OPT, or one that is broken, is FORMERR")
+@pytest.mark.rfc("6891", "7", "FORMERR for an OPT carries an OPT")
 @pytest.mark.parametrize(
     "records",
     [
@@ -236,6 +263,10 @@ def test_a_wrong_opt_is_a_format_error_with_an_opt(records: tuple[bytes, ...]) -
     assert reply.edns == 0
 
 
+@pytest.mark.rfc("1035", "4.2.1", "UDP without EDNS carries 512 octets at most")
+@pytest.mark.rfc("6891", "6.2.5", "no answer over UDP is longer than the client's size")
+@pytest.mark.rfc("2181", "9", "a set is whole or not there: TC and no part of it")
+@pytest.mark.rfc("9715", "3.1", "no answer over UDP is longer than 1232 octets")
 @pytest.mark.parametrize(
     ("size", "truncated"), [(None, True), (0, True), (512, True), (1232, True), (4096, True)]
 )
@@ -253,6 +284,7 @@ def test_long_answers_are_truncated_over_udp(size: int | None, truncated: bool) 
     assert subnet_of(reply) == (None if size is None else ("10.1.2.0", 24, 16))
 
 
+@pytest.mark.rfc("7766", "8", "the payload size of an OPT does not limit TCP")
 def test_long_answers_are_whole_over_tcp() -> None:
     """TCP takes all of it, whatever the OPT says of UDP (RFC 7766 §8)."""
     reply = ask(with_opt(opt(size=512), name="big.demo.test"), tcp=True)
@@ -260,6 +292,7 @@ def test_long_answers_are_whole_over_tcp() -> None:
     assert not reply.flags & dns.flags.TC
 
 
+@pytest.mark.rfc("6891", "6.2.5", "the limit is the whole message's, OPT included")
 def test_one_byte_decides() -> None:
     """The limit is the whole message's, OPT included."""
     whole = answerer().answer(with_opt(opt(), name="half.demo.test"), RESOLVER, tcp=True, draw=0.5)
@@ -270,6 +303,7 @@ def test_one_byte_decides() -> None:
     assert ask(with_opt(opt(size=size - 1), name="half.demo.test")).flags & dns.flags.TC
 
 
+@pytest.mark.rfc("6891", "6.2.3", "sizes below 512 count as 512")
 @pytest.mark.parametrize(("stated", "limit"), [(0, 512), (511, 512), (700, 700), (65535, 1232)])
 def test_udp_limits(stated: int, limit: int) -> None:
     """Sizes below 512 count as 512 (RFC 6891 §6.2.3), and ours is the most."""
@@ -279,6 +313,11 @@ def test_udp_limits(stated: int, limit: int) -> None:
 # --- client subnet (RFC 7871) ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rfc("7871", "7.2.1", "a wrongly formatted option (an unknown family, 0 included) is FORMERR")
+@pytest.mark.rfc("7871", "6", "too few or too many octets of address are FORMERR")
+@pytest.mark.rfc("7871", "6", "bits set beyond the source prefix are FORMERR")
+@pytest.mark.rfc("7871", "6", "a scope in a query, which must be 0, is FORMERR")
+@pytest.mark.rfc("7871", "6", "a prefix longer than the family's addresses is FORMERR")
 @pytest.mark.parametrize(
     "option",
     [
@@ -316,6 +355,12 @@ def test_wrong_client_subnets_are_format_errors(option: bytes) -> None:
         assert not reply.options
 
 
+@pytest.mark.rfc("7871", "7.2.1", "family, source prefix length and address come back as they were")
+@pytest.mark.rfc(
+    "7871",
+    "7.2.1",
+    "the scope is the network that the answer is for, wider or narrower than the one asked about",
+)
 @pytest.mark.parametrize(
     ("subnet", "scope", "region"),
     [
@@ -347,6 +392,7 @@ def test_scopes(subnet: str, scope: int, region: str) -> None:
     assert returned == asked[:3] + bytes((scope,)) + asked[4:]
 
 
+@pytest.mark.rfc("7871", "7.2.1", "scopes don't overlap: no tailored answer lies inside another's scope")
 def test_clients_of_one_scope_get_one_answer() -> None:
     """Whoever is inside the scope of an answer would have got the same answer (RFC 7871 §7.2.1)."""
     seen: dict[tuple[str, int], list[str]] = {}
@@ -365,6 +411,9 @@ def test_clients_of_one_scope_get_one_answer() -> None:
         assert not inside  # scopes never overlap (§7.2.1)
 
 
+@pytest.mark.rfc(
+    "7871", "7.2.1", "where the client cannot be located, the answer is for the network asked about alone"
+)
 @pytest.mark.parametrize(
     ("location", "scope"),
     [
@@ -381,6 +430,11 @@ def test_scope_of_odd_locations(location: Location, scope: int) -> None:
     assert Subnet(1, 24, b"\x0a\1\2").scope(location) == scope
 
 
+@pytest.mark.rfc(
+    "7871",
+    "7.3.1",
+    "an answer may be given to all of the source prefix, so it keeps every client in it inside its fence",
+)
 @pytest.mark.parametrize(
     ("subnet", "expected"),
     [
@@ -422,6 +476,10 @@ def test_an_answer_is_lawful_for_all_of_the_network_asked_about(subnet: str, exp
     assert addresses(reply)[0] == expected
 
 
+@pytest.mark.rfc(
+    "7871", "7.1.2", "a source prefix length of 0 hides the client: the resolver's own address decides"
+)
+@pytest.mark.rfc("7871", "7.2.1", "the scope of an answer to source 0 is 0")
 @pytest.mark.parametrize("family", [1, 2])
 def test_a_source_of_zero_keeps_the_client_out_of_it(family: int) -> None:
     """With SOURCE PREFIX-LENGTH 0 the resolver's own address decides, and the scope is 0 (RFC 7871 §7.1.2, §7.2.1)."""
@@ -432,6 +490,12 @@ def test_a_source_of_zero_keeps_the_client_out_of_it(family: int) -> None:
         assert subnet_of(reply) == ("0.0.0.0" if family == 1 else "::", 0, 0)
 
 
+@pytest.mark.rfc(
+    "7871",
+    "7.2.1",
+    "no option without one in the query, though the answer is tailored by the resolver's address",
+)
+@pytest.mark.rfc("7871", "11.1", "without the option the source of the query may tailor the answer")
 def test_without_a_client_subnet_the_resolver_is_the_client() -> None:
     """A query without the option gets an answer without it, for where the query came from (RFC 7871 §7.2.1)."""
     for edns in (False, True):

@@ -83,6 +83,7 @@ def exactly(sock: socket.socket, size: int) -> bytes:
     return data
 
 
+@pytest.mark.rfc("7766", "5", "UDP and TCP give the same answers")
 def test_udp_and_tcp_answer_dnspython(port: int) -> None:
     """Both transports answer, with the scope of the client's network."""
     asked = dns.message.make_query("chat.demo.test", "A", options=[dns.edns.ECSOption("10.1.2.0", 24)])
@@ -92,6 +93,7 @@ def test_udp_and_tcp_answer_dnspython(port: int) -> None:
         assert subnet_of(reply) == ("10.1.2.0", 24, 16)
 
 
+@pytest.mark.rfc("7766", "5", "a client that follows TC gets the whole answer over TCP")
 def test_truncated_answers_are_whole_over_tcp(port: int) -> None:
     """A client that follows TC gets the whole answer (RFC 7766 §5)."""
     reply, by_tcp = dns.query.udp_with_fallback(
@@ -110,6 +112,7 @@ def test_ipv6() -> None:
                 assert addresses(reply) == ["192.0.2.4"]
 
 
+@pytest.mark.rfc("2181", "4.1", "a reply comes from the address that was asked")
 @pytest.mark.parametrize(("wildcard", "asked"), [("0.0.0.0", "127.0.0.9"), ("::", "::1")])
 def test_replies_come_from_the_address_that_was_asked(wildcard: str, asked: str) -> None:
     """On a socket for all addresses, a reply's source is the query's destination (RFC 2181 §4.1)."""
@@ -132,6 +135,7 @@ def test_clients_that_vanish_do_not_stop_the_loop(port: int) -> None:
     assert addresses(reply) == ["192.0.2.4"]
 
 
+@pytest.mark.rfc("7766", "6.2.1.1", "queries sent at once on one connection are all answered")
 def test_tcp_pipelining(port: int) -> None:
     """Many queries sent at once on one connection are all answered (RFC 7766 §6.2.1.1)."""
     names = ["chat.demo.test", "nope.demo.test", "v4.demo.test", "example.com"] * 50
@@ -144,6 +148,7 @@ def test_tcp_pipelining(port: int) -> None:
     }
 
 
+@pytest.mark.rfc("7766", "8", "a message may arrive in segments of any size")
 def test_tcp_byte_by_byte(port: int) -> None:
     """A message may come in pieces of any size."""
     with connect(port) as sock:
@@ -153,6 +158,7 @@ def test_tcp_byte_by_byte(port: int) -> None:
         assert addresses(receive(sock)) == ["192.0.2.4"]
 
 
+@pytest.mark.rfc("7766", "6.2.4", "a client that closes its half still gets its answers")
 def test_tcp_half_close(port: int) -> None:
     """A client that has said all still gets all its answers."""
     with connect(port) as sock:
@@ -191,6 +197,7 @@ def test_a_client_that_reads_nothing_holds_up_nobody() -> None:
                 send_for_ever(greedy, packets)
 
 
+@pytest.mark.rfc("7766", "6.2.3", "idle connections are closed by the server")
 def test_tcp_idle_connections_are_closed() -> None:
     """A connection without a whole message is closed in time, even if bytes trickle in (RFC 7766 §6.2.3)."""
     with running(DnsServer([("127.0.0.1", 0)], respond, limits=TcpLimits(idle=0.3))) as server:
@@ -220,6 +227,7 @@ def ended(sock: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.rfc("9210", "4.2", "connections are limited; the one idle longest gives way")
 def test_the_connection_idle_longest_gives_way() -> None:
     """At the limit a new connection closes the one idle longest (RFC 7766 §6.2.2)."""
     with running(DnsServer([("127.0.0.1", 0)], respond, limits=TcpLimits(connections=2))) as server:
