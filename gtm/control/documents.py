@@ -196,6 +196,8 @@ class ZoneDocument(ResourceDocument[Zone]):
     expire: f.Seconds31 = 1209600
     minimum: f.Ttl = 60
     """How long resolvers keep negative answers."""
+    dnssec: f.Flag = False
+    """Its answers are signed. To switch it off, the DS records at the parent go first."""
 
 
 class MemberDocument(Document):

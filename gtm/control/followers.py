@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from gtm.core.access import Access
+from gtm.core.dnssec import Keys
 from gtm.core.latency import LatencyTable
 from gtm.core.state import State
 from gtm.feed.wire import (
     AccessMessage,
     HeartbeatMessage,
+    KeysMessage,
     LatencyMessage,
     Message,
     SnapshotMessage,
@@ -33,6 +35,7 @@ class News:
 
     snapshot: SnapshotMessage | None
     access: Access
+    keys: Keys
     table: LatencyTable
     state: State
     keep_plan: bool
@@ -109,6 +112,8 @@ class Followers:
         lines: list[bytes] = []
         news = self._news()
         parts = (
+            # Before the policy: an edge that learns of a signed zone can sign it at once.
+            ("keys", news.keys if news.keys.version else None),
             ("snapshot", news.snapshot),
             ("access", news.access),
             ("latency", news.table if news.table.version else None),
@@ -122,7 +127,7 @@ class Followers:
         return lines
 
     def _line(
-        self, key: str, value: SnapshotMessage | Access | LatencyTable | State, *, keep_plan: bool
+        self, key: str, value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool
     ) -> bytes:
         """The encoded message, made once for all followers."""
         known = self._lines.get(key)
@@ -148,9 +153,11 @@ def _held(snapshot: SnapshotMessage, edge: str, revision: int, sha256: str | Non
     return False
 
 
-def _message(value: SnapshotMessage | Access | LatencyTable | State, *, keep_plan: bool) -> Message:
+def _message(value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool) -> Message:
     if isinstance(value, State):
         return StateMessage(value, keep_plan=keep_plan)
     if isinstance(value, Access):
         return AccessMessage(value)
+    if isinstance(value, Keys):
+        return KeysMessage(value)
     return LatencyMessage(value) if isinstance(value, LatencyTable) else value

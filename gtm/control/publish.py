@@ -25,6 +25,7 @@ from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.control.takeover import Takeover
 from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.capacity import Assessment
+from gtm.core.dnssec import NO_KEYS
 from gtm.core.health import VantageReport, combine
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.ledger import LeaseLedger
@@ -85,6 +86,7 @@ class FeedHub:
         self.compiled: Snapshot | None = None
         self.state = State(epoch=int(clock() * 1000))
         self.access = Access()
+        self.keys = NO_KEYS
         self.health: Health = {}
         self.demand = DemandBook()
         self.ledger = LeaseLedger(monotonic(), int(clock() * 1000))
@@ -334,7 +336,9 @@ class FeedHub:
 
     def _news(self) -> News:
         """What edges should know now."""
-        return News(self.snapshot, self.access, self.table, self.state, keep_plan=not self._planned)
+        return News(
+            self.snapshot, self.access, self.keys, self.table, self.state, keep_plan=not self._planned
+        )
 
 
 def _verdicts(health: Health) -> dict[tuple[str, str], tuple[str, str]]:

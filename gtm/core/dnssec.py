@@ -22,6 +22,9 @@ DNSKEY = 48
 CDS = 59
 CDNSKEY = 60
 
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Of the curve P-256 (NIST SP 800-186 §3.2.1.3)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignedSet:
@@ -57,6 +60,17 @@ class ZoneKeys:
     key_tag: int
     dnskey: bytes
     private: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no key can be.
+
+        Raises:
+            ValueError: the private key is not a scalar of the curve, or the DNSKEY not one of this algorithm.
+        """
+        if len(self.private) != 32 or not 0 < int.from_bytes(self.private, "big") < _ORDER:
+            raise ValueError("the private key is not one of ECDSA P-256")
+        if len(self.dnskey) != 68 or self.dnskey[:4] != dnskey_rdata(ZSK_FLAGS, b""):
+            raise ValueError("the DNSKEY is not a zone-signing key of algorithm 13")
 
 
 @dataclass(frozen=True, slots=True)

@@ -380,6 +380,8 @@ class Zone:
     retry: int = 900
     expire: int = 1209600
     minimum: int = 60
+    dnssec: bool = False
+    """Whether its answers are signed (docs/dnssec.md)."""
 
 
 @dataclass(frozen=True, slots=True)

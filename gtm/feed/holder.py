@@ -13,12 +13,20 @@ import threading
 from collections.abc import Callable
 
 from gtm.core.access import Access
+from gtm.core.dnssec import NO_KEYS
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.router import Ranker, Router
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import State
 from gtm.core.view import Window, build_basis, build_view
-from gtm.feed.wire import AccessMessage, LatencyMessage, Message, SnapshotMessage, StateMessage
+from gtm.feed.wire import (
+    AccessMessage,
+    KeysMessage,
+    LatencyMessage,
+    Message,
+    SnapshotMessage,
+    StateMessage,
+)
 
 
 class ViewHolder:
@@ -26,12 +34,14 @@ class ViewHolder:
 
     Args:
         clock: POSIX seconds.
-        on_swap: called with each new Router before it becomes current (to prepare what hangs on it).
+        on_swap: called with each new Router before it becomes current (to prepare what hangs on it), while `keys` are
+            already those that go with it.
     """
 
     def __init__(self, clock: Callable[[], float], on_swap: Callable[[Router], None] | None = None) -> None:
         self.router: Router | None = None
         self.access = Access()
+        self.keys = NO_KEYS
         self.snapshot: Snapshot | None = None
         self.state = State()
         self.table = EMPTY_TABLE
@@ -42,7 +52,7 @@ class ViewHolder:
         self._window = Window(now, now)
 
     def apply(self, message: Message) -> None:
-        """Take in a message; anything but a snapshot, a state, a latency table or a change of access is ignored.
+        """Take in a message; anything but a snapshot, state, latency table, keys or change of access is ignored.
 
         Whatever is raised (by `on_swap` too), nothing has changed: the current View stays, and what it was made from.
 
@@ -63,6 +73,14 @@ class ViewHolder:
         elif isinstance(message, LatencyMessage):
             with self._changing:
                 self._swap(self.snapshot, self.state, message.table)
+        elif isinstance(message, KeysMessage):
+            with self._changing:
+                before, self.keys = self.keys, message.keys
+                try:
+                    self.rebuild()
+                except BaseException:
+                    self.keys = before
+                    raise
         elif isinstance(message, AccessMessage):
             self.access = message.access
 

@@ -18,7 +18,7 @@ _MAGIC = b"gtm-last-good 1 "
 
 
 def save(path: Path, messages: Iterable[Message]) -> None:
-    """Replace the file atomically (readable by its owner only: it holds token hashes).
+    """Replace the file atomically (readable by its owner only: it holds token hashes and signing keys).
 
     Raises:
         OSError: the disk refuses; the old file is untouched.

@@ -17,6 +17,7 @@ import msgspec
 
 from gtm.core.access import Access
 from gtm.core.compile import compile_policy
+from gtm.core.dnssec import Keys
 from gtm.core.latency import Delta, LatencyTable
 from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
@@ -107,6 +108,13 @@ class AccessMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysMessage:
+    """What edges sign the answers of signed zones with. It holds private keys: no log may have it."""
+
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatMessage:
     """Nothing new, still here. `now` is the sender's clock in POSIX seconds."""
 
@@ -170,6 +178,7 @@ Message = (
     | StateMessage
     | LatencyMessage
     | AccessMessage
+    | KeysMessage
     | HeartbeatMessage
     | MetricsMessage
     | SilentMessage
@@ -184,6 +193,7 @@ _TYPES: dict[str, type[Message]] = {
     "state": StateMessage,
     "latency": LatencyMessage,
     "access": AccessMessage,
+    "keys": KeysMessage,
     "heartbeat": HeartbeatMessage,
     "metrics": MetricsMessage,
     "silent": SilentMessage,

@@ -34,6 +34,7 @@ from gtm.feed.wire import (
     AccessMessage,
     EdgeReport,
     FeedError,
+    KeysMessage,
     LatencyMessage,
     Message,
     MetricsMessage,
@@ -264,7 +265,7 @@ class Agent:
             self._round_trips.update(self._holder.snapshot)
             self._loaded.set()
             self._report_due.set()
-        return isinstance(message, SnapshotMessage | AccessMessage | LatencyMessage)
+        return isinstance(message, SnapshotMessage | AccessMessage | KeysMessage | LatencyMessage)
 
     @property
     def _last_good(self) -> Path:
@@ -313,8 +314,10 @@ class Agent:
         return [*self._lasting(), StateMessage(self._holder.state)]
 
     def _lasting(self) -> list[Message]:
-        """What stays true without control: tokens, policy, measured latency."""
+        """What stays true without control: tokens, keys, policy, measured latency."""
         messages: list[Message] = [AccessMessage(self._holder.access)]
+        if self._holder.keys.version:
+            messages.append(KeysMessage(self._holder.keys))
         if self._snapshot is not None:
             messages.append(self._snapshot)
         if self._holder.table.version:

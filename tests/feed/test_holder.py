@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.core.access import Access, Role, TokenGrant
+from gtm.core.dnssec import NO_KEYS, Keys
 from gtm.core.model import (
     Endpoint,
     EndpointHealth,
@@ -24,7 +25,14 @@ from gtm.core.problems import PolicyError
 from gtm.core.router import Router
 from gtm.core.state import ClassPlan, Plan, State
 from gtm.feed.holder import ViewHolder
-from gtm.feed.wire import AccessMessage, FeedError, HeartbeatMessage, SnapshotMessage, StateMessage
+from gtm.feed.wire import (
+    AccessMessage,
+    FeedError,
+    HeartbeatMessage,
+    KeysMessage,
+    SnapshotMessage,
+    StateMessage,
+)
 from tests.core.strategies import SHIPPED
 
 REGION = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test"),))
@@ -194,3 +202,23 @@ def test_a_clock_that_steps_back_lifts_no_rule() -> None:
     clock.now = 30.0
     holder.tick()
     assert len(_router(holder).view.rules["chat"]) == 1
+
+
+def test_keys_are_there_when_answers_are_prepared_with_them() -> None:
+    """New keys make a new Router, prepared with them; keys that it cannot be prepared with are not kept."""
+    seen: list[int] = []
+
+    def swapped(_: Router) -> None:
+        if holder.keys.version == 2:
+            raise ValueError("unfit keys")
+        seen.append(holder.keys.version)
+
+    holder = ViewHolder(Clock(), swapped)
+    holder.apply(KeysMessage(Keys(1)))
+    assert (holder.router, seen) == (None, [])
+    holder.apply(SNAPSHOT)
+    with pytest.raises(ValueError, match="unfit"):
+        holder.apply(KeysMessage(Keys(2)))
+    assert holder.keys == Keys(1)
+    holder.apply(KeysMessage(NO_KEYS))
+    assert seen == [1, 0]

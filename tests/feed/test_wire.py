@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.access import Access, Role, TokenGrant
+from gtm.core.dnssec import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.core.latency import Delta, Level
 from gtm.core.model import (
     Endpoint,
@@ -36,6 +37,7 @@ from gtm.feed.wire import (
     CountsMessage,
     FeedError,
     HeartbeatMessage,
+    KeysMessage,
     Message,
     MetricsMessage,
     ReadyMessage,
@@ -48,9 +50,22 @@ from gtm.feed.wire import (
 )
 from tests.core.strategies import SHIPPED, World, policies, quick, worlds
 
+KEYS = Keys(
+    7,
+    (
+        ZoneKeys(
+            "demo.test",
+            (SignedSet(48, 3600, (b"\0\1",), (b"\xff",)),),
+            9,
+            dnskey_rdata(256, bytes(64)),
+            b"\1" * 32,
+        ),
+    ),
+)
 OTHERS: list[Message] = [
     StateMessage(State(3, "edge-1", {"r": {"u": EndpointHealth(HealthStatus.DOWN, 1.5, "refused", 2.5)}})),
     AccessMessage(Access((TokenGrant("aa", Role.VIEWER), TokenGrant("bb", Role.ADMIN, 9.5)))),
+    KeysMessage(KEYS),
     HeartbeatMessage(1.5),
     MetricsMessage('gtm_x{a="b"} 1\n'),
     SilentMessage(("dns",)),
