@@ -1,0 +1,1 @@
+"""Clauses of RFCs that no other test holds, and the checks of public compliance testers."""
