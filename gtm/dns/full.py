@@ -151,7 +151,7 @@ def _message(query: Query, content: Content, location: Location) -> dns.message.
     reply.additional = _rrsets(content.additional, asked.name)
     if query.edns_flags is not None:
         reply.use_edns(
-            0, query.edns_flags & wire.DO, wire.UDP_PAYLOAD, options=_options(query, content, location)
+            0, query.edns_flags & wire.ECHOED, wire.UDP_PAYLOAD, options=_options(query, content, location)
         )
     reply.set_rcode(dns.rcode.Rcode(content.rcode))
     return reply

@@ -8,6 +8,8 @@ from struct import Struct
 HEADER_SIZE = 12
 MAX_NAME = 255
 """Octets of a name in wire form (RFC 1035 §2.3.4)."""
+MAX_LABEL = 63
+"""Octets of a label (RFC 1035 §2.3.4)."""
 UDP_PAYLOAD = 1232
 """The largest answer over UDP, and the size that our OPT states: it fits an IPv6 minimum MTU unfragmented."""
 PLAIN_PAYLOAD = 512
@@ -21,6 +23,10 @@ RD = 0x0100
 OPCODE_MASK = 0x7800
 DO = 0x8000
 """DNSSEC OK, in the flags of an OPT record (RFC 3225)."""
+CO = 0x4000
+"""Compact Answers OK, likewise (RFC 9824 §5.1)."""
+ECHOED = DO | CO
+"""The flags of a query's OPT record that its reply has too. All others are cleared (RFC 6891 §6.1.4)."""
 
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 5, 16
 RCODE_NAMES = {
@@ -49,6 +55,7 @@ A, NS, CNAME, SOA, PTR, HINFO, MX, TXT, AAAA, SRV, OPT, DS, HTTPS = (
     43,
     65,
 )
+RRSIG, NSEC, DNSKEY, NXNAME = 46, 47, 48, 128
 TKEY, TSIG, IXFR, AXFR, MAILB, MAILA, ANY = 249, 250, 251, 252, 253, 254, 255
 _TYPE_NAMES = {
     A: "A",
@@ -62,6 +69,9 @@ _TYPE_NAMES = {
     AAAA: "AAAA",
     SRV: "SRV",
     DS: "DS",
+    RRSIG: "RRSIG",
+    NSEC: "NSEC",
+    DNSKEY: "DNSKEY",
     HTTPS: "HTTPS",
     IXFR: "IXFR",
     AXFR: "AXFR",
@@ -156,8 +166,8 @@ def _skip_name(packet: bytes, at: int, *, pointers: bool = True) -> int:
 
 
 def opt_record(flags: int, options: bytes = b"", *, extended_rcode: int = 0) -> bytes:
-    """Our OPT record (RFC 6891 §6.1.2). Of the client's flags only DO comes back (§6.1.4)."""
-    return _OPT.pack(0, OPT, UDP_PAYLOAD, extended_rcode, 0, flags & DO, len(options)) + options
+    """Our OPT record (RFC 6891 §6.1.2), with those of the client's flags that come back."""
+    return _OPT.pack(0, OPT, UDP_PAYLOAD, extended_rcode, 0, flags & ECHOED, len(options)) + options
 
 
 def option(code: int, data: bytes) -> bytes:
