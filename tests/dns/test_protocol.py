@@ -213,12 +213,13 @@ def test_an_opt_gets_ours(name: str) -> None:
 
 
 @pytest.mark.rfc("3225", "3", "DO comes back as it was")
+@pytest.mark.rfc("9824", "5.1", "CO comes back as it was")
 @pytest.mark.rfc("6891", "6.1.4", "unknown flags are ignored and not echoed")
-@pytest.mark.parametrize("flags", [0, 0x8000, 0x0001, 0xFFFF])
-def test_do_is_copied_and_other_flags_are_not(flags: int) -> None:
-    """DO comes back as it was (RFC 3225 §3); unknown flags don't (RFC 6891 §6.1.4)."""
+@pytest.mark.parametrize("flags", [0, 0x8000, 0x4000, 0x0001, 0xFFFF])
+def test_do_and_co_are_copied_and_other_flags_are_not(flags: int) -> None:
+    """DO and CO come back as they were (RFC 3225 §3, RFC 9824 §5.1); unknown flags don't (RFC 6891 §6.1.4)."""
     for name in ("chat.demo.test", "nope.demo.test"):
-        assert ask(with_opt(opt(flags=flags), name=name)).ednsflags & 0xFFFF == flags & 0x8000
+        assert ask(with_opt(opt(flags=flags), name=name)).ednsflags & 0xFFFF == flags & 0xC000
 
 
 @pytest.mark.rfc("6891", "6.1.3", "a version above 0 is BADVERS, with an OPT of version 0 and no answer")
