@@ -71,7 +71,7 @@ def read_query(packet: bytes) -> Query | Rejected:
     except wire.MalformedError:
         rcode = wire.NOTIMP if packet[2] & 0x78 else wire.FORMERR
         return Rejected(wire.bare_reply(packet, rcode), rcode)
-    opt_flags = outline.opts[0][1] if outline.opts else None
+    opt_flags = outline.opts[0].flags if outline.opts else None
     rcode = _objection(packet, outline)
     if rcode == wire.NOERROR:
         try:
@@ -92,7 +92,7 @@ def _objection(packet: bytes, outline: wire.Outline) -> int:
     # One question (RFC 9619 §4); one OPT at most (RFC 6891 §6.1.1).
     if outline.questions != 1 or len(outline.opts) > 1:
         return wire.FORMERR
-    if outline.opts and outline.opts[0][0] > 0:  # RFC 6891 §6.1.3
+    if outline.opts and outline.opts[0].version > 0:  # RFC 6891 §6.1.3
         return wire.BADVERS
     return wire.NOERROR
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 
@@ -28,7 +29,7 @@ CO = 0x4000
 ECHOED = DO | CO
 """The flags of a query's OPT record that its reply has too. All others are cleared (RFC 6891 §6.1.4)."""
 
-NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 5, 16
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS, BADCOOKIE = 0, 1, 2, 3, 4, 5, 16, 23
 RCODE_NAMES = {
     NOERROR: "NOERROR",
     FORMERR: "FORMERR",
@@ -37,6 +38,7 @@ RCODE_NAMES = {
     NOTIMP: "NOTIMP",
     REFUSED: "REFUSED",
     BADVERS: "BADVERS",
+    BADCOOKIE: "BADCOOKIE",
 }
 
 CLASS_IN = 1
@@ -89,6 +91,8 @@ OPTION_NSID, OPTION_SUBNET, OPTION_COOKIE, OPTION_KEEPALIVE, OPTION_PADDING, OPT
 
 MAX_RECORDS = 64
 """More records than this in a query are hostile: no client sends any but OPT and a signature."""
+MAX_OPTIONS = 64
+"""More EDNS options than this in a query are hostile: not half as many are assigned."""
 
 HEADER = Struct("!6H")
 RECORD = Struct("!HHIH")
@@ -101,17 +105,26 @@ class MalformedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Opt:
+    """An OPT record: EDNS version, flags, and the options as they came."""
+
+    version: int
+    flags: int
+    options: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Outline:
     """Where things are in a query.
 
     `question_end` is where the question ends, or the header if there is not exactly one question.
 
-    `opts` gives each OPT record's version and flags, from the additional section only.
+    `opts` gives each OPT record of the additional section.
     """
 
     questions: int
     question_end: int
-    opts: tuple[tuple[int, int], ...]
+    opts: tuple[Opt, ...]
 
 
 def type_label(rdtype: int) -> str:
@@ -136,7 +149,7 @@ def outline(packet: bytes) -> Outline:
     if at > len(packet):
         raise MalformedError("the question is cut short")
     question_end = at if questions == 1 else HEADER_SIZE
-    opts: list[tuple[int, int]] = []
+    opts: list[Opt] = []
     for index in range(answers + authorities + additionals):
         at = _skip_name(packet, at)
         if at + RECORD.size > len(packet):
@@ -144,7 +157,7 @@ def outline(packet: bytes) -> Outline:
         rdtype, _, ttl, length = RECORD.unpack_from(packet, at)
         at += RECORD.size + length
         if rdtype == OPT and index >= answers + authorities:
-            opts.append((ttl >> 16 & 0xFF, ttl & 0xFFFF))
+            opts.append(Opt(ttl >> 16 & 0xFF, ttl & 0xFFFF, packet[at - length : at]))
     if at != len(packet):
         raise MalformedError("records and packet don't end together")
     return Outline(questions, question_end, tuple(opts))
@@ -175,6 +188,33 @@ def option(code: int, data: bytes) -> bytes:
     return code.to_bytes(2, "big") + len(data).to_bytes(2, "big") + data
 
 
+def options(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The code and data of each option of an OPT record.
+
+    Raises:
+        MalformedError: one is cut short, or there are too many.
+    """
+    at = 0
+    for _ in range(MAX_OPTIONS):
+        if at == len(data):
+            return
+        end = at + 4 + int.from_bytes(data[at + 2 : at + 4])
+        if at + 4 > len(data) or end > len(data):
+            raise MalformedError("an option is cut short")
+        yield int.from_bytes(data[at : at + 2]), data[at + 4 : end]
+        at = end
+    if at != len(data):
+        raise MalformedError("too many options")
+
+
+def first_option(data: bytes, code: int) -> bytes | None:
+    """The data of the first option with a code; None if there is none, or `data` cannot be read."""
+    try:
+        return next((found for number, found in options(data) if number == code), None)
+    except MalformedError:
+        return None
+
+
 def reply_flags(query_flags: int, *, authoritative: bool = False, truncated: bool = False) -> int:
     """The flags of a reply, without its rcode: opcode and RD copied; RA, AD and CD clear (RFC 4035 §3.1.6)."""
     flags = QR | query_flags & (OPCODE_MASK | RD)
@@ -182,7 +222,13 @@ def reply_flags(query_flags: int, *, authoritative: bool = False, truncated: boo
 
 
 def bare_reply(
-    packet: bytes, rcode: int, *, question_end: int = HEADER_SIZE, opt_flags: int | None = None
+    packet: bytes,
+    rcode: int,
+    *,
+    question_end: int = HEADER_SIZE,
+    opt_flags: int | None = None,
+    options: bytes = b"",
+    truncated: bool = False,
 ) -> bytes:
     """A reply without records.
 
@@ -191,11 +237,14 @@ def bare_reply(
         rcode: up to 12 bits; more than 4 need an OPT.
         question_end: where the question to copy ends; by default none is copied.
         opt_flags: the flags of the query's OPT; None: it has none, so neither has the reply (RFC 6891 §7).
+        options: of the reply's OPT.
+        truncated: the client should ask again over TCP.
     """
     query_id, flags, *_ = HEADER.unpack_from(packet)
-    opt = b"" if opt_flags is None else opt_record(opt_flags, extended_rcode=rcode >> 4)
+    opt = b"" if opt_flags is None else opt_record(opt_flags, options, extended_rcode=rcode >> 4)
     questions = int(question_end > HEADER_SIZE)
-    header = HEADER.pack(query_id, reply_flags(flags) | rcode & 0xF, questions, 0, 0, int(bool(opt)))
+    flags = reply_flags(flags, truncated=truncated) | rcode & 0xF
+    header = HEADER.pack(query_id, flags, questions, 0, 0, int(bool(opt)))
     return header + packet[HEADER_SIZE:question_end] + opt
 
 
