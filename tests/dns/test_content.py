@@ -138,7 +138,7 @@ def test_txt_explains() -> None:
 @pytest.mark.rfc("2308", "2.2", "NODATA carries the zone's SOA")
 @pytest.mark.rfc("7871", "7.4", "negative answers have scope 0")
 @pytest.mark.rfc("8020", "2", "empty non-terminals exist: NODATA, not NXDOMAIN")
-@pytest.mark.rfc("4074", "4.1", "a name without AAAA is NODATA for AAAA, never an error")
+@pytest.mark.rfc("4074", "3", "a name without AAAA is NODATA for AAAA, never an error")
 @pytest.mark.parametrize(
     ("name", "rdtype"),
     [
