@@ -1,0 +1,198 @@
+"""Signed answers: what a client that asks for DNSSEC gets (RFC 4035 §3.1).
+
+Law: only what is this server's to say is signed: no delegation and no glue (RFC 4035 §2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from gtm.core.dnssec import CDS, Keys
+from gtm.dns import wire
+from gtm.dns.content import Content, Record
+from gtm.dns.denial import is_cut, nsec, types_at
+from gtm.dns.signatures import PERIOD, Signatures, ZoneKey
+from gtm.dns.zones import Names, ZoneData, wire_name
+
+_NO_DS = b"\0\0\0\0"
+"""How a CDS record begins that asks for no DS (RFC 8078 §4)."""
+
+
+class Signer:
+    """Signs the answers of zones that have keys; those of other zones pass through it as they are.
+
+    Args:
+        keys: of all signed zones.
+        clock: POSIX seconds.
+        predecessor: the Signer that this one takes over from; signatures made with keys that stay are kept.
+    """
+
+    __slots__ = ("_clock", "keys", "made", "zones")
+
+    def __init__(self, keys: Keys, clock: Callable[[], float], predecessor: Signer | None = None) -> None:
+        self.keys = keys
+        self._clock = clock
+        self.made: Signatures = Signatures() if predecessor is None else predecessor.made
+        before: dict[bytes, ZoneKey] = {} if predecessor is None else predecessor.zones
+        self.zones: dict[bytes, ZoneKey] = {}
+        for item in keys.zones:
+            name = wire_name(item.zone)
+            known = before.get(name)
+            self.zones[name] = known if known is not None and known.keys == item else ZoneKey(item, self.made)
+
+    def period(self) -> int:
+        """The number of the period that signatures are made for now. Those of another should be used no more."""
+        return int(self._clock()) // PERIOD
+
+    def signs(self, zone: ZoneData) -> bool:
+        """Whether it has keys of a zone."""
+        return zone.name in self.zones
+
+    def signed(
+        self,
+        content: Content,
+        name: bytes,
+        rdtype: int,
+        names: Names,
+        *,
+        dnssec_ok: bool,
+        compact_ok: bool = False,
+    ) -> Content:
+        """An answer with what DNSSEC adds to it.
+
+        Args:
+            content: the answer without DNSSEC.
+            name: the question's, in lower-case wire form.
+            rdtype: the question's.
+            names: that `content` was made from.
+            dnssec_ok: the query has the DO flag. Without it there are neither signatures nor proofs, but for those
+                that the question asks for by type (RFC 4035 §3.1).
+            compact_ok: the query has the CO flag: NXDOMAIN may stand beside its proof (RFC 9824 §5.1).
+        """
+        if not self.zones:
+            return content
+        content = self._asked_for(content, name, rdtype, names)
+        if not dnssec_ok:
+            return content
+        proof, absent = self._proof(content, name, rdtype, names)
+        return replace(
+            content,
+            rcode=wire.NOERROR if absent and not compact_ok else content.rcode,
+            records=self._section(content.records, name, names),
+            authority=self._section(content.authority, name, names) + proof,
+            # What comes with a referral is glue.
+            additional=(
+                self._section(content.additional, name, names)
+                if _referral(content, name, names) is None
+                else content.additional
+            ),
+        )
+
+    def _asked_for(self, content: Content, name: bytes, rdtype: int, names: Names) -> Content:
+        """The answer to a question for records of DNSSEC: these are the zone's, whatever else is at the name."""
+        if rdtype == wire.DS:
+            return self._delegation(content, name, names)
+        zone = names.zone_of(name)
+        key = None if zone is None else self.zones.get(zone.name)
+        if zone is None or key is None or _referral(content, name, names) is not None:
+            return content
+        ready = key.sets.get(rdtype) if name == zone.name else None
+        if ready is not None:
+            return Content(records=tuple(Record(rdtype, ready.ttl, data) for data in ready.rdatas), zone=zone)
+        if rdtype not in (wire.NSEC, wire.RRSIG):
+            return content
+        absent = content.rcode == wire.NXDOMAIN
+        types = {wire.NXNAME} if absent else self._types(names, name, zone)
+        record = Record(wire.NSEC, zone.negative_ttl, nsec(name, zone, types))
+        if rdtype == wire.RRSIG:  # one is an answer, as it is to ANY (RFC 8482 §4.1)
+            record = self._signature(key, [record], name)
+        return Content(records=(record,), zone=zone)
+
+    def _delegation(self, content: Content, name: bytes, names: Names) -> Content:
+        """The DS records of a signed zone inside another of ours: those that it asks for by CDS (RFC 7344 §4)."""
+        child, zone = self.zones.get(name), names.zone_of(name, above=True)
+        if content.records or child is None or zone is None or not self.signs(zone):
+            return content
+        asked = child.sets[CDS].rdatas if CDS in child.sets else ()
+        records = tuple(Record(wire.DS, zone.ttl, data) for data in asked if not data.startswith(_NO_DS))
+        return Content(records=records, zone=zone) if records else content
+
+    def _proof(
+        self, content: Content, name: bytes, rdtype: int, names: Names
+    ) -> tuple[tuple[Record, ...], bool]:
+        """What proves a negative answer or an unsigned delegation, and whether the name itself is denied."""
+        soa = next((record for record in content.authority if record.rdtype == wire.SOA), None)
+        cut = _referral(content, name, names)
+        absent = False
+        if soa is not None:
+            zone: ZoneData | None = names.zones[soa.owner or name]
+            denied = _end_of_aliases(content.records, name)
+            absent = content.rcode == wire.NXDOMAIN
+        elif cut is not None and all(record.rdtype != wire.DS for record in content.authority):
+            zone, denied = names.zone_of(cut), cut
+        else:
+            return (), False
+        key = None if zone is None else self.zones.get(zone.name)
+        if zone is None or key is None:
+            return (), False
+        if cut is not None:
+            data = nsec(denied, zone, {wire.NS}, cut=True)
+        elif absent:
+            data = nsec(denied, zone, {wire.NXNAME})
+        else:
+            types = self._types(names, denied, zone) - {rdtype}
+            data = nsec(denied, zone, types, cut=is_cut(names, denied, zone))
+        # As long as a negative answer is kept (RFC 9077 §3).
+        record = Record(wire.NSEC, zone.negative_ttl, data, None if denied == name else denied)
+        return (record, self._signature(key, [record], denied)), absent
+
+    def _types(self, names: Names, name: bytes, zone: ZoneData) -> set[int]:
+        """The types at a name, at the apex with those that come with the keys."""
+        added = self.zones[zone.name].sets if name == zone.name else ()
+        return {*types_at(names, name, zone), *added}
+
+    def _section(self, records: Sequence[Record], name: bytes, names: Names) -> tuple[Record, ...]:
+        """Records, with the signatures of each set right after it."""
+        signed: list[Record] = []
+        for (owner, rdtype), group in groupby(records, key=lambda record: (record.owner, record.rdtype)):
+            rrset = list(group)
+            signed += rrset
+            at = name if owner is None else owner
+            if rdtype == wire.RRSIG or (rdtype == wire.NS and at not in names.zones):
+                continue
+            zone = names.zone_of(at, above=rdtype == wire.DS)
+            key = None if zone is None else self.zones.get(zone.name)
+            if key is None:
+                continue
+            ready = key.sets.get(rdtype) if at == key.name else None
+            if ready is not None:
+                signed += [Record(wire.RRSIG, ready.ttl, data, owner) for data in ready.signatures]
+            else:
+                signed.append(self._signature(key, rrset, at))
+        return tuple(signed)
+
+    def _signature(self, key: ZoneKey, rrset: Sequence[Record], owner: bytes) -> Record:
+        """The RRSIG record over a record set, with the set's TTL (RFC 4034 §3)."""
+        first = rrset[0]
+        rdatas = [record.rdata for record in rrset]
+        data = key.rrsig(owner, first.rdtype, first.ttl, rdatas, self.period())
+        return Record(wire.RRSIG, first.ttl, data, first.owner)
+
+
+def _referral(content: Content, name: bytes, names: Names) -> bytes | None:
+    """Where the zone begins that an answer refers to: one that is not served here. None: it is no referral."""
+    for record in content.authority:
+        owner = name if record.owner is None else record.owner
+        if record.rdtype == wire.NS and owner not in names.zones:
+            return owner
+    return None
+
+
+def _end_of_aliases(records: Sequence[Record], name: bytes) -> bytes:
+    """The name that a chain of CNAME records leads to, in lower case."""
+    for record in records:
+        if record.rdtype == wire.CNAME and (name if record.owner is None else record.owner) == name:
+            name = record.rdata.lower()
+    return name
