@@ -10,8 +10,9 @@ from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Clients
 from gtm.dns.content import NOT_AUTHORITATIVE, Content, explanation, host_content, static_content
+from gtm.dns.dnssec import Signer
 from gtm.dns.fast import FastWay, Questions, query_key
-from gtm.dns.full import Question, Rejected, locate_client, read_query, render
+from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, render
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
 from gtm.telemetry import Counts, decision_key, metric_key
@@ -27,14 +28,21 @@ class Answerer:
         predecessor: the Answerer that this one takes over from, if it has the same `locate` with the same data: what
             it remembers of clients, the name tables too while the policy is the same, and the clients' ranking
             classes while the Ranker is.
+        signer: what signs the answers of zones that have keys; None: there are none.
     """
 
-    __slots__ = ("_counts", "_fast", "_locate", "clients", "names", "questions", "router")
+    __slots__ = ("_counts", "_fast", "_locate", "clients", "names", "questions", "router", "signer")
 
     def __init__(
-        self, router: Router, locate: Locate, counts: Counts, predecessor: Answerer | None = None
+        self,
+        router: Router,
+        locate: Locate,
+        counts: Counts,
+        predecessor: Answerer | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.router = router
+        self.signer = signer
         self._locate = locate
         self._counts = counts
         snapshot = router.view.snapshot
@@ -58,7 +66,9 @@ class Answerer:
             tcp: it came over TCP, so the reply may be long.
             draw: uniform in [0, 1), for services whose weights split clients.
         """
-        reply = self._fast.answer(packet, client, draw, tcp=tcp)
+        # The short way knows no signatures.
+        signs = self.signer is not None and self.signer.zones
+        reply = None if signs else self._fast.answer(packet, client, draw, tcp=tcp)
         return reply if reply is not None else self.answer_fully(packet, client, tcp=tcp, draw=draw)
 
     def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
@@ -79,8 +89,22 @@ class Answerer:
         if isinstance(content, Host):
             location = locate_client(query, client, self._locate)
             content = self._decided(content, query.question, location, draw)
+        content = self._signed(content, query)
         self._counts.add(query_key(query.question.rdtype, content.rcode, tcp=tcp))
         return render(query, content, location, tcp=tcp)
+
+    def _signed(self, content: Content, query: Query) -> Content:
+        if self.signer is None or query.question.rdclass != wire.CLASS_IN:
+            return content
+        flags = query.edns_flags or 0
+        return self.signer.signed(
+            content,
+            query.question.name,
+            query.question.rdtype,
+            self.names,
+            dnssec_ok=bool(flags & wire.DO),
+            compact_ok=bool(flags & wire.CO),
+        )
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
