@@ -278,4 +278,5 @@ def test_kill_9_of_everything_is_survived(tmp_path: Path) -> None:
         running.process.end()
         eventually(lambda: not any(alive(pid) for pid in ours), "gtm's own processes have ended")
     with system(tmp_path / "data", "--demo") as again:
-        assert again.region(service="chat", client_ip=LONDON) in EUROPE
+        # The demo's regions start beside the edge: one that was probed too early is down until it is probed again.
+        eventually(lambda: again.region(service="chat", client_ip=LONDON) in EUROPE, "it answers again")
