@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterable
+from math import inf
 from typing import Protocol
 
 from gtm.dns.guard import Guard, Respond
 from gtm.dns.tcp import TcpLimits, TcpServer, bind_tcp
-from gtm.dns.udp import bind_udp, serve_udp
+from gtm.dns.udp import bind_udp, release, serve_udp
 from gtm.telemetry import Counts
 
 _PORT_TRIES = 16
@@ -23,10 +24,10 @@ class Bind(Protocol):
 
 
 class DnsServer:
-    """Serves DNS on UDP and TCP.
+    """Serves DNS on UDP and TCP, on addresses that it binds (`bind`) or on sockets that it is given (`take`).
 
     Args:
-        addresses: IP addresses and ports, for both transports. Port 0: any that is free.
+        addresses: IP addresses and ports to bind, for both transports. Port 0: any that is free.
         respond: what answers a packet: (packet, client's address, over TCP) → reply, or None to drop it.
         reuse_port: let other processes of the same user bind the same addresses and share the clients.
         counts: where internal errors are counted.
@@ -51,6 +52,7 @@ class DnsServer:
         self._tcp: list[socket.socket] = []
         self._tcp_server: TcpServer | None = None
         self._stopping = threading.Event()
+        self._grace = inf
         self._threads: list[threading.Thread] = []
 
     @property
@@ -70,6 +72,17 @@ class DnsServer:
             self._close()
             raise
 
+    def take(self, udp: Iterable[socket.socket], tcp: Iterable[socket.socket]) -> None:
+        """Serve sockets that others have bound, hold (`gtm.dns.udp.hold`) or serve too; from here on, they receive.
+
+        Raises:
+            OSError: a socket cannot be released.
+        """
+        for sock in udp:
+            release(sock)
+            self._udp.append(sock)
+        self._tcp += tcp
+
     def serve(self) -> None:
         """Serve until `stop`. Blocks: one thread for each UDP socket, and one for TCP."""
         self._tcp_server = TcpServer(self._tcp, self._guard, self._limits)
@@ -86,25 +99,25 @@ class DnsServer:
         for thread in self._threads:
             thread.start()
         if self._stopping.is_set():
-            self.stop()
+            self._tcp_server.stop(self._grace)
         for thread in self._threads:
             thread.join()
         self._close()
 
-    def stop(self) -> None:
-        """Make `serve` return, from any thread or a signal handler. Without `serve`, give the addresses back."""
+    def stop(self, grace: float = 0.0) -> None:
+        """Make `serve` return, from any thread or a signal handler. Without `serve`, give the addresses back.
+
+        Nothing more is accepted, and queries that have arrived over UDP are answered.
+
+        Args:
+            grace: seconds that TCP connections may take to end by themselves.
+        """
+        self._grace = min(self._grace, grace)
         self._stopping.set()
         if self._tcp_server is None:
             self._close()
-            return
-        self._tcp_server.stop()
-        for sock in self._udp:
-            try:
-                sock.shutdown(
-                    socket.SHUT_RDWR
-                )  # wakes the thread that waits in recvfrom(2), though it says ENOTCONN
-            except OSError:
-                continue
+        else:
+            self._tcp_server.stop(self._grace)
 
     def _bind(self, host: str, port: int) -> tuple[str, int]:
         """Bind one address for both transports: the port that UDP gets must be free for TCP too."""

@@ -13,6 +13,7 @@ import asyncio
 import socket
 from collections import OrderedDict
 from dataclasses import dataclass
+from math import inf
 
 from gtm.dns.guard import Respond
 from gtm.dns.udp import prepare
@@ -20,6 +21,9 @@ from gtm.dns.udp import prepare
 _TURN = 16
 """Messages that one connection gets answered before the others have their turn."""
 _WRITE_BUFFER = 64 * 1024
+_SILENT = 1.0
+"""Seconds without a message after which a connection is closed where the server is about to end."""
+_FINISH_EVERY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class TcpServer:
         self._limits = limits
         self._loop = asyncio.SelectorEventLoop()
         self._stop = asyncio.Event()
+        self._deadline = inf
         self._connections: OrderedDict[_Connection, None] = OrderedDict()
 
     def run(self) -> None:
@@ -74,8 +79,13 @@ class TcpServer:
         finally:
             self._loop.close()
 
-    def stop(self) -> None:
-        """End `run`, from any thread, before or after it began."""
+    def stop(self, grace: float = 0.0) -> None:
+        """End `run`, from any thread, before or after it began.
+
+        Args:
+            grace: seconds that connections may take to end by themselves; asked again, it only gets shorter.
+        """
+        self._deadline = min(self._deadline, self._loop.time() + grace)
         try:
             self._loop.call_soon_threadsafe(self._stop.set)
         except RuntimeError:
@@ -89,9 +99,19 @@ class TcpServer:
         await self._stop.wait()
         for server in servers:
             server.close()
+        await self._finish()
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
+
+    async def _finish(self) -> None:
+        """Serve the connections there are until they end, fall silent, or their time is up."""
+        while self._loop.time() < self._deadline:
+            await asyncio.sleep(_FINISH_EVERY)  # first, because some may have been accepted this moment
+            for connection in list(self._connections):
+                connection.end_if_silent()
+            if not self._connections:
+                return
 
     def _connection(self) -> _Connection:
         return _Connection(self._loop, self._respond, self._limits, self._connections)
@@ -156,6 +176,12 @@ class _Connection(asyncio.Protocol):
         self._writable = True
         if self._turn is None:
             self._answer()
+
+    def end_if_silent(self) -> None:
+        """Close if nothing is under way, and nothing has been for a moment."""
+        silent = self._loop.time() - self._last_message > _SILENT
+        if silent and not self._buffer and self._transport is not None:
+            self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""

@@ -1,14 +1,20 @@
-"""UDP sockets: one blocking loop per socket, which is the fastest that Python can do."""
+"""UDP sockets: one blocking loop per socket, which is the fastest that Python can do.
+
+A socket may be read by several processes, one after another or at once: nothing here changes it for the others.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import os
 import logging
 import socket
 import struct
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from gtm.dns.guard import Respond
 
@@ -18,10 +24,17 @@ MAX_DATAGRAM = 4096
 WAKE_INTERVAL = 0.25
 """How long, in seconds, a blocked receive or send takes at most to notice that the server stops."""
 
+LAST_READS = 1.0
+"""How long, in seconds, what has arrived is still answered once the server stops, if there is no end to it."""
+
 _BUFFER = 4 * 1024 * 1024
 _IP_PKTINFO = 8  # linux/in.h; the socket module has no name for it before Python 3.14
 _ANCILLARY = 128
 _LINK_LOCAL = b"\xfe\x80"
+_DISCARD = 9
+_UNSPECIFIED = bytes(16)  # a sockaddr of AF_UNSPEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 _QUIET = frozenset({errno.EAGAIN, errno.EINTR, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
 """What may come of a receive without anything being wrong here: timeouts, and ICMP errors about earlier replies."""
@@ -71,35 +84,63 @@ def prepare(sock: socket.socket, *, reuse_port: bool) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
+def hold(sock: socket.socket) -> None:
+    """Let nothing more arrive at a bound socket; what waits in it stays.
+
+    The kernel gives a connected socket only what its peer sends, and leaves it out when it chooses among sockets that
+    share an address (Linux ≥ 5.4). Where there is no other, clients are told that nobody is there.
+
+    Raises:
+        OSError: as connect(2) says.
+    """
+    host, _, *rest = sock.getsockname()
+    if is_wildcard(host):
+        host = "::1" if sock.family == socket.AF_INET6 else "127.0.0.1"
+    sock.connect((host, _DISCARD, *rest))
+
+
+def release(sock: socket.socket) -> None:
+    """Let everything arrive again; without `hold` before, nothing changes. The port must not have been bound as 0.
+
+    Raises:
+        OSError: as connect(2) says.
+    """
+    # connect(2) with AF_UNSPEC dissolves the association; the socket module cannot say that.
+    if _libc.connect(sock.fileno(), _UNSPECIFIED, len(_UNSPECIFIED)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 def serve_udp(sock: socket.socket, respond: Respond, stopping: Callable[[], bool]) -> None:
-    """Answer until `stopping`. Blocks; the socket stays open.
+    """Answer until `stopping`, and then what has already arrived. Blocks; the socket stays open.
 
     Args:
         sock: from `bind_udp`.
         respond: what answers; must not raise.
-        stopping: asked after each error and each `WAKE_INTERVAL` of silence.
+        stopping: asked before each receive, and so after each `WAKE_INTERVAL` of silence.
     """
     loop = (
         _serve_wildcard if is_wildcard(sock.getsockname()[0]) and sys.platform == "linux" else _serve_address
     )
     while not stopping():
         try:
-            loop(sock, respond, stopping)
+            loop(sock, respond, stopping, 0)
         except OSError as error:
-            if stopping():
-                return
             if error.errno not in _QUIET:
                 _log.warning("receiving dns queries failed, trying again: %s", error)
                 time.sleep(WAKE_INTERVAL)
+    deadline = time.monotonic() + LAST_READS
+    with suppress(OSError):  # it is empty
+        loop(sock, respond, lambda: time.monotonic() > deadline, socket.MSG_DONTWAIT)
 
 
-def _serve_address(sock: socket.socket, respond: Respond, stopping: Callable[[], bool]) -> None:
+def _serve_address(
+    sock: socket.socket, respond: Respond, stopping: Callable[[], bool], flags: socket.MsgFlag | int
+) -> None:
     """The loop of a socket bound to one address, from which all its replies come."""
     receive, send = sock.recvfrom, sock.sendto
-    while True:
-        packet, peer = receive(MAX_DATAGRAM)
-        if not peer or (not packet and stopping()):
-            return  # a socket that was shut down receives nothing, from nobody
+    while not stopping():
+        packet, peer = receive(MAX_DATAGRAM, flags)
         reply = respond(packet, peer[0], False)
         if reply is not None:
             try:
@@ -108,12 +149,12 @@ def _serve_address(sock: socket.socket, respond: Respond, stopping: Callable[[],
                 continue  # the peer's port is 0 or its network is unreachable: its loss
 
 
-def _serve_wildcard(sock: socket.socket, respond: Respond, stopping: Callable[[], bool]) -> None:
+def _serve_wildcard(
+    sock: socket.socket, respond: Respond, stopping: Callable[[], bool], flags: socket.MsgFlag | int
+) -> None:
     """The loop of a socket bound to all addresses: a reply must come from the address that was asked."""
-    while True:
-        packet, ancillary, _, peer = sock.recvmsg(MAX_DATAGRAM, _ANCILLARY)
-        if not peer or (not packet and stopping()):
-            return
+    while not stopping():
+        packet, ancillary, _, peer = sock.recvmsg(MAX_DATAGRAM, _ANCILLARY, flags)
         reply = respond(packet, peer[0], False)
         if reply is not None:
             try:
