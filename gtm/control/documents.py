@@ -10,11 +10,12 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar, cast
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from gtm.control import fields as f
 from gtm.control.draining import with_drain_start
+from gtm.control.records import RecordError, check_sets, read_data
 from gtm.core.kinds import KINDS, Resource
 from gtm.core.model import (
     AdminState,
@@ -28,6 +29,7 @@ from gtm.core.model import (
     Policy,
     Priority,
     ProbeType,
+    RecordSet,
     Region,
     ResidencyRule,
     RuleMode,
@@ -180,6 +182,28 @@ class NameServerDocument(Document):
     ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=16)] = ()
 
 
+class RecordSetDocument(Document):
+    """Records of a zone that have name and type in common, as in a zone file (RFC 1035 §5)."""
+
+    name: f.RecordName
+    """Relative to the zone unless a dot ends it; `@` is the zone's apex, `*.x` stands for what is below x."""
+    type: f.RecordType
+    """A mnemonic, or `TYPE` and a number (RFC 3597)."""
+    data: Annotated[tuple[f.RecordData, ...], Field(min_length=1, max_length=100)]
+    """Each record's data in presentation form."""
+    ttl: f.Ttl | None = None
+    """In seconds; absent: the zone's."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        for index, text in enumerate(self.data):
+            try:
+                read_data(self.type, text)
+            except RecordError as error:
+                raise f.invalid("invalid_format", f"data[{index}]: {error}") from error
+        return self
+
+
 class ZoneDocument(ResourceDocument[Zone]):
     """A DNS zone that the edges answer for (times in seconds; RFC 1035 §3.3.13, RFC 2308 §4)."""
 
@@ -196,8 +220,18 @@ class ZoneDocument(ResourceDocument[Zone]):
     expire: f.Seconds31 = 1209600
     minimum: f.Ttl = 60
     """How long resolvers keep negative answers."""
+    records: Annotated[tuple[RecordSetDocument, ...], Field(max_length=10_000)] = ()
+    """What the zone holds beside services."""
     dnssec: f.Flag = False
     """Its answers are signed. To switch it off, the DS records at the parent go first."""
+
+    @model_validator(mode="after")
+    def _sets(self) -> Self:
+        try:
+            check_sets([RecordSet(item.name, item.type, item.data) for item in self.records], self.name)
+        except RecordError as error:
+            raise f.invalid("invalid_format", str(error)) from error
+        return self
 
 
 class MemberDocument(Document):
@@ -217,17 +251,31 @@ class RefusalDocument(Document):
     ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=32)] = ()
 
 
+class HttpsRecordDocument(Document):
+    """HTTPS records (RFC 9460) for the host names: port and address hints are the chosen region's."""
+
+    alpn: Annotated[tuple[f.Alpn, ...], Field(max_length=8)] = ("h2",)
+    """The protocols that every region speaks, beside `http/1.1`."""
+
+
 class ServiceDocument(ResourceDocument[Service]):
     """What clients ask for by host name or by service name."""
 
     display_name: f.Line = ""
     members: Annotated[tuple[MemberDocument, ...], Field(min_length=1, max_length=1000)]
     """The regions that serve it; their order is the order of failover."""
-    hostnames: Annotated[tuple[f.HostName, ...], Field(max_length=1000)] = ()
+    hostnames: Annotated[tuple[f.ServiceHost, ...], Field(max_length=1000)] = ()
+    """`*.x` stands for every name below x that has nothing of its own."""
     zone: f.HostName | None = None
     """The zone that the host names lie in."""
     ttl: f.Ttl = 30
     """Of DNS answers and lookups, in seconds."""
+    min_ttl: f.Ttl = 5
+    """The same while the plan moves traffic or a region drains."""
+    max_answers: Annotated[StrictInt, Field(ge=1, le=100)] | None = None
+    """Addresses in a DNS answer; absent: all that the region has."""
+    https_record: HttpsRecordDocument | None = None
+    """Absent: the host names have no HTTPS records."""
     steering: Steering = Steering.LATENCY
     model: f.ModelName | None = None
     """Only regions that serve this model are candidates."""

@@ -18,12 +18,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictF
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
+from gtm.control.records import RecordError, record_type
 from gtm.core.countries import COUNTRIES
 
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 JURISDICTION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9-]{0,61}[A-Za-z0-9]$"
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOSTNAME_PATTERN = rf"^{_LABEL}(\.{_LABEL})*\.?$"
+SERVICE_HOST_PATTERN = rf"^(\*\.)?{_LABEL}(\.{_LABEL})*\.?$"
+_RECORD_LABEL = r"[A-Za-z0-9_/-]{1,63}"
+RECORD_NAME_PATTERN = rf"^(@|\*|(\*\.)?{_RECORD_LABEL}(\.{_RECORD_LABEL})*\.?)$"
+ALPN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9./-]*$"
 URL_PATTERN = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s/?#@]+(/[^\s?#]*)?$"
 PATH_PATTERN = r"^/[!-\"$-~]*$"
 SUBDIVISION_PATTERN = r"^([A-Z]{2}-)?[A-Z0-9]{1,3}$"
@@ -37,6 +42,11 @@ PATTERN_WORDS = {
     JURISDICTION_PATTERN: "must be 2 to 63 letters, digits and inner hyphens",
     HOSTNAME_PATTERN: "is not a host name: labels of letters, digits and inner hyphens, at most 63 characters each; "
     "write international names in their ASCII form (xn--…)",
+    SERVICE_HOST_PATTERN: "is not a host name, or a wildcard such as `*.models.example.com`: labels of letters, digits "
+    "and inner hyphens, at most 63 characters each; write international names in their ASCII form (xn--…)",
+    RECORD_NAME_PATTERN: "must be `@`, or labels of letters, digits, hyphens, underscores and slashes (at most 63 "
+    "characters each), the first of which may be `*`; with a dot at the end it is absolute, else relative to the zone",
+    ALPN_PATTERN: "must be a protocol's name such as `h2`, `h3` or `http/1.1`",
     URL_PATTERN: "must be an http or https URL with a host and an optional path, without user, query or fragment",
     PATH_PATTERN: "must begin with `/` and hold printable ASCII without spaces or `#`",
     SUBDIVISION_PATTERN: "is not an ISO 3166-2 code such as `US-CA` or `CA`",
@@ -51,7 +61,8 @@ _RE2_OPTIONS = re2.Options()
 _RE2_OPTIONS.log_errors = False
 
 
-def _invalid(code: str, message: str) -> PydanticCustomError:
+def invalid(code: str, message: str) -> PydanticCustomError:
+    """An error of a field or document, to be raised while it is read."""
     # Braces would be taken for placeholders of pydantic's message template.
     return PydanticCustomError(code, "{text}", {"text": message})
 
@@ -66,7 +77,7 @@ def _country(value: str) -> str:
         hint = "; the United Kingdom's code is `GB`"
     elif value.upper() in {"EU", "EEA"}:
         hint = "; list it under the jurisdictions instead"
-    raise _invalid(
+    raise invalid(
         "unknown_reference", f"`{value}` is not a country code (ISO 3166-1 alpha-2, upper case){hint}"
     )
 
@@ -74,8 +85,15 @@ def _country(value: str) -> str:
 def _hostname(value: str) -> str:
     host = value.removesuffix(".").lower()
     if len(host) > 253:  # RFC 1035 §2.3.4
-        raise _invalid("out_of_range", "a host name has at most 253 characters")
+        raise invalid("out_of_range", "a host name has at most 253 characters")
     return host
+
+
+def _record_type(value: str) -> str:
+    try:
+        return record_type(value)
+    except RecordError as error:
+        raise invalid("invalid_format", str(error)) from error
 
 
 def _split(value: str) -> SplitResult:
@@ -83,7 +101,7 @@ def _split(value: str) -> SplitResult:
         parts = urlsplit(value)
         _ = parts.port
     except ValueError as error:
-        raise _invalid("invalid_format", f"`{value}` is not a URL: {str(error).lower()}") from error
+        raise invalid("invalid_format", f"`{value}` is not a URL: {str(error).lower()}") from error
     return parts
 
 
@@ -91,15 +109,15 @@ def _url(value: str) -> str:
     parts = _split(value)
     host = parts.hostname or ""
     if not host or parts.port == 0:
-        raise _invalid("invalid_format", f"`{value}` is not a URL with a valid host and port")
+        raise invalid("invalid_format", f"`{value}` is not a URL with a valid host and port")
     if ":" in host:
         host = f"[{_address(IPv6Address, 'IPv6')(host)}]"
     elif re.fullmatch(r"[0-9.]+", host):
         host = _address(IPv4Address, "IPv4")(host)
     elif not re.fullmatch(HOSTNAME_PATTERN, host):
-        raise _invalid("invalid_format", f"the host of `{value}` {PATTERN_WORDS[HOSTNAME_PATTERN]}")
+        raise invalid("invalid_format", f"the host of `{value}` {PATTERN_WORDS[HOSTNAME_PATTERN]}")
     if not parts.path.isascii():
-        raise _invalid("invalid_format", f"the path of `{value}` must be percent-encoded ASCII")
+        raise invalid("invalid_format", f"the path of `{value}` must be percent-encoded ASCII")
     port = "" if parts.port is None else f":{parts.port}"
     return f"{parts.scheme.lower()}://{host}{port}{parts.path.rstrip('/')}"
 
@@ -109,9 +127,9 @@ def _address(kind: type[IPv4Address | IPv6Address], family: str) -> Callable[[st
         try:
             address = kind(value)
         except ValueError as error:
-            raise _invalid("invalid_format", f"`{value}` is not an {family} address") from error
+            raise invalid("invalid_format", f"`{value}` is not an {family} address") from error
         if isinstance(address, IPv6Address) and address.scope_id is not None:
-            raise _invalid("invalid_format", f"`{value}` has a zone index, which means nothing to clients")
+            raise invalid("invalid_format", f"`{value}` has a zone index, which means nothing to clients")
         return str(address)
 
     return canonical
@@ -123,7 +141,7 @@ def _regex(value: str) -> str:
     except re2.error as error:
         detail = error.args[0] if error.args else ""
         reason = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        raise _invalid(
+        raise invalid(
             "invalid_format",
             f"`{value}` is not an RE2 pattern: {reason} (RE2 runs in linear time, hence has no backreferences and no "
             "look-around)",
@@ -136,13 +154,13 @@ def _moment(value: Any) -> Any:
     if isinstance(value, datetime):
         return value
     if not isinstance(value, str) or not re.match(r"\d{4}-\d\d-\d\d", value):
-        raise _invalid("wrong_type", "must be a date and time such as `2026-01-31T00:00:00Z`")
+        raise invalid("wrong_type", "must be a date and time such as `2026-01-31T00:00:00Z`")
     return value
 
 
 def _zoned(value: datetime) -> datetime:
     if value.tzinfo is None:
-        raise _invalid("invalid_format", "needs a time zone: write `Z` or an offset such as `+01:00`")
+        raise invalid("invalid_format", "needs a time zone: write `Z` or an offset such as `+01:00`")
     return value
 
 
@@ -162,6 +180,22 @@ HostName = TypeAliasType(
         StrictStr, Field(pattern=HOSTNAME_PATTERN, min_length=1, max_length=254), AfterValidator(_hostname)
     ],
 )
+ServiceHost = TypeAliasType(
+    "ServiceHost",
+    Annotated[
+        StrictStr,
+        Field(pattern=SERVICE_HOST_PATTERN, min_length=1, max_length=254),
+        AfterValidator(_hostname),
+    ],
+)
+RecordName = Annotated[
+    StrictStr, Field(pattern=RECORD_NAME_PATTERN, max_length=254), AfterValidator(str.lower)
+]
+RecordType = Annotated[
+    StrictStr, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=20), AfterValidator(_record_type)
+]
+RecordData = Annotated[StrictStr, Field(pattern=LINE_PATTERN, max_length=65_535)]
+Alpn = Annotated[StrictStr, Field(pattern=ALPN_PATTERN, max_length=32)]
 Url = Annotated[StrictStr, Field(pattern=URL_PATTERN, max_length=2048), AfterValidator(_url)]
 IPv4 = Annotated[
     StrictStr, AfterValidator(_address(IPv4Address, "IPv4")), Field(json_schema_extra={"format": "ipv4"})

@@ -22,10 +22,12 @@ from gtm.core.model import (
     Service,
     SpilloverRule,
 )
+from gtm.core.names import WILDCARD, existing_names
 from gtm.core.problems import PolicyError
 from gtm.core.references import Checks
 from gtm.core.rules import RuleCompiler, RulePeriods
 from gtm.core.snapshot import CompiledService, Snapshot
+from gtm.core.zone_checks import check_zones
 
 
 def compile_policy(policy: Policy, shipped: Iterable[Jurisdiction], *, revision: int = 0) -> Snapshot:
@@ -51,14 +53,13 @@ class _Compiler:
         self.revision = revision
         self.checks = Checks()
         self.numbers = {region.name: number for number, region in enumerate(policy.regions)}
-        self.zones = frozenset(zone.name for zone in policy.zones)
 
     def run(self) -> Snapshot:
         membership, problems = resolve(self.shipped, self.policy.jurisdictions)
         self.checks.problems += problems
         self._check_names()
         self._check_regions()
-        self._check_zones()
+        check_zones(self.policy, self.checks)
         for service in self.policy.services:
             self._check_service(service)
         compiler = RuleCompiler(self.policy, membership, self.checks)
@@ -81,6 +82,10 @@ class _Compiler:
             services=MappingProxyType(services),
             hostnames=MappingProxyType(
                 {host: service.name for service in self.policy.services for host in service.hostnames}
+            ),
+            existing=existing_names(self.policy),
+            wildcards=any(
+                host.startswith(WILDCARD) for service in self.policy.services for host in service.hostnames
             ),
             zones=MappingProxyType({zone.name: zone for zone in self.policy.zones}),
             tenants=frozenset(tenant.name for tenant in self.policy.tenants),
@@ -125,60 +130,6 @@ class _Compiler:
                 message = f"must not exceed the interval ({region.probe.interval:g} s): probes never overlap"
                 self.checks.problem(f"{path}.probe.timeout", "out_of_range", message)
 
-    def _check_hostnames(self) -> dict[str, str]:
-        """Every host name lies in its service's zone, and belongs to one service only: host name → service."""
-        owners: dict[str, str] = {}
-        for service in self.policy.services:
-            path = f"services.{service.name}"
-            if service.zone is not None and service.zone not in self.zones:
-                self.checks.problem(f"{path}.zone", "unknown_reference", f"there is no zone `{service.zone}`")
-            if service.hostnames and service.zone is None:
-                message = "a service with host names needs the zone they lie in"
-                self.checks.problem(f"{path}.zone", "missing", message)
-            for index, host in enumerate(service.hostnames):
-                where = f"{path}.hostnames[{index}]"
-                if host in owners:
-                    self.checks.problem(
-                        where, "duplicate", f"`{host}` already belongs to service `{owners[host]}`"
-                    )
-                owners.setdefault(host, service.name)
-                nearest = self._zone_of(host)
-                if service.zone is None or service.zone not in self.zones or nearest == service.zone:
-                    continue
-                message = f"`{host}` is not inside the zone `{service.zone}`"
-                if _inside(host, service.zone):
-                    message = f"`{host}` lies in the zone `{nearest}`, which is cut out of `{service.zone}`"
-                self.checks.problem(where, "outside_zone", message)
-        return owners
-
-    def _check_zones(self) -> None:
-        owners = self._check_hostnames()
-        for zone in self.policy.zones:
-            if not zone.name_servers and self._zone_of(zone.primary_ns) and zone.primary_ns not in owners:
-                self.checks.warnings.append(
-                    f"zones.{zone.name}: `{zone.primary_ns}` stands for the NS records, but has no address in any "
-                    "zone here; list it in `name_servers` with its addresses"
-                )
-            for index, server in enumerate(zone.name_servers):
-                path = f"zones.{zone.name}.name_servers[{index}]"
-                addressed = bool(server.ipv4 or server.ipv6)
-                if addressed and server.name in owners:
-                    message = f"`{server.name}` is a host name of service `{owners[server.name]}`: it answers with that"
-                    self.checks.problem(path, "overlap", message)
-                elif addressed and self._zone_of(server.name) is None:
-                    message = f"`{server.name}` is in no zone here, so its addresses would never be given"
-                    self.checks.problem(path, "outside_zone", message)
-                elif not addressed and server.name not in owners and self._zone_of(server.name) is not None:
-                    message = f"`{server.name}` lies in a zone of this policy, so it needs its addresses here"
-                    self.checks.problem(path, "missing", message)
-
-    def _zone_of(self, name: str) -> str | None:
-        """The closest zone that a name lies in."""
-        above = name
-        while above and above not in self.zones:
-            above = above.partition(".")[2]
-        return above or None
-
     def _check_service(self, service: Service) -> None:
         path = f"services.{service.name}"
         names = [item.region for item in service.members]
@@ -195,6 +146,8 @@ class _Compiler:
         if service.hostnames:
             self._check_dns(service, regions)
             self._check_refusal(service, [endpoint for region in regions for endpoint in region.endpoints])
+        if service.https_record is not None:
+            self._check_https(service, regions)
 
     def _check_dns(self, service: Service, regions: Sequence[Region]) -> None:
         """Every member has something to answer DNS with; at a zone's apex no CNAME can stand (RFC 1034 §3.6.2)."""
@@ -211,6 +164,21 @@ class _Compiler:
                     f"`{region.name}` has only a CNAME, which cannot stand at the apex of `{service.zone}`"
                 )
                 self.checks.problem(path, "missing", message)
+
+    def _check_https(self, service: Service, regions: Sequence[Region]) -> None:
+        """Clients that see an HTTPS record ask for nothing but https any more (RFC 9460 §9.5)."""
+        path = f"services.{service.name}"
+        if not service.hostnames:
+            message = "a service without host names has no place for an HTTPS record"
+            self.checks.problem(f"{path}.https_record", "missing", message)
+        for index, region in enumerate(regions):
+            plain = [item.url for item in region.endpoints if not item.url.startswith("https:")]
+            if plain:
+                message = (
+                    f"`{region.name}` has an endpoint without https (`{plain[0]}`), and clients that see the service's "
+                    "HTTPS record use nothing else (RFC 9460 §9.5)"
+                )
+                self.checks.problem(f"{path}.members[{index}].region", "overlap", message)
 
     def _check_refusal(self, service: Service, endpoints: Sequence[Endpoint]) -> None:
         """A DNS refusal must have an address to give in every family that the service answers in."""
@@ -271,7 +239,3 @@ class _Compiler:
             self.checks.problem(
                 f"{path}.to_regions", "missing", "a spillover rule needs at least one region to spill to"
             )
-
-
-def _inside(name: str, zone: str) -> bool:
-    return name == zone or name.endswith(f".{zone}")

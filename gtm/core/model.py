@@ -226,8 +226,18 @@ class RefusalAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpsRecord:
+    """What the HTTPS records (RFC 9460) of a service's host names say beside what regions say: `alpn`, the protocols."""
+
+    alpn: tuple[str, ...] = ("h2",)
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
-    """What clients ask for by host name or by service name. `ttl` in seconds.
+    """What clients ask for by host name (`*.example.com`: any without records of its own) or by service name.
+
+    `ttl` is how long answers may be kept, `min_ttl` the same while traffic is being moved (seconds, both).
+    `max_answers` is how many addresses an answer has at most, None: all. `https_record`: None for none.
 
     `service_time_ms` is how long a request occupies its place in a region, as far as no load report says it.
     `exploration` is the share (0–1) of requests spread over the other eligible regions, to measure the way there.
@@ -239,6 +249,9 @@ class Service:
     hostnames: tuple[str, ...] = ()
     zone: str | None = None
     ttl: int = 30
+    min_ttl: int = 5
+    max_answers: int | None = None
+    https_record: HttpsRecord | None = None
     steering: Steering = Steering.LATENCY
     model: str | None = None
     affinity: Affinity = Affinity.NONE
@@ -368,6 +381,20 @@ class NameServer:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSet:
+    """Records of a zone that have name and type in common, written as in a zone file (RFC 1035 §5).
+
+    `name` is relative to the zone unless a dot ends it; `@` is the zone's apex. So are names in `data`. `type` is a
+    mnemonic in upper case, or `TYPE` and a number (RFC 3597 §5). `ttl` in seconds; None: the zone's.
+    """
+
+    name: str
+    type: str
+    data: tuple[str, ...]
+    ttl: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Zone:
     """A DNS zone that the edges answer for. Times in seconds (RFC 1035 §3.3.13, RFC 2308 §4 for `minimum`)."""
 
@@ -380,6 +407,7 @@ class Zone:
     retry: int = 900
     expire: int = 1209600
     minimum: int = 60
+    records: tuple[RecordSet, ...] = ()
     dnssec: bool = False
     """Whether its answers are signed (docs/dnssec.md)."""
 

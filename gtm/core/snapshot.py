@@ -12,6 +12,7 @@ from math import inf
 
 from gtm.core.jurisdictions import Membership
 from gtm.core.model import Policy, Region, ResidencyRule, Service, Zone
+from gtm.core.names import WILDCARD, closest
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,11 @@ class Snapshot:
     region_numbers: Mapping[str, int]
     services: Mapping[str, CompiledService]
     hostnames: Mapping[str, str]
-    """Lower-case host name without the trailing dot → name of its service."""
+    """Lower-case host name without the trailing dot, wildcards (`*.example.com`) included → name of its service."""
+    existing: frozenset[str]
+    """Every name of the policy's zones, written likewise."""
+    wildcards: bool
+    """Whether any host name is a wildcard."""
     zones: Mapping[str, Zone]
     tenants: frozenset[str]
     data_classes: frozenset[str]
@@ -65,6 +70,18 @@ class Snapshot:
     boundaries: tuple[float, ...] = ()
     """The moments (POSIX seconds) at which some rule comes into or out of force, ascending."""
     warnings: tuple[str, ...] = ()
+
+    def service_of(self, hostname: str) -> str | None:
+        """The service that a host name belongs to, as DNS answers it; None if there is none.
+
+        A wildcard stands for the names below its own that do not exist, unless something between exists (RFC 4592
+        §3.3.1: only the wildcard right below the closest encloser counts).
+        """
+        found = self.hostnames.get(hostname)
+        if found is not None or not self.wildcards or hostname in self.existing:
+            return found
+        encloser = closest(self.existing, hostname)
+        return None if encloser is None else self.hostnames.get(f"{WILDCARD}{encloser}")
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The regions in a mask, by number."""
