@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import logging
+import os
 import socket
 import struct
 import sys
