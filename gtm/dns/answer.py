@@ -13,6 +13,7 @@ from gtm.dns.content import NOT_AUTHORITATIVE, Content, explanation, host_conten
 from gtm.dns.dnssec import Signer
 from gtm.dns.fast import FastWay, Questions, query_key
 from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, render
+from gtm.dns.options import NO_OPTIONS, ServerOptions
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
 from gtm.telemetry import Counts, decision_key, metric_key
@@ -29,9 +30,20 @@ class Answerer:
             it remembers of clients, the name tables too while the policy is the same, and the clients' ranking
             classes while the Ranker is.
         signer: what signs the answers of zones that have keys; None: there are none.
+        options: what replies may say of the server; the same as the predecessor's.
     """
 
-    __slots__ = ("_counts", "_fast", "_locate", "clients", "names", "questions", "router", "signer")
+    __slots__ = (
+        "_counts",
+        "_fast",
+        "_locate",
+        "_options",
+        "clients",
+        "names",
+        "questions",
+        "router",
+        "signer",
+    )
 
     def __init__(
         self,
@@ -40,13 +52,18 @@ class Answerer:
         counts: Counts,
         predecessor: Answerer | None = None,
         signer: Signer | None = None,
+        *,
+        options: ServerOptions = NO_OPTIONS,
     ) -> None:
         self.router = router
         self.signer = signer
+        self._options = options
         self._locate = locate
         self._counts = counts
         snapshot = router.view.snapshot
-        self.clients: Clients = Clients(locate) if predecessor is None else predecessor.clients
+        self.clients: Clients = (
+            Clients(locate, options.offered) if predecessor is None else predecessor.clients
+        )
         if predecessor is not None and predecessor.router.view.snapshot is snapshot:
             self.names: Names = predecessor.names
         else:
@@ -73,7 +90,7 @@ class Answerer:
 
     def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """As `answer`, never the short way."""
-        query = read_query(packet)
+        query = read_query(packet, client, self._options, tcp=tcp)
         if isinstance(query, Rejected):
             if query.reply is None:
                 self._counts.add(f"gtm_dns_dropped_total\t{query.dropped}")

@@ -71,12 +71,14 @@ class Clients:
 
     Args:
         locate: where an address is.
+        offered: the options that replies answer, which takes the full way.
     """
 
-    __slots__ = ("_locate", "_records", "_sources")
+    __slots__ = ("_locate", "_offered", "_records", "_sources")
 
-    def __init__(self, locate: Locate) -> None:
+    def __init__(self, locate: Locate, offered: frozenset[int] = frozenset()) -> None:
         self._locate = locate
+        self._offered = offered
         self._records: dict[bytes, Edns] = {}
         self._sources: dict[str, Client] = {}
 
@@ -112,7 +114,7 @@ class Clients:
             code, length = int.from_bytes(record[at : at + 2]), int.from_bytes(record[at + 2 : at + 4])
             data = record[at + 4 : at + 4 + length]
             at += 4 + length
-            if at > size:
+            if at > size or code in self._offered:
                 return None
             if code == wire.OPTION_SUBNET and subnet is None:
                 try:

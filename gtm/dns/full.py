@@ -1,7 +1,8 @@
 """The full way: every packet, through dnspython. Slow and complete; `gtm.dns.fast` must agree with it.
 
 What is answered before a question is looked at, in this order: packets that are no queries are dropped; other
-operations are NOTIMP; what cannot be read is FORMERR; an EDNS version that we don't speak is BADVERS.
+operations are NOTIMP; what cannot be read is FORMERR; an EDNS version that we don't speak is BADVERS; a cookie without a
+question gets a cookie; and questions about the server itself never reach the zones.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import dns.rrset
 from gtm.core.model import UNKNOWN_LOCATION, Location
 from gtm.dns import wire
 from gtm.dns.content import Content, Record
+from gtm.dns.cookies import Verdict
+from gtm.dns.options import NO_OPTIONS, ServerOptions, chaos_reply, chaos_text, reply_options
 from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
 
 _IN = dns.rdataclass.IN
@@ -49,19 +52,30 @@ class Query:
     """The UDP payload size that the client states, 512 without EDNS."""
     subnet: Subnet | None
     subnet_option: dns.edns.Option | None
+    options: bytes = b""
+    """Options of the reply that depend on nothing but the query and the server, in wire form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A packet that gets no answer to a question: the reply and its rcode, or the reason it is dropped."""
+    """A packet that asks nothing of the zones: the reply and its rcode, or the reason it is dropped."""
 
     reply: bytes | None
     rcode: int = 0
     dropped: str = ""
 
 
-def read_query(packet: bytes) -> Query | Rejected:
-    """Read a packet. Never raises."""
+def read_query(
+    packet: bytes, source: str = "", server: ServerOptions = NO_OPTIONS, *, tcp: bool = False
+) -> Query | Rejected:
+    """Read a packet. Never raises.
+
+    Args:
+        packet: as it came.
+        source: the client's address as text.
+        server: what the reply may say of the server.
+        tcp: it came over TCP.
+    """
     if len(packet) < wire.HEADER_SIZE:
         return Rejected(None, dropped="short")
     if packet[2] & 0x80:
@@ -71,50 +85,80 @@ def read_query(packet: bytes) -> Query | Rejected:
     except wire.MalformedError:
         rcode = wire.NOTIMP if packet[2] & 0x78 else wire.FORMERR
         return Rejected(wire.bare_reply(packet, rcode), rcode)
-    opt_flags = outline.opts[0].flags if outline.opts else None
+    opt = outline.opts[0] if outline.opts else None
     rcode = _objection(packet, outline)
     if rcode == wire.NOERROR:
         try:
-            # Signatures are not checked (keyring=False): without keys, TSIG is a record like any other.
-            return _query(dns.message.from_wire(packet, keyring=False), opt_flags)
+            asked = () if opt is None else wire.options(opt.options)
+            verdict, options = reply_options(asked, source, server, tcp=tcp)
+            if outline.questions == 1:
+                return _asked(packet, outline, options, server)
+            if verdict is not None:
+                # A cookie by itself (RFC 7873 §5.4).
+                rcode = wire.BADCOOKIE if verdict is Verdict.BAD else wire.NOERROR
+                return _rejected(packet, rcode, outline, options)
         except (dns.exception.DNSException, ValueError):
-            rcode = wire.FORMERR
-    # Other operations have other sections (RFC 2136 §2), so nothing of them is echoed. A reply to a query with an OPT
-    # has one even if that OPT is what was wrong (RFC 6891 §7).
-    end = wire.HEADER_SIZE if packet[2] & 0x78 else outline.question_end
-    return Rejected(wire.bare_reply(packet, rcode, question_end=end, opt_flags=opt_flags), rcode)
+            pass
+        rcode = wire.FORMERR  # one question otherwise (RFC 9619 §4)
+    return _rejected(packet, rcode, outline)
 
 
 def _objection(packet: bytes, outline: wire.Outline) -> int:
     """What a readable message is rejected for before its records are looked at: an rcode, or NOERROR."""
     if packet[2] & 0x78:
         return wire.NOTIMP
-    # One question (RFC 9619 §4); one OPT at most (RFC 6891 §6.1.1).
-    if outline.questions != 1 or len(outline.opts) > 1:
+    if outline.questions > 1 or len(outline.opts) > 1:  # RFC 9619 §4, RFC 6891 §6.1.1
         return wire.FORMERR
     if outline.opts and outline.opts[0].version > 0:  # RFC 6891 §6.1.3
         return wire.BADVERS
     return wire.NOERROR
 
 
-def _query(message: dns.message.Message, opt_flags: int | None) -> Query:
-    """Take what matters from a message.
+def _rejected(packet: bytes, rcode: int, outline: wire.Outline, options: bytes = b"") -> Rejected:
+    """A reply without records. Other operations have other sections (RFC 2136 §2), so nothing of them is echoed.
+
+    A reply to a query with an OPT has one even if that OPT is what was wrong (RFC 6891 §7).
+    """
+    end = wire.HEADER_SIZE if packet[2] & 0x78 else outline.question_end
+    flags = outline.opts[0].flags if outline.opts else None
+    return Rejected(wire.bare_reply(packet, rcode, question_end=end, opt_flags=flags, options=options), rcode)
+
+
+def _asked(packet: bytes, outline: wire.Outline, options: bytes, server: ServerOptions) -> Query | Rejected:
+    """Take what matters from a message with one question.
+
+    Args:
+        packet: the message.
+        outline: of it.
+        options: of the reply.
+        server: what the reply may say of the server.
 
     Raises:
+        dns.exception.DNSException: a record cannot be read.
         SubnetError: the client subnet is wrong, or there are two.
     """
+    # Signatures are not checked (keyring=False): without keys, TSIG is a record like any other.
+    message = dns.message.from_wire(packet, keyring=False)
     asked = message.question[0]
-    name = asked.name.to_wire()
+    question = Question((asked.name.to_wire() or b"\0").lower(), int(asked.rdtype), int(asked.rdclass))
     subnets = [item for item in message.options if item.otype == wire.OPTION_SUBNET]
     if len(subnets) > 1:
         raise SubnetError("more than one")
+    subnet = read_subnet(subnets[0].to_wire() or b"") if subnets else None
+    flags = outline.opts[0].flags if outline.opts else None
+    if question.rdclass == wire.CLASS_CHAOS:
+        text = chaos_text(question.name, question.rdtype, server)
+        if text:
+            opt = b"" if flags is None else wire.opt_record(flags, options)
+            return Rejected(chaos_reply(packet, outline.question_end, text, opt))
     return Query(
         message=message,
-        question=Question((name or b"\0").lower(), int(asked.rdtype), int(asked.rdclass)),
-        edns_flags=opt_flags,
-        payload=message.payload if opt_flags is not None else wire.PLAIN_PAYLOAD,
-        subnet=read_subnet(subnets[0].to_wire() or b"") if subnets else None,
+        question=question,
+        edns_flags=flags,
+        payload=wire.PLAIN_PAYLOAD if flags is None else message.payload,
+        subnet=subnet,
         subnet_option=subnets[0] if subnets else None,
+        options=options,
     )
 
 
@@ -165,6 +209,10 @@ def _options(query: Query, content: Content, location: Location) -> list[dns.edn
         options.append(dns.edns.ECSOption(query.subnet_option.address, query.subnet.source, scope))
     if content.error is not None:
         options.append(dns.edns.EDEOption(dns.edns.EDECode(content.error.code), content.error.text or None))
+    options += [
+        dns.edns.GenericOption(dns.edns.OptionType.make(code), data)
+        for code, data in wire.options(query.options)
+    ]
     return options
 
 
