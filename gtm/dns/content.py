@@ -24,7 +24,7 @@ from gtm.dns.zones import Host, Names, ZoneData, name_exists, wire_name
 SHORT_TTL = 30
 """The longest TTL, in seconds, of answers that should not outlive their cause: refusals, and health ignored."""
 
-_EDE_OTHER, _EDE_PROHIBITED, _EDE_NOT_AUTHORITATIVE, _EDE_NOT_SUPPORTED = 0, 18, 20, 21
+_EDE_OTHER, _EDE_PROHIBITED, _EDE_NOT_AUTHORITATIVE, _EDE_NOT_SUPPORTED, _EDE_INVALID_TYPE = 0, 18, 20, 21, 30
 
 _HINFO = b"\x07RFC8482\x00"
 
@@ -87,10 +87,11 @@ _ERRORS = {
     wire.OPT: wire.FORMERR,
     wire.TKEY: wire.FORMERR,
     wire.TSIG: wire.FORMERR,
+    wire.NXNAME: wire.FORMERR,
     wire.MAILA: wire.NOTIMP,
     wire.MAILB: wire.NOTIMP,
 }
-"""Types that are no question about data (RFC 6895 §3.1; MAILA and MAILB are obsolete, RFC 1035 §3.2.3)."""
+"""Types that are no question about data (RFC 6895 §3.1, RFC 9824 §3.5; MAILA and MAILB: obsolete, RFC 1035 §3.2.3)."""
 
 
 def static_content(names: Names, name: bytes, rdtype: int) -> Content | Host:
@@ -102,7 +103,8 @@ def static_content(names: Names, name: bytes, rdtype: int) -> Content | Host:
         rdtype: the question's.
     """
     if rdtype in _ERRORS:
-        return Content(_ERRORS[rdtype], authoritative=False)
+        error = ExtendedError(_EDE_INVALID_TYPE, "no type of data")
+        return Content(_ERRORS[rdtype], authoritative=False, error=error)
     # A DS record lives on the parent's side of a zone cut (RFC 4035 §3.1.4.1).
     zone = (names.zone_of(name, above=True) if rdtype == wire.DS else None) or names.zone_of(name)
     if zone is None:
