@@ -17,6 +17,7 @@ from gtm.core.kinds import KINDS
 from gtm.core.model import Jurisdiction, Region
 from gtm.storage import documents
 from gtm.storage.demand import DemandRepository
+from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
 from gtm.storage.latency import LatencyRepository
@@ -99,6 +100,11 @@ class Transaction:
     def latency(self) -> LatencyRepository:
         """Measured round trips."""
         return LatencyRepository(self.connection)
+
+    @property
+    def dnssec(self) -> DnssecRepository:
+        """DNSSEC keys."""
+        return DnssecRepository(self.connection)
 
     def resources(self, kind: str) -> ResourceRepository[Any]:
         """The repository of a kind named as in `gtm.core.kinds.KINDS`.

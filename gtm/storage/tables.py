@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
     Double,
+    ForeignKey,
     Identity,
     Index,
     Integer,
@@ -149,3 +151,40 @@ latency_sums = Table(
     Column("sources", BigInteger, nullable=False),
 )
 """What was measured of round trips (`gtm.core.rtt_aggregates.Sum`)."""
+
+dnssec_zones = Table(
+    "dnssec_zones",
+    metadata,
+    _name(),
+    # Grows with every change of any zone's keys.
+    Column("version", BigInteger, nullable=False, unique=True),
+    _timestamp("signed_at"),
+    _timestamp("paused_at", nullable=True),
+    Column("withdrawing", Boolean, nullable=False),
+    Column("sets", JSONB, nullable=False),
+)
+"""Zones that have DNSSEC keys, and the sets their key-signing keys signed (`gtm.core.dnssec.SignedSet`)."""
+
+dnssec_keys = Table(
+    "dnssec_keys",
+    metadata,
+    Column("id", Text(collation="C"), primary_key=True),
+    Column(
+        "zone",
+        Text(collation="C"),
+        ForeignKey("dnssec_zones.name", name="fk_dnssec_keys_zone", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("role", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    _timestamp("created_at"),
+    _timestamp("since"),
+    Column("urgent", Boolean, nullable=False),
+    Column("dnskey", LargeBinary, nullable=False),
+    # AES-256-GCM under the key of the key file: never in the clear.
+    Column("sealed", LargeBinary, nullable=False),
+    CheckConstraint("role IN ('ksk', 'zsk')", name="role"),
+    CheckConstraint("state IN ('published', 'ready', 'active', 'retired')", name="state"),
+    Index("ix_dnssec_keys_zone", "zone"),
+)
+"""Keys of zones (`gtm.core.rollover.Key`)."""
