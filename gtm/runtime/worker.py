@@ -22,11 +22,13 @@ from ipaddress import ip_network
 import msgspec
 import uvicorn
 
+from gtm.core.dnssec import Keys
 from gtm.core.latency import SampleKind
 from gtm.core.leases import Parts
 from gtm.core.problems import PolicyError
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
+from gtm.dns.dnssec import Signer
 from gtm.dns.server import DnsServer
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.edge.quotas import QuotaGate
@@ -188,7 +190,14 @@ class Worker:
             data = self._data
             predecessor = self.answerer if data == self._answered_from else None
             self._answered_from = data
-            self.answerer = Answerer(router, self.locator.locate, self.counts, predecessor)
+            self.answerer = Answerer(
+                router, self.locator.locate, self.counts, predecessor, self._signer(self.holder.keys)
+            )
+
+    def _signer(self, keys: Keys) -> Signer:
+        """What signs with these keys: the one that does already, or one that takes over its signatures."""
+        current = None if self.answerer is None else self.answerer.signer
+        return current if current is not None and current.keys is keys else Signer(keys, time.time, current)
 
     def _reload_geoip(self) -> None:
         try:
