@@ -22,7 +22,6 @@ from ipaddress import ip_network
 import msgspec
 import uvicorn
 
-from gtm.core.dnssec import Keys
 from gtm.core.latency import SampleKind
 from gtm.core.leases import Parts
 from gtm.core.problems import PolicyError
@@ -74,6 +73,7 @@ class Worker:
         )
         self.holder = ViewHolder(time.time, self._swapped)
         self.answerer: Answerer | None = None
+        self._signer = Signer(self.holder.keys, time.time)
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
         self._gone = threading.Event()
         self._gate: QuotaGate | None = None
@@ -190,14 +190,9 @@ class Worker:
             data = self._data
             predecessor = self.answerer if data == self._answered_from else None
             self._answered_from = data
-            self.answerer = Answerer(
-                router, self.locator.locate, self.counts, predecessor, self._signer(self.holder.keys)
-            )
-
-    def _signer(self, keys: Keys) -> Signer:
-        """What signs with these keys: the one that does already, or one that takes over its signatures."""
-        current = None if self.answerer is None else self.answerer.signer
-        return current if current is not None and current.keys is keys else Signer(keys, time.time, current)
+            if self._signer.keys is not self.holder.keys:
+                self._signer = Signer(self.holder.keys, time.time, self._signer)
+            self.answerer = Answerer(router, self.locator.locate, self.counts, predecessor, self._signer)
 
     def _reload_geoip(self) -> None:
         try:

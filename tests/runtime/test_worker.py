@@ -70,7 +70,7 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
 
     class Answers:
         def __init__(self, *given: object) -> None:
-            predecessors.append(given[-1])
+            predecessors.append(given[3])
             if len(predecessors) == 2:
                 worker._data += 1  # another thread has loaded new data, and is about to rebuild
 
