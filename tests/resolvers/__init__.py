@@ -1,0 +1,1 @@
+"""gtm behind real programs: clients that ask it, and resolvers in front of it."""
