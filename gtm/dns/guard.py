@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from gtm.dns import wire
+from gtm.dns.limiter import Limiter
 from gtm.telemetry import Counts
 
 Respond = Callable[[bytes, str, bool], bytes | None]
@@ -20,11 +21,15 @@ class Guard:
     Args:
         respond: what answers.
         counts: where errors are counted, among the queries answered with SERVFAIL.
+        limiter: what replies over UDP must pass; over TCP no address is forged.
     """
 
-    def __init__(self, respond: Respond, counts: Counts | None = None) -> None:
+    def __init__(
+        self, respond: Respond, counts: Counts | None = None, limiter: Limiter | None = None
+    ) -> None:
         self._respond = respond
         self._counts = counts
+        self._limiter = limiter
         self._seen: set[str] = set()
         self.errors = 0
         """How many packets met an internal error."""
@@ -32,7 +37,10 @@ class Guard:
     def __call__(self, packet: bytes, client: str, tcp: bool) -> bytes | None:
         """The reply to a packet; None: none is due."""
         try:
-            return self._respond(packet, client, tcp)
+            reply = self._respond(packet, client, tcp)
+            if tcp or reply is None or self._limiter is None:
+                return reply
+            return self._limiter.passes(client, packet, reply)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong with one query must not end the others
             self.errors += 1
             kind = type(error).__name__

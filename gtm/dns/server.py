@@ -9,6 +9,7 @@ from math import inf
 from typing import Protocol
 
 from gtm.dns.guard import Guard, Respond
+from gtm.dns.limiter import Limiter
 from gtm.dns.tcp import TcpLimits, TcpServer, bind_tcp
 from gtm.dns.udp import bind_udp, release, serve_udp
 from gtm.telemetry import Counts
@@ -32,6 +33,7 @@ class DnsServer:
         reuse_port: let other processes of the same user bind the same addresses and share the clients.
         counts: where internal errors are counted.
         limits: of TCP connections.
+        limiter: what replies over UDP must pass.
     """
 
     def __init__(
@@ -42,10 +44,11 @@ class DnsServer:
         *,
         counts: Counts | None = None,
         limits: TcpLimits | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         self.addresses = tuple(addresses)
         """The addresses and ports served; after `bind`, the actual ones."""
-        self._guard = Guard(respond, counts)
+        self._guard = Guard(respond, counts, limiter)
         self._reuse_port = reuse_port
         self._limits = limits or TcpLimits()
         self._udp: list[socket.socket] = []
