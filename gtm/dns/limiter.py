@@ -132,7 +132,7 @@ class Limiter:
         if self._is_exempt(packed):
             found = _Bucket(-inf)
         else:
-            prefix = packed[: _PREFIX_BYTES[len(packed)]]
+            prefix = client_prefix(packed)
             known = self._by_prefix.get(prefix)
             if known is None:
                 if len(self._by_prefix) >= LIMIT:
@@ -184,6 +184,11 @@ def _without_records(
     if cookie is None:
         return wire.bare_reply(query, wire.NOERROR, question_end=end, opt_flags=flags, truncated=True)
     return wire.bare_reply(query, wire.BADCOOKIE, question_end=end, opt_flags=flags, options=cookie[1])
+
+
+def client_prefix(packed: bytes) -> bytes:
+    """The prefix of a packed address that counts as one client."""
+    return packed[: _PREFIX_BYTES[len(packed)]]
 
 
 def _text(prefix: bytes) -> str:

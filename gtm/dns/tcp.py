@@ -2,9 +2,11 @@
 
 Laws:
   1. No client holds up another: a connection answers a few messages, then the others have their turn.
-  2. No client holds on for nothing: a connection is idle until a whole message has arrived, however many bytes trickle
+  2. No client holds on for nothing: a connection is idle until a whole query has arrived, however many bytes trickle
      in, and a client that takes no replies is read from no more.
-  3. Memory is bounded: by the connections allowed, one message and one write buffer each.
+  3. Memory is bounded: by the connections allowed, a message, a read and two write buffers each.
+  4. A client keeps no other out: of a full server the connections that have asked nothing yet go first, and no client
+     prefix has more than its part.
 """
 
 from __future__ import annotations
@@ -12,15 +14,21 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
+from gtm.dns.cookies import packed_address
 from gtm.dns.guard import Respond
+from gtm.dns.limiter import client_prefix
 from gtm.dns.udp import prepare
 
 _TURN = 16
 """Messages that one connection gets answered before the others have their turn."""
 _WRITE_BUFFER = 64 * 1024
+"""Bytes of replies that wait for a client to read, or that one turn adds to them, and no more than a reply besides."""
+_READ = 16 * 1024
+"""Bytes read from one connection before the others have their turn."""
 _SILENT = 1.0
 """Seconds without a message after which a connection is closed where the server is about to end."""
 _FINISH_EVERY = 0.05
@@ -28,11 +36,16 @@ _FINISH_EVERY = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TcpLimits:
-    """`idle` in seconds: how long a connection may last without a whole message. RFC 7766 §6.2.3 asks for a few."""
+    """Times in seconds. RFC 7766 §6.2.3 asks for an idle time of a few."""
 
     idle: float = 10.0
+    """How long a connection may last without a whole query."""
+    first: float = 5.0
+    """How long it may take to send its first, if that is less."""
     connections: int = 512
     """At most so many; one more closes the one that has been idle longest (RFC 7766 §6.2.2)."""
+    per_client: int = 128
+    """At most so many of one client prefix (`gtm.dns.limiter.client_prefix`), likewise: many may share an address."""
 
 
 def bind_tcp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
@@ -70,7 +83,8 @@ class TcpServer:
         self._loop = asyncio.SelectorEventLoop()
         self._stop = asyncio.Event()
         self._deadline = inf
-        self._connections: OrderedDict[_Connection, None] = OrderedDict()
+        self._connections = _Connections(limits)
+        self._scratch = memoryview(bytearray(_READ))
 
     def run(self) -> None:
         """Serve until `stop`. Blocks; the sockets are closed at the end."""
@@ -114,27 +128,82 @@ class TcpServer:
                 return
 
     def _connection(self) -> _Connection:
-        return _Connection(self._loop, self._respond, self._limits, self._connections)
+        return _Connection(self._loop, self._respond, self._limits, self._connections, self._scratch)
 
 
-class _Connection(asyncio.Protocol):
-    """One connection. `others` are all there are, the one idle longest first."""
+class _Connections:
+    """All connections there are, those idle longest first: without a message yet, with, and of each client prefix."""
+
+    def __init__(self, limits: TcpLimits) -> None:
+        self._limits = limits
+        self._silent: OrderedDict[_Connection, None] = OrderedDict()
+        self._heard: OrderedDict[_Connection, None] = OrderedDict()
+        self._by_prefix: dict[bytes, OrderedDict[_Connection, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._silent) + len(self._heard)
+
+    def __iter__(self) -> Iterator[_Connection]:
+        return iter([*self._silent, *self._heard])
+
+    def add(self, connection: _Connection) -> None:
+        """Take in a new one, and make room for it."""
+        family = self._by_prefix.get(connection.prefix)
+        if family is not None and len(family) >= self._limits.per_client:
+            next(iter(family)).abort()
+        elif len(self) >= self._limits.connections:
+            next(iter(self._silent or self._heard)).abort()
+        self._silent[connection] = None
+        self._by_prefix.setdefault(connection.prefix, OrderedDict())[connection] = None
+
+    def heard(self, connection: _Connection) -> None:
+        """A connection has sent a message."""
+        self._silent.pop(connection, None)
+        self._heard[connection] = None
+        self._heard.move_to_end(connection)
+        self._by_prefix[connection.prefix].move_to_end(connection)
+
+    def remove(self, connection: _Connection) -> None:
+        """A connection ends."""
+        self._silent.pop(connection, None)
+        self._heard.pop(connection, None)
+        family = self._by_prefix.get(connection.prefix)
+        if family is not None:
+            family.pop(connection, None)
+            if not family:
+                del self._by_prefix[connection.prefix]
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One connection.
+
+    Args:
+        loop: that it runs in.
+        respond: what answers.
+        limits: of its times.
+        others: all there are, itself included.
+        scratch: where bytes are received; shared by all.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         respond: Respond,
         limits: TcpLimits,
-        others: OrderedDict[_Connection, None],
+        others: _Connections,
+        scratch: memoryview,
     ) -> None:
+        self.prefix = b""
         self._loop = loop
         self._respond = respond
         self._limits = limits
         self._others = others
+        self._scratch = scratch
         self._buffer = bytearray()
         self._client = ""
         self._transport: asyncio.Transport | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._patience = min(limits.first, limits.idle)
         self._last_message = 0.0
         self._turn: asyncio.Handle | None = None
         self._writable = True
@@ -151,16 +220,19 @@ class _Connection(asyncio.Protocol):
         if not peer or not self._client:
             transport.abort()  # gone before it was accepted
             return
-        if len(self._others) >= self._limits.connections:
-            next(iter(self._others)).abort()
-        self._active()
+        self.prefix = client_prefix(packed_address(self._client))
+        self._others.add(self)
+        self._last_message = self._loop.time()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio names it
         self._forget()
 
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio names it
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._buffer += self._scratch[:nbytes]
         if self._turn is None:
             self._answer()
 
@@ -199,10 +271,13 @@ class _Connection(asyncio.Protocol):
             message = self._message()
             if message is None:
                 break
-            self._active()
             reply = self._respond(message, self._client, True)
-            if reply is not None:
-                replies += len(reply).to_bytes(2, "big") + reply
+            if reply is None:
+                continue  # what is no query keeps no connection open
+            self._active()
+            replies += len(reply).to_bytes(2, "big") + reply
+            if len(replies) >= _WRITE_BUFFER:
+                break
         if replies:
             self._transport.write(bytes(replies))
         self._next()
@@ -237,19 +312,19 @@ class _Connection(asyncio.Protocol):
 
     def _active(self) -> None:
         self._last_message = self._loop.time()
-        self._others[self] = None
-        self._others.move_to_end(self)
+        self._patience = self._limits.idle
+        self._others.heard(self)
 
     def _watch(self) -> None:
         """Close once idle for long enough; one timer a connection, set anew only when it fires."""
-        left = self._last_message + self._limits.idle - self._loop.time()
+        left = self._last_message + self._patience - self._loop.time()
         if left <= 0:
             self.abort()
         else:
             self._idle_timer = self._loop.call_later(left, self._watch)
 
     def _forget(self) -> None:
-        self._others.pop(self, None)
+        self._others.remove(self)
         for handle in (self._idle_timer, self._turn):
             if handle is not None:
                 handle.cancel()
