@@ -86,7 +86,7 @@ def explained(view: View, ranking: Ranking, chosen: Choice, option: Option) -> D
         reason=option.reason,
         region=option.region,
         number=option.number,
-        ttl=group.service.service.ttl,
+        ttl=view.ttl_of(group.service),
         revision=snapshot.revision,
         epoch=view.state.epoch,
         candidates=tuple(judge.candidate(place, number) for place, number in enumerate(group.order, 1)),

@@ -28,12 +28,15 @@ class Plan:
     `classes` maps a ranking class (`gtm.core.ranking`) to its plan. `prices` says what one more request a second in a
     region would cost all others, in ms of latency: a class that the plan does not know goes where estimate plus price
     is least. `idle` says since when (POSIX time in seconds) a class has had no demand: it is dropped after a while.
+    `moving` names the services with traffic on its way to where the plan wants it, and when it last was (POSIX time in
+    seconds): some time after that they count as settled.
     """
 
     made: float = 0.0
     classes: dict[str, ClassPlan] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
     idle: dict[str, float] = field(default_factory=dict)
+    moving: dict[str, float] = field(default_factory=dict)
 
 
 NO_PLAN = Plan()

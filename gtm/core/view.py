@@ -14,7 +14,7 @@ from math import inf
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model import AdminState, Endpoint, HealthStatus
 from gtm.core.ramps import drain_factor, next_change, slow_start_factor
-from gtm.core.snapshot import CompiledRule, Snapshot
+from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
 from gtm.core.state import State
 
 
@@ -97,6 +97,17 @@ class View:
     def rules(self) -> Mapping[str, tuple[CompiledRule, ...]]:
         """Service → the rules in force during the window."""
         return self.basis.rules
+
+    def ttl_of(self, service: CompiledService) -> int:
+        """How long answers about a service may be kept, in seconds.
+
+        Less while its traffic is being moved, by the plan or off a draining region, so that resolvers follow.
+        """
+        found = service.service
+        moving = found.name in self.state.plan.moving or any(
+            service.mask >> number & 1 for number in self.drains
+        )
+        return min(found.ttl, found.min_ttl) if moving else found.ttl
 
 
 def build_basis(

@@ -9,11 +9,12 @@ from gtm.core.model import UNKNOWN_LOCATION, Location, Request
 from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Clients
-from gtm.dns.content import NOT_AUTHORITATIVE, Content, explanation, host_content, static_content
+from gtm.dns.content import Content, explanation, host_content
 from gtm.dns.dnssec import Signer
 from gtm.dns.fast import FastWay, Questions, query_key
 from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, render
 from gtm.dns.options import NO_OPTIONS, ServerOptions
+from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
 from gtm.telemetry import Counts, decision_key, metric_key
@@ -98,7 +99,7 @@ class Answerer:
                 self._counts.add(query_key(0, query.rcode, tcp=tcp))
             return query.reply
         location = UNKNOWN_LOCATION
-        content: Content | Host = (
+        content: Content | Host | Alias = (
             static_content(self.names, query.question.name, query.question.rdtype)
             if query.question.rdclass == wire.CLASS_IN
             else NOT_AUTHORITATIVE
@@ -106,6 +107,9 @@ class Answerer:
         if isinstance(content, Host):
             location = locate_client(query, client, self._locate)
             content = self._decided(content, query.question, location, draw)
+        elif isinstance(content, Alias):
+            location = locate_client(query, client, self._locate)
+            content = content.before(self._decided(content.host, query.question, location, draw))
         content = self._signed(content, query)
         self._counts.add(query_key(query.question.rdtype, content.rcode, tcp=tcp))
         return render(query, content, location, tcp=tcp)

@@ -19,12 +19,16 @@ from gtm.core.model import Endpoint, Location, Service
 from gtm.core.outcomes import Outcome, Reason
 from gtm.core.view import View
 from gtm.dns import wire
-from gtm.dns.zones import Host, Names, ZoneData, name_exists, wire_name
+from gtm.dns.svcb import BARE, alias_data, https_data
+from gtm.dns.zones import Cut, Host, ZoneData, wire_name
 
 SHORT_TTL = 30
 """The longest TTL, in seconds, of answers that should not outlive their cause: refusals, and health ignored."""
 
-_EDE_OTHER, _EDE_PROHIBITED, _EDE_NOT_AUTHORITATIVE, _EDE_NOT_SUPPORTED, _EDE_INVALID_TYPE = 0, 18, 20, 21, 30
+MAX_TURNS = 8
+"""How many orders of a region's addresses there are, where an answer has them all."""
+
+_EDE_OTHER, _EDE_PROHIBITED = 0, 18
 
 _HINFO = b"\x07RFC8482\x00"
 
@@ -57,7 +61,8 @@ class Content:
     """An answer, by sections. `zone` is the one it comes from, None for no zone of this server.
 
     `tailored`: it depends on where the client is, and carries the scope of its location; all others hold for everyone
-    and have scope 0 (RFC 7871 §7.2.1; §7.4 for negative answers).
+    and have scope 0 (RFC 7871 §7.2.1; §7.4 for negative answers). `delegation`: the answer is a referral to the name
+    servers of another zone; its DS records, if any, are in `authority` for those who ask for DNSSEC.
     """
 
     rcode: int = wire.NOERROR
@@ -68,6 +73,7 @@ class Content:
     error: ExtendedError | None = None
     tailored: bool = False
     zone: ZoneData | None = None
+    delegation: Cut | None = None
 
 
 def denial(zone: ZoneData, rcode: int = wire.NOERROR) -> Content:
@@ -75,76 +81,75 @@ def denial(zone: ZoneData, rcode: int = wire.NOERROR) -> Content:
     return Content(rcode, authority=(Record(wire.SOA, zone.negative_ttl, zone.soa, zone.name),), zone=zone)
 
 
-NOT_AUTHORITATIVE = Content(
-    wire.REFUSED,
-    authoritative=False,
-    error=ExtendedError(_EDE_NOT_AUTHORITATIVE, "not a zone of this server"),
-)
-NO_TRANSFER = Content(
-    wire.REFUSED, authoritative=False, error=ExtendedError(_EDE_NOT_SUPPORTED, "zones are not transferred")
-)
-_ERRORS = {
-    wire.OPT: wire.FORMERR,
-    wire.TKEY: wire.FORMERR,
-    wire.TSIG: wire.FORMERR,
-    wire.NXNAME: wire.FORMERR,
-    wire.MAILA: wire.NOTIMP,
-    wire.MAILB: wire.NOTIMP,
-}
-"""Types that are no question about data (RFC 6895 §3.1, RFC 9824 §3.5; MAILA and MAILB: obsolete, RFC 1035 §3.2.3)."""
+def failure(text: str) -> Content:
+    """An answer that resolvers keep for seconds only: something is wrong here, in words."""
+    return Content(wire.SERVFAIL, authoritative=False, error=ExtendedError(_EDE_OTHER, text))
 
 
-def static_content(names: Names, name: bytes, rdtype: int) -> Content | Host:
-    """The answer for everyone, or the host whose answer takes a decision.
+def minimal_any(ttl: int) -> Record:
+    """ANY gets one synthesized record (RFC 8482 §4.2)."""
+    return Record(wire.HINFO, ttl, _HINFO)
 
-    Args:
-        names: the names of the policy.
-        name: the question's, in lower-case wire form.
-        rdtype: the question's.
+
+def second_draw(draw: float) -> float:
+    """Another draw from the same: uniform in [0, 1) too, and as good as independent of the first 16 bits of it."""
+    return draw * 65_536 % 1.0
+
+
+def turns(view: View, host: Host, rdtype: int, option: Option) -> int:
+    """How many answers `host_content` has that differ in which addresses they give, or in their order only.
+
+    The arguments are those of `host_content`. Of turns drawn evenly, each address of a region comes first as often as
+    any other; where there are many and all are given, only 8 of them do.
     """
-    if rdtype in _ERRORS:
-        error = ExtendedError(_EDE_INVALID_TYPE, "no type of data")
-        return Content(_ERRORS[rdtype], authoritative=False, error=error)
-    # A DS record lives on the parent's side of a zone cut (RFC 4035 §3.1.4.1).
-    zone = (names.zone_of(name, above=True) if rdtype == wire.DS else None) or names.zone_of(name)
-    if zone is None:
-        return NOT_AUTHORITATIVE
-    if rdtype in (wire.AXFR, wire.IXFR):
-        return NO_TRANSFER
-    records = _apex_records(zone, rdtype) if name == zone.name else ()
-    host = names.hosts.get(name)
-    if not records and host is not None and host.zone is zone:
-        return host
-    records = records or _server_records(names, name, rdtype, zone)
-    if records:
-        return Content(records=records, zone=zone)
-    return denial(zone, wire.NOERROR if name_exists(names, name, zone) else wire.NXDOMAIN)
+    if rdtype not in (wire.A, wire.AAAA, wire.HTTPS):
+        return 1
+    service = view.snapshot.services[host.service].service
+    offered = _offered(view, service, option)
+    families = {wire.A: (offered.ipv4,), wire.AAAA: (offered.ipv6,)}.get(rdtype, (offered.ipv4, offered.ipv6))
+    return max(_turns(len(addresses), service.max_answers) for addresses in families)
 
 
-def _apex_records(zone: ZoneData, rdtype: int) -> tuple[Record, ...]:
-    """What every zone answers at its apex (RFC 1034 §4.2.1)."""
-    if rdtype == wire.SOA:
-        return (Record(wire.SOA, zone.ttl, zone.soa),)
-    if rdtype == wire.ANY:
-        return (_minimal_any(zone.ttl),)
-    if rdtype == wire.NS:
-        return tuple(Record(wire.NS, zone.ttl, server) for server in zone.name_servers)
-    return ()
+def _turns(count: int, most: int | None) -> int:
+    return count if most is not None and most < count else max(1, min(count, MAX_TURNS))
 
 
-def _server_records(names: Names, name: bytes, rdtype: int, zone: ZoneData) -> tuple[Record, ...]:
-    """The addresses of a name server that lies in one of our zones."""
-    server = names.servers.get(name)
-    if server is None or server.zone is not zone:
-        return ()
-    if rdtype == wire.ANY:
-        return (_minimal_any(server.ttl),)
-    content = _addresses(rdtype, server.ipv4, server.ipv6, server.ttl)
-    return () if content is None else content.records
+def _turned(addresses: tuple[str, ...], most: int | None, turn: int) -> tuple[str, ...]:
+    """The addresses of a turn: a window over them as over a ring, as wide as an answer."""
+    count = len(addresses)
+    if count <= 1:
+        return addresses
+    start = turn % count
+    if most is None or most >= count:
+        number = _turns(count, most)
+        start, most = turn % number * count // number, count
+    return (addresses + addresses)[start : start + most]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What a request can be answered with: each address once (RFC 2181 §5), and the endpoints they are of."""
+
+    ipv4: tuple[str, ...]
+    ipv6: tuple[str, ...]
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+def _offered(view: View, service: Service, option: Option) -> _Offered:
+    if option.outcome is not Outcome.SERVED:
+        return _Offered(
+            tuple(dict.fromkeys(service.refusal.ipv4)), tuple(dict.fromkeys(service.refusal.ipv6))
+        )
+    endpoints = serving(view, option)
+    return _Offered(
+        tuple(dict.fromkeys(address for endpoint in endpoints for address in endpoint.ipv4)),
+        tuple(dict.fromkeys(address for endpoint in endpoints for address in endpoint.ipv6)),
+        endpoints,
+    )
 
 
 def host_content(
-    view: View, host: Host, rdtype: int, option: Option, explanation: Sequence[str] = ()
+    view: View, host: Host, rdtype: int, option: Option, explanation: Sequence[str] = (), *, turn: int = 0
 ) -> Content:
     """What a service's host name answers, given how the request ends.
 
@@ -154,43 +159,50 @@ def host_content(
         rdtype: the question's.
         option: for this client.
         explanation: the strings of a TXT answer (`explanation`); of no other.
+        turn: which of the region's addresses come, and which first: less than `turns`.
     """
-    service = view.snapshot.services[host.service].service
+    compiled = view.snapshot.services[host.service]
+    service, ttl = compiled.service, view.ttl_of(compiled)
+    if option.outcome is not Outcome.SERVED or option.reason is Reason.HEALTH_IGNORED:
+        ttl = min(ttl, SHORT_TTL)
+    offered = _offered(view, service, option)
+    offered = replace(
+        offered,
+        ipv4=_turned(offered.ipv4, service.max_answers, turn),
+        ipv6=_turned(offered.ipv6, service.max_answers, turn),
+    )
     if option.outcome is Outcome.SERVED:
-        ignored = option.reason is Reason.HEALTH_IGNORED
-        ttl = min(service.ttl, SHORT_TTL) if ignored else service.ttl
-        content = _from_endpoints(serving(view, option), host, rdtype, ttl)
+        content = _served(offered, service, host, rdtype, ttl)
     else:
-        content = _refusal(view, service, host, rdtype, option)
-        ttl = min(service.ttl, SHORT_TTL)
+        content = _refusal(view, host, option, offered, rdtype=rdtype, ttl=ttl)
     if content is not None:
         return replace(content, zone=host.zone)
     if rdtype == wire.ANY:
-        return Content(records=(_minimal_any(ttl),), zone=host.zone)
+        return Content(records=(minimal_any(ttl),), zone=host.zone)
     if rdtype == wire.TXT:
         text = b"".join(_character_string(part) for part in explanation)
         return Content(records=(Record(wire.TXT, ttl, text),), tailored=True, zone=host.zone)
     return denial(host.zone)
 
 
-def _from_endpoints(endpoints: tuple[Endpoint, ...], host: Host, rdtype: int, ttl: int) -> Content | None:
+def _served(offered: _Offered, service: Service, host: Host, rdtype: int, ttl: int) -> Content | None:
     """Addresses or an alias from the endpoints of the region chosen; None if they don't answer this type.
 
     Endpoints with addresses come before those with only a name. An alias is the whole answer for any type (RFC 1034
     §3.6.2) and there is one at most (RFC 2181 §10.1): the first usable endpoint's. It cannot stand at an apex.
     """
-    if any(endpoint.ipv4 or endpoint.ipv6 for endpoint in endpoints):
-        return _addresses(
-            rdtype,
-            tuple(address for endpoint in endpoints for address in endpoint.ipv4),
-            tuple(address for endpoint in endpoints for address in endpoint.ipv6),
-            ttl,
-        )
-    alias = next((endpoint.cname for endpoint in endpoints if endpoint.cname is not None), None)
+    if offered.ipv4 or offered.ipv6:
+        if rdtype == wire.HTTPS and service.https_record is not None:
+            data = https_data(service.https_record, offered.endpoints, offered.ipv4, offered.ipv6)
+            return Content(records=tuple(Record(rdtype, ttl, each) for each in data), tailored=True)
+        return _addresses(rdtype, offered, ttl)
+    alias = next((endpoint.cname for endpoint in offered.endpoints if endpoint.cname is not None), None)
     if alias is not None and not host.apex:
         return Content(records=(Record(wire.CNAME, ttl, wire_name(alias)),), tailored=True)
+    if alias is not None and rdtype == wire.HTTPS and service.https_record is not None:
+        return Content(records=(Record(rdtype, ttl, alias_data(wire_name(alias))),), tailored=True)
     if rdtype in (wire.A, wire.AAAA):
-        return _failure(
+        return failure(
             "the region chosen has no address in DNS"
             if alias is None
             else "the region chosen has only an alias, which cannot stand at a zone's apex"
@@ -198,42 +210,42 @@ def _from_endpoints(endpoints: tuple[Endpoint, ...], host: Host, rdtype: int, tt
     return None
 
 
-def _refusal(view: View, service: Service, host: Host, rdtype: int, option: Option) -> Content | None:
+def _refusal(
+    view: View, host: Host, option: Option, offered: _Offered, *, rdtype: int, ttl: int
+) -> Content | None:
     """The refusal addresses, with the reason; None if the type is none that a refusal changes.
 
-    A family that no member ever answers in stays an honest NODATA: nobody is refused by it.
+    A family that no member ever answers in stays an honest NODATA: nobody is refused by it. An HTTPS record says nothing
+    but its own name then: NODATA would be kept for everyone, and take from others what their records say.
     """
-    error = _refusal_error(option)
-    content = _addresses(rdtype, service.refusal.ipv4, service.refusal.ipv6, min(service.ttl, SHORT_TTL))
+    compiled, error = view.snapshot.services[host.service], _refusal_error(option)
+    if rdtype == wire.HTTPS and compiled.service.https_record is not None:
+        return Content(records=(Record(rdtype, ttl, BARE),), error=error, tailored=True)
+    content = _addresses(rdtype, offered, ttl)
     if content is not None:
-        return Content(records=content.records, error=error, tailored=True)
+        return replace(content, error=error)
     if rdtype not in (wire.A, wire.AAAA):
         return None
     family = "ipv4" if rdtype == wire.A else "ipv6"
     # Compiling a policy asks for the addresses that this would miss; the law is held here all the same.
-    missed = not (service.refusal.ipv4 or service.refusal.ipv6) or any(
+    missed = not (offered.ipv4 or offered.ipv6) or any(
         getattr(endpoint, family) or endpoint.cname is not None
-        for number in view.snapshot.services[host.service].members
+        for number in compiled.members
         for endpoint in view.snapshot.regions[number].endpoints
     )
     return Content(wire.SERVFAIL, authoritative=False, error=error) if missed else None
 
 
-def _addresses(rdtype: int, ipv4: tuple[str, ...], ipv6: tuple[str, ...], ttl: int) -> Content | None:
-    """A or AAAA records, each address once (RFC 2181 §5); None without any."""
+def _addresses(rdtype: int, offered: _Offered, ttl: int) -> Content | None:
+    """A or AAAA records; None without any."""
     if rdtype == wire.A:
-        family, addresses = AF_INET, ipv4
+        family, addresses = AF_INET, offered.ipv4
     elif rdtype == wire.AAAA:
-        family, addresses = AF_INET6, ipv6
+        family, addresses = AF_INET6, offered.ipv6
     else:
         return None
-    packed = dict.fromkeys(inet_pton(family, address) for address in addresses)
-    records = tuple(Record(rdtype, ttl, rdata) for rdata in packed)
+    records = tuple(Record(rdtype, ttl, inet_pton(family, address)) for address in addresses)
     return Content(records=records, tailored=True) if records else None
-
-
-def _failure(text: str) -> Content:
-    return Content(wire.SERVFAIL, authoritative=False, error=ExtendedError(_EDE_OTHER, text))
 
 
 def _refusal_error(option: Option) -> ExtendedError:
@@ -243,11 +255,6 @@ def _refusal_error(option: Option) -> ExtendedError:
     if option.reason is Reason.FENCE_EMPTY:
         return ExtendedError(_EDE_PROHIBITED, "residency rules allow no region for this client")
     return ExtendedError(_EDE_PROHIBITED, "residency rules allow no usable region for this client")
-
-
-def _minimal_any(ttl: int) -> Record:
-    """ANY gets one synthesized record (RFC 8482 §4.2)."""
-    return Record(wire.HINFO, ttl, _HINFO)
 
 
 def explanation(decision: Decision, location: Location) -> list[str]:

@@ -14,8 +14,6 @@ from gtm.dns.zones import Names, ZoneData
 
 _HOST_TYPES = frozenset({wire.A, wire.AAAA, wire.TXT, wire.HTTPS})
 """What a service's host name has in one region or another, now or after the next change."""
-_SERVER_TYPES = frozenset({wire.A, wire.AAAA})
-_APEX_TYPES = frozenset({wire.SOA, wire.NS})
 
 
 def nsec(name: bytes, zone: ZoneData, types: Iterable[int], *, cut: bool = False) -> bytes:
@@ -34,24 +32,21 @@ def nsec(name: bytes, zone: ZoneData, types: Iterable[int], *, cut: bool = False
 def types_at(names: Names, name: bytes, zone: ZoneData) -> frozenset[int]:
     """The types that a name of a zone may have for anyone; none for one that only has others below it.
 
-    CNAME is never among them, though some regions answer by an alias: a proof that has it proves nothing about other
-    types (RFC 6840 §4.3).
+    Regions that answer by an alias don't show as CNAME: a proof that has it proves nothing about other types
+    (RFC 6840 §4.3).
     """
-    types: frozenset[int] = frozenset()
-    if name == zone.name:
-        types |= _APEX_TYPES
-    elif is_cut(names, name, zone):
+    if is_cut(names, name, zone):
         return frozenset({wire.NS})
-    if name in names.hosts:
-        types |= _HOST_TYPES
-    if name in names.servers:
-        types |= _SERVER_TYPES
-    return types
+    source = names.source_of(name, zone)
+    if source is None:
+        return frozenset()
+    types = frozenset(names.records.get(source, ()))
+    return types | _HOST_TYPES if source in names.hosts else types
 
 
 def is_cut(names: Names, name: bytes, zone: ZoneData) -> bool:
-    """Whether another zone begins at a name of a zone."""
-    return name in names.zones and name != zone.name
+    """Whether another zone begins at a name of a zone, here or elsewhere."""
+    return name != zone.name and (name in names.zones or name in names.cuts)
 
 
 def successor(name: bytes, zone: ZoneData) -> bytes:

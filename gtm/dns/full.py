@@ -191,7 +191,11 @@ def _message(query: Query, content: Content, location: Location) -> dns.message.
         reply.flags |= dns.flags.AA
     reply.question = [asked]
     reply.answer = _rrsets(content.records, asked.name)
-    reply.authority = _rrsets(content.authority, asked.name)
+    authority: Sequence[Record] = content.authority
+    if content.delegation is not None and not (query.edns_flags or 0) & wire.DO:
+        # DS records come with a referral for those who ask for DNSSEC (RFC 4035 §3.1.4).
+        authority = [record for record in authority if record.rdtype != wire.DS]
+    reply.authority = _rrsets(authority, asked.name)
     reply.additional = _rrsets(content.additional, asked.name)
     if query.edns_flags is not None:
         reply.use_edns(

@@ -5,18 +5,26 @@ A name belongs to the closest zone above it, whatever other zones are configured
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from socket import AF_INET, AF_INET6, inet_pton
 
+import dns.exception
 import dns.name
 import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 
-from gtm.core.model import Zone
+from gtm.core.model import RecordSet, Zone
+from gtm.core.names import absolute
 from gtm.core.snapshot import Snapshot
+from gtm.dns import wire
+
+logger = logging.getLogger(__name__)
 
 _ROOT = b"\0"
+_STAR = b"\x01*"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,24 +48,42 @@ class Host:
     apex: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Server:
-    """A name server inside a zone of ours, and its addresses as text. TTL in seconds."""
+@dataclass(frozen=True, slots=True)
+class Rdatas:
+    """Data of records of one name and type, uncompressed. TTL in seconds. None in it: none could be read here."""
 
-    zone: ZoneData
     ttl: int
-    ipv4: tuple[str, ...]
-    ipv6: tuple[str, ...]
+    data: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A delegation: where `zone` ends and another one, of others, begins (RFC 1034 §4.2.1).
+
+    `ds` is None where there are no DS records. `glue` holds the known addresses of its name servers: name, type, data.
+    """
+
+    name: bytes
+    zone: ZoneData
+    servers: Rdatas
+    ds: Rdatas | None
+    glue: tuple[tuple[bytes, int, Rdatas], ...]
 
 
 @dataclass(slots=True)
 class Names:
-    """Names in lower-case wire form. `existing` holds every name below an apex, empty non-terminals included."""
+    """Names in lower-case wire form, and what is there.
+
+    `hosts` are the services', wildcards included. `existing` holds every name of every zone, empty non-terminals
+    included. `records` are those that hold for everyone, SOA and NS of each zone among them, by name and type. A name
+    below a delegation is in `existing`, but belongs to `cuts`.
+    """
 
     zones: dict[bytes, ZoneData] = field(default_factory=dict)
     hosts: dict[bytes, Host] = field(default_factory=dict)
-    existing: set[bytes] = field(default_factory=set)
-    servers: dict[bytes, Server] = field(default_factory=dict)
+    existing: frozenset[bytes] = frozenset()
+    records: dict[bytes, dict[int, Rdatas]] = field(default_factory=dict)
+    cuts: dict[bytes, Cut] = field(default_factory=dict)
 
     def zone_of(self, name: bytes, *, above: bool = False) -> ZoneData | None:
         """The closest zone that holds a name; with `above`, that holds what lies above it."""
@@ -66,6 +92,30 @@ class Names:
             if zone is not None and not (above and index == 0):
                 return zone
         return None
+
+    def cut_of(self, name: bytes, zone: ZoneData) -> Cut | None:
+        """The delegation out of a zone that a name lies in, or is."""
+        if not self.cuts:
+            return None
+        for suffix in suffixes(name):
+            if suffix == zone.name:
+                return None
+            cut = self.cuts.get(suffix)
+            if cut is not None:
+                return cut
+        return None
+
+    def source_of(self, name: bytes, zone: ZoneData) -> bytes | None:
+        """The name whose records answer for a name of a zone: itself, or else the wildcard that stands for it.
+
+        That is the one right below the closest encloser, the closest name above that exists (RFC 4592 §3.3.1). None:
+        the name does not exist.
+        """
+        if name in self.existing:
+            return name
+        encloser = next(suffix for suffix in suffixes(name) if suffix in self.existing or suffix == zone.name)
+        wildcard = _STAR + encloser
+        return wildcard if wildcard in self.existing else None
 
 
 def suffixes(name: bytes) -> Iterator[bytes]:
@@ -83,38 +133,88 @@ def wire_name(text: str) -> bytes:
 
 
 def build_names(snapshot: Snapshot) -> Names:
-    """Prepare the names of a policy. Cost: linear in zones and host names."""
+    """Prepare the names of a policy. Cost: linear in zones, records and host names."""
     names = Names(
-        {wire_name(zone.name): _zone_data(zone, snapshot.revision) for zone in snapshot.policy.zones}
+        zones={wire_name(zone.name): _zone_data(zone, snapshot.revision) for zone in snapshot.policy.zones},
+        existing=frozenset(wire_name(name) for name in snapshot.existing),
     )
     for hostname, service in snapshot.hostnames.items():
         name = wire_name(hostname)
         zone = names.zone_of(name)
         if zone is not None:
             names.hosts[name] = Host(service, zone, apex=name == zone.name)
-            _add_existing(names, name, zone)
-    for zone in names.zones.values():
-        # A name server inside a zone is a name of that zone even while no address is known for it, and a zone's apex
-        # is a name of the zone around it.
-        for name in (*zone.name_servers, zone.name):
-            around = names.zone_of(name, above=name == zone.name)
-            if around is not None:
-                _add_existing(names, name, around)
     for written in snapshot.policy.zones:
+        zone = names.zones[wire_name(written.name)]
+        _add(names.records, zone.name, wire.SOA, Rdatas(zone.ttl, (zone.soa,)))
+        _add(names.records, zone.name, wire.NS, Rdatas(zone.ttl, zone.name_servers))
         for server in written.name_servers:
-            name = wire_name(server.name)
-            within = names.zone_of(name)
-            if within is not None and (server.ipv4 or server.ipv6):
-                names.servers[name] = Server(within, written.ttl, server.ipv4, server.ipv6)
+            _add_addresses(names.records, wire_name(server.name), wire.A, server.ipv4, written.ttl)
+            _add_addresses(names.records, wire_name(server.name), wire.AAAA, server.ipv6, written.ttl)
+        for record in written.records:
+            rdatas = Rdatas(written.ttl if record.ttl is None else record.ttl, _read(record, written.name))
+            owner = wire_name(absolute(record.name, written.name))
+            _add(names.records, owner, dns.rdatatype.from_text(record.type), rdatas)
+    _cut(names)
     return names
 
 
-def _add_existing(names: Names, name: bytes, zone: ZoneData) -> None:
-    """A name exists, hence so do all above it up to the apex: as empty non-terminals, if nothing else (RFC 8020)."""
-    for suffix in suffixes(name):
-        if suffix == zone.name:
-            return
-        names.existing.add(suffix)
+def _add(records: dict[bytes, dict[int, Rdatas]], name: bytes, rdtype: int, rdatas: Rdatas) -> None:
+    sets = records.setdefault(name, {})
+    before = sets.get(rdtype)
+    if before is not None:
+        rdatas = Rdatas(before.ttl, before.data + rdatas.data)
+    sets[rdtype] = rdatas
+
+
+def _add_addresses(
+    records: dict[bytes, dict[int, Rdatas]], name: bytes, rdtype: int, addresses: Sequence[str], ttl: int
+) -> None:
+    family = AF_INET if rdtype == wire.A else AF_INET6
+    if addresses and rdtype not in records.get(name, {}):  # a server of several zones is listed in each
+        _add(records, name, rdtype, Rdatas(ttl, tuple(inet_pton(family, each) for each in addresses)))
+
+
+def _read(record: RecordSet, zone: str) -> tuple[bytes, ...]:
+    """The data of records in wire form; none if this gtm cannot read all of it, so that the question fails here."""
+    origin = dns.name.from_text(zone)
+    try:
+        return tuple(
+            rdata_wire(dns.rdata.from_text(dns.rdataclass.IN, record.type, text, origin, relativize=False))
+            for text in record.data
+        )
+    except (dns.exception.DNSException, ValueError) as error:
+        logger.error(
+            "records of %s cannot be read, and are answered by SERVFAIL: %s %s: %s",
+            zone,
+            record.name,
+            record.type,
+            error,
+        )
+        return ()
+
+
+def _cut(names: Names) -> None:
+    """Take delegations, and what lies below them, out of the records that are answered."""
+    apexes = names.zones.keys()
+    owners = [name for name, sets in names.records.items() if wire.NS in sets and name not in apexes]
+    servers = {name: names.records[name] for name in owners}
+    for name in owners:
+        zone = names.zone_of(name)
+        if zone is not None:
+            sets = servers[name]
+            known = (
+                (server.lower(), rdtype) for server in sets[wire.NS].data for rdtype in (wire.A, wire.AAAA)
+            )
+            glue = tuple(
+                (server, rdtype, found)
+                for server, rdtype in known
+                if (found := names.records.get(server, {}).get(rdtype)) is not None
+            )
+            names.cuts[name] = Cut(name, zone, sets[wire.NS], sets.get(wire.DS), glue)
+    for name in list(names.records):
+        zone = names.zone_of(name)
+        if zone is None or names.cut_of(name, zone) is not None:
+            del names.records[name]
 
 
 def _zone_data(zone: Zone, revision: int) -> ZoneData:
@@ -143,8 +243,3 @@ def rdata_wire(rdata: dns.rdata.Rdata) -> bytes:
 
 def _absolute(name: str) -> str:
     return name if name.endswith(".") else f"{name}."
-
-
-def name_exists(names: Names, name: bytes, zone: ZoneData) -> bool:
-    """Whether a name that lies in `zone` is there at all; if not, the answer is NXDOMAIN."""
-    return name == zone.name or name in names.existing
