@@ -1,0 +1,111 @@
+"""The key file: a key that encrypts the private DNSSEC keys in the database (AES-256-GCM, NIST SP 800-38D).
+
+Law: a file that is missing or wrong is never replaced while the database holds keys made with another.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from base64 import b64decode, b64encode
+from binascii import Error
+from contextlib import suppress
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_BYTES = 32
+_NONCE = 12
+
+
+class KeyFileError(Exception):
+    """Private keys cannot be read or written now: the key file is missing, malformed, or another one."""
+
+
+class KeyFile:
+    """Encrypts and decrypts with the key in a file, which is read at every use: a file put back works at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(self) -> None:
+        """Make the file with a new key, readable by its owner only; one that exists stays as it is.
+
+        Raises:
+            KeyFileError: it cannot be written.
+        """
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(b64encode(secrets.token_bytes(_BYTES)) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):
+                os.link(temporary, self.path)  # whole or not at all, and never over another
+            temporary.unlink()
+            directory = os.open(self.path.parent, os.O_RDONLY)
+            os.fsync(directory)
+            os.close(directory)
+        except OSError as error:
+            raise KeyFileError(
+                f"cannot make the DNSSEC key file `{self.path}`: {error.strerror}; "
+                "let control write there, or name another with GTM_DNSSEC_KEY_FILE"
+            ) from error
+
+    def check(self) -> None:
+        """Read the file.
+
+        Raises:
+            KeyFileError: it is missing, cannot be read, or holds no key.
+        """
+        self._cipher()
+
+    def seal(self, zone: str, key_id: str, private: bytes) -> bytes:
+        """A private key, encrypted for storage: nonce, then ciphertext with tag.
+
+        Raises:
+            KeyFileError: as `check`.
+        """
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + self._cipher().encrypt(nonce, private, _context(zone, key_id))
+
+    def open(self, zone: str, key_id: str, sealed: bytes) -> bytes:
+        """The inverse of `seal`.
+
+        Raises:
+            KeyFileError: as `check`, or it was sealed with another key, for another zone or id, or is damaged.
+        """
+        cipher = self._cipher()
+        try:
+            return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _context(zone, key_id))
+        except (InvalidTag, ValueError) as error:
+            raise KeyFileError(
+                f"the DNSSEC key `{key_id}` of zone `{zone}` in the database cannot be decrypted with the key file "
+                f"`{self.path}`: put back the file that it was made with; nothing was changed"
+            ) from error
+
+    def _cipher(self) -> AESGCM:
+        try:
+            text = self.path.read_bytes()
+        except OSError as error:
+            raise KeyFileError(
+                f"cannot read the DNSSEC key file `{self.path}`: {error.strerror}; "
+                "put it back, or name it with GTM_DNSSEC_KEY_FILE"
+            ) from error
+        try:
+            key = b64decode(text.strip(), validate=True)
+        except (Error, ValueError):
+            key = b""
+        if len(key) != _BYTES:
+            raise KeyFileError(
+                f"the DNSSEC key file `{self.path}` holds no key: it must be {_BYTES} bytes in base64"
+            )
+        return AESGCM(key)
+
+
+def _context(zone: str, key_id: str) -> bytes:
+    """What a ciphertext is bound to, so that one cannot stand in for another."""
+    return f"gtm dnssec\n{zone}\n{key_id}".encode()

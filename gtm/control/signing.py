@@ -1,0 +1,120 @@
+"""Making DNSSEC keys, and signing what key-signing keys sign (RFC 4034, RFC 6605; CDS and CDNSKEY: RFC 7344, 8078)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+
+import dns.dnssec
+import dns.name
+import dns.rdata
+import dns.rdataclass
+import dns.rdataset
+import dns.rdatatype
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gtm.core.dnssec import (
+    ALGORITHM,
+    CDNSKEY,
+    CDS,
+    DNSKEY,
+    KSK_FLAGS,
+    ZSK_FLAGS,
+    SignedSet,
+    dnskey_rdata,
+    ds_digest,
+    key_tag,
+)
+from gtm.core.rollover import DAY, HOUR, Key, Keyring, KeyRole, KeyState, Times, delegated
+
+SIGNATURE_LIFE = Times().propagation
+"""Seconds for which the signatures made here are valid: as long as an edge may go on without control."""
+RESIGN_AFTER = DAY
+"""Seconds after which they are made anew."""
+_BEFORE = HOUR
+"""They are valid from so many seconds ago on, for validators whose clocks are late."""
+_TTL = int(Times().key_ttl)
+_SHA256 = 2
+"""The digest type of DS records (RFC 4509)."""
+_DELETE_CDS = bytes(5)
+"""`0 0 0 00`: the parent is to drop its DS records (RFC 8078 §4)."""
+_DELETE_CDNSKEY = b"\0\0\3\0\0"
+"""`0 3 0 AA==`: likewise."""
+_CURVE = ec.SECP256R1()
+
+
+def generate(role: KeyRole, now: float, *, urgent: bool, taken: Collection[int]) -> tuple[Key, bytes]:
+    """A new key and its private part (the scalar, 32 bytes).
+
+    Args:
+        role: what it will sign.
+        now: POSIX seconds.
+        urgent: see `gtm.core.rollover.Key`.
+        taken: tags of the zone's other keys; validators may give up on keys that share one.
+    """
+    flags = KSK_FLAGS if role is KeyRole.KSK else ZSK_FLAGS
+    while True:
+        private = ec.generate_private_key(_CURVE)
+        point = private.public_key().public_numbers()
+        dnskey = dnskey_rdata(flags, point.x.to_bytes(32, "big") + point.y.to_bytes(32, "big"))
+        if key_tag(dnskey) not in taken:
+            break
+    key = Key(secrets.token_hex(8), role, KeyState.PUBLISHED, now, now, urgent, dnskey)
+    return key, private.private_numbers().private_value.to_bytes(32, "big")
+
+
+def sign_sets(
+    zone: str, keys: Keyring, private: Mapping[str, bytes], now: float, *, withdrawing: bool
+) -> tuple[SignedSet, ...]:
+    """The DNSKEY set of a zone, and the CDS and CDNSKEY sets if the parent is to do something.
+
+    Args:
+        zone: its name.
+        keys: all of it.
+        private: private parts by key id, of the key-signing keys at least.
+        now: POSIX seconds.
+        withdrawing: the parent is to drop its DS records.
+    """
+    sets = {DNSKEY: [key.dnskey for key in keys]}
+    trusted = delegated(keys)
+    if withdrawing:
+        sets |= {CDS: [_DELETE_CDS], CDNSKEY: [_DELETE_CDNSKEY]}
+    elif trusted is not None:
+        sets |= {CDS: [ds_rdata(zone, trusted.dnskey)], CDNSKEY: [trusted.dnskey]}
+    signers = [key for key in keys if key.role is KeyRole.KSK]
+    made = []
+    for rdtype, rdatas in sets.items():
+        records = dns.rdataset.from_rdata_list(_TTL, [_rdata(rdtype, rdata) for rdata in rdatas])
+        signatures = tuple(_signature(zone, records, key, private[key.id], now) for key in signers)
+        made.append(SignedSet(rdtype, _TTL, tuple(sorted(rdatas)), signatures))
+    return tuple(made)
+
+
+def ds_rdata(zone: str, dnskey: bytes) -> bytes:
+    """RDATA of a key's DS record with a SHA-256 digest."""
+    return key_tag(dnskey).to_bytes(2, "big") + bytes((ALGORITHM, _SHA256)) + ds_digest(zone, dnskey)
+
+
+def ds_text(zone: str, dnskey: bytes) -> str:
+    """A key's DS record as text, as registrars and zone files take it."""
+    owner = dns.name.from_text(zone).to_text()
+    return f"{owner} {_TTL} IN DS {key_tag(dnskey)} {ALGORITHM} {_SHA256} {ds_digest(zone, dnskey).hex().upper()}"
+
+
+def _signature(zone: str, records: dns.rdataset.Rdataset, key: Key, private: bytes, now: float) -> bytes:
+    """RDATA of the RRSIG record over a set at the zone's apex."""
+    name = dns.name.from_text(zone)
+    made = dns.dnssec.sign(
+        (name, records),
+        ec.derive_private_key(int.from_bytes(private, "big"), _CURVE),
+        name,
+        _rdata(DNSKEY, key.dnskey),  # type: ignore[arg-type]  # its class follows from its type
+        inception=int(now - _BEFORE),
+        expiration=int(now + SIGNATURE_LIFE),
+    )
+    return bytes(made.to_wire() or b"")
+
+
+def _rdata(rdtype: int, wire: bytes) -> dns.rdata.Rdata:
+    kind = dns.rdatatype.RdataType.make(rdtype)
+    return dns.rdata.from_wire(dns.rdataclass.IN, kind, wire, 0, len(wire))
