@@ -6,12 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from gtm.dns.answer import Answerer
 from gtm.dns.server import DnsServer
-from tests.dns.test_server import respond, running
+from gtm.telemetry import Counts
+from tests.dns.test_server import running
+from tests.dns.world import locate, router
+from tests.resolvers.harness import OPTIONS
 
 
 @pytest.fixture(scope="package")
 def port() -> Iterator[int]:
-    """The port of a server of the tests' world on 127.0.0.1."""
+    """The port of a server of the tests' world on 127.0.0.1, with an identifier, cookies and all."""
+    answerer = Answerer(router(), locate, Counts(), options=OPTIONS)
+
+    def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
+        return answerer.answer(packet, client, tcp=tcp, draw=0.5)
+
     with running(DnsServer([("127.0.0.1", 0)], respond)) as server:
         yield server.addresses[0][1]

@@ -21,6 +21,8 @@ import dns.query
 
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
+from gtm.dns.cookies import ServerCookies
+from gtm.dns.options import ServerOptions
 from gtm.dns.server import DnsServer
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
@@ -50,6 +52,9 @@ overrides:
   - {network: 127.3.0.0/16, country: JP, lat: 35.7, lon: 139.7}
 """
 
+
+OPTIONS = ServerOptions(b"fra-1", b"gtm", 10.0, ServerCookies(bytes(16)))
+"""What gtm says of itself here."""
 
 MANY = 90
 """Addresses of `big.demo.test` here: more than fit in a datagram, and no more than BIND keeps of a set (100)."""
@@ -93,7 +98,7 @@ def authority(directory: Path, *down: str) -> Iterator[Authority]:
     overrides.write_text(OVERRIDES)
     locator = Locator(overrides=overrides)
     counts = Counts()
-    answerer = Answerer(world(*down), locator.locate, counts)
+    answerer = Answerer(world(*down), locator.locate, counts, options=OPTIONS)
     made = Authority(0, counts)
     draws = iter(range(1_000_000))
 
