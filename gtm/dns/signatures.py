@@ -60,12 +60,12 @@ class Signatures:
         return len(self._young) + len(self._old)
 
     def of(self, message: bytes, key: ZoneKey) -> bytes:
-        """The signature of a message, 64 bytes: r and s (RFC 6605 §4)."""
+        """The signature of a message."""
         digest = sha256(message).digest()
         entry = key.tag + digest
         found = self._young.get(entry)
         if found is None:
-            found = self._old.get(entry) or _sign(digest, key.private)
+            found = self._old.get(entry) or key.sign(digest)
             if len(self._young) >= LIMIT:
                 self._old, self._young = self._young, {}
             self._young[entry] = found
@@ -80,13 +80,13 @@ class ZoneKey:
         made: where signatures are kept.
     """
 
-    __slots__ = ("_made", "keys", "name", "private", "sets", "tag")
+    __slots__ = ("_made", "_private", "keys", "name", "sets", "tag")
 
     def __init__(self, keys: ZoneKeys, made: Signatures) -> None:
         self._made = made
         self.keys = keys
         self.name = wire_name(keys.zone)
-        self.private = ec.derive_private_key(int.from_bytes(keys.private), ec.SECP256R1())
+        self._private = ec.derive_private_key(int.from_bytes(keys.private), ec.SECP256R1())
         self.sets: dict[int, SignedSet] = {item.rdtype: item for item in keys.sets}
         self.tag = sha256(keys.dnskey).digest()[:8]
         """Tells this key's signatures from all others."""
@@ -109,10 +109,10 @@ class ZoneKey:
         records = (common + len(data).to_bytes(2) + data for data in canonical)
         return head + self._made.of(head + b"".join(records), self)
 
-
-def _sign(digest: bytes, private: ec.EllipticCurvePrivateKey) -> bytes:
-    r, s = utils.decode_dss_signature(private.sign(digest, _ECDSA))
-    return r.to_bytes(32) + s.to_bytes(32)
+    def sign(self, digest: bytes) -> bytes:
+        """The signature of a SHA-256 digest, as in RRSIG records: r and s (RFC 6605 §4)."""
+        r, s = utils.decode_dss_signature(self._private.sign(digest, _ECDSA))
+        return r.to_bytes(32) + s.to_bytes(32)
 
 
 def _labels(owner: bytes) -> int:
