@@ -37,6 +37,7 @@ TITLES = {
     "4074": "Common misbehaviour against queries for IPv6 addresses",
     "4343": "Case insensitivity of names",
     "4470": "Minimally covering NSEC records",
+    "4471": "Predecessors and successors of names",
     "4509": "SHA-256 in DS records",
     "4592": "Wildcards",
     "4635": "HMAC SHA TSIG algorithms",
