@@ -51,11 +51,23 @@ class LockFile:
         except OSError:
             os.close(fd)
             raise
+        self.adopt(fd)
+
+    @property
+    def descriptor(self) -> int | None:
+        """The lock itself, to be handed to a successor; None if it isn't held.
+
+        The lock is held until every copy of the descriptor is closed.
+        """
+        return self._fd
+
+    def adopt(self, descriptor: int) -> None:
+        """Go on with a lock that another process held, and has handed over."""
         # On a full disk the lock is held all the same; only messages cannot name its holder.
         with suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.write(fd, f"{os.getpid()}\n".encode())
-        self._fd = fd
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._fd = descriptor
 
     def release(self) -> None:
         """Give the lock up; harmless if it isn't held."""

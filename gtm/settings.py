@@ -7,6 +7,8 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 Network = IPv4Network | IPv6Network
+Address = tuple[str, int]
+"""A literal IP address and a port."""
 
 DEFAULT_CONTROL_PORT = 8080
 DEFAULT_EDGE_PORT = 8081
@@ -14,6 +16,20 @@ DEFAULT_DNS_PORT = 5300
 DEFAULT_HALF_LIFE = 86_400.0
 DEFAULT_DEMAND_DAYS = 7
 DEFAULT_MAX_MOVED_SHARE = 0.3
+DEFAULT_ZSK_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class DnssecSettings:
+    """Keys of signed zones. `key_file` encrypts them in the database.
+
+    After `zsk_days` days a zone-signing key is replaced; 0: only by hand. `resolver`, an address and a port, is asked
+    for the parents' DS records; None: nobody is.
+    """
+
+    key_file: Path
+    zsk_days: int = DEFAULT_ZSK_DAYS
+    resolver: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +50,16 @@ class ControlSettings:
     latency_half_life: float = DEFAULT_HALF_LIFE
     max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
     demand_days: int = DEFAULT_DEMAND_DAYS
+    dnssec_key_file: Path | None = None
+    dnssec_zsk_days: int = DEFAULT_ZSK_DAYS
+    dnssec_resolver: tuple[str, int] | None = None
     log_level: str = "info"
+
+    @property
+    def dnssec(self) -> DnssecSettings:
+        """Of signed zones; the key file is in the data directory unless it is somewhere else."""
+        key_file = self.dnssec_key_file or self.data_dir / "dnssec-key"
+        return DnssecSettings(key_file, self.dnssec_zsk_days, self.dnssec_resolver)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +72,9 @@ class EdgeSettings:
     the others.
 
     `workers` is the number of DNS processes and of HTTP processes, each. Ports of 0 mean: any free one.
+
+    `dns_bind` are addresses for DNS alone; none: those of `bind`, on `dns_port`. An edge started by root becomes `user`
+    once it has bound its addresses. `replace`: take over from the edge that runs on `data_dir`, if one does.
     """
 
     data_dir: Path
@@ -56,6 +84,7 @@ class EdgeSettings:
     bind: tuple[str, ...] = ("127.0.0.1",)
     edge_port: int = DEFAULT_EDGE_PORT
     dns_port: int = DEFAULT_DNS_PORT
+    dns_bind: tuple[Address, ...] = ()
     workers: int = 1
     geoip_db: Path | None = None
     geoip_overrides: Path | None = None
@@ -64,7 +93,14 @@ class EdgeSettings:
     open_lookups: bool = False
     beacons: bool = True
     region: str | None = None
+    user: str | None = None
+    replace: bool = False
     log_level: str = "info"
+
+    @property
+    def dns_addresses(self) -> tuple[Address, ...]:
+        """Where DNS listens."""
+        return self.dns_bind or tuple((host, self.dns_port) for host in self.bind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +115,7 @@ class ServeSettings:
     control_port: int = DEFAULT_CONTROL_PORT
     edge_port: int = DEFAULT_EDGE_PORT
     dns_port: int = DEFAULT_DNS_PORT
+    dns_bind: tuple[Address, ...] = ()
     workers: int = 1
     demo: bool = False
     database_url: str | None = None
@@ -91,4 +128,12 @@ class ServeSettings:
     latency_half_life: float = DEFAULT_HALF_LIFE
     max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
     demand_days: int = DEFAULT_DEMAND_DAYS
+    dnssec_key_file: Path | None = None
+    dnssec_zsk_days: int = DEFAULT_ZSK_DAYS
+    dnssec_resolver: tuple[str, int] | None = None
     log_level: str = "info"
+
+    @property
+    def dns_addresses(self) -> tuple[Address, ...]:
+        """Where DNS listens."""
+        return self.dns_bind or tuple((host, self.dns_port) for host in self.bind)

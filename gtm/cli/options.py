@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated
@@ -9,15 +10,22 @@ from typing import Annotated
 import typer
 
 from gtm.cli.exits import CommandError
-from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, Network
+from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, Address, Network
 
 DataDir = Annotated[
     Path,
     typer.Option(help="Where state lives: the embedded Postgres, the last-good file.", envvar="GTM_DATA_DIR"),
 ]
 Bind = Annotated[
-    str,
-    typer.Option(help="Addresses to listen on, separated by commas.", envvar="GTM_BIND"),
+    list[str],
+    typer.Option(help="An address to listen on; several: with commas, or given again.", envvar="GTM_BIND"),
+]
+DnsBind = Annotated[
+    list[str],
+    typer.Option(
+        help="An address for DNS alone, as ADDRESS, IPV4:PORT or [IPV6]:PORT; several: as for --bind.",
+        envvar="GTM_DNS_BIND",
+    ),
 ]
 ControlPort = Annotated[
     int, typer.Option(help="Port of the control API (0: any).", envvar="GTM_CONTROL_PORT", min=0, max=65535)
@@ -109,6 +117,8 @@ Wait = Annotated[bool, typer.Option(help="Wait until every live edge has the cha
 Timeout = Annotated[float, typer.Option(help="Longest wait for the edges, in seconds.", min=0, max=3600)]
 
 LOOPBACK = "127.0.0.1"
+OWN = [LOOPBACK]
+NONE: list[str] = []
 CONTROL = f"http://{LOOPBACK}:{DEFAULT_CONTROL_PORT}"
 EDGE = f"http://{LOOPBACK}:{DEFAULT_EDGE_PORT}"
 DATA_DIR = Path("gtm-data")
@@ -117,13 +127,13 @@ WAIT_SECONDS = 60.0
 _LEVELS = ("debug", "info", "warning", "error")
 
 
-def addresses(text: str) -> tuple[str, ...]:
+def addresses(given: list[str]) -> tuple[str, ...]:
     """Parse `--bind`.
 
     Raises:
         CommandError: something else than literal IP addresses.
     """
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    found = _parts(given)
     for part in found:
         try:
             ip_address(part)
@@ -132,6 +142,35 @@ def addresses(text: str) -> tuple[str, ...]:
     if not found:
         raise CommandError("--bind: give at least one address")
     return found
+
+
+def dns_addresses(given: list[str], port: int) -> tuple[Address, ...]:
+    """Parse `--dns-bind`; `port` is that of addresses without one.
+
+    Raises:
+        CommandError: something else than literal IP addresses, or a port that is none.
+    """
+    return tuple(_dns_address(part, port) for part in _parts(given))
+
+
+def _dns_address(text: str, port: int) -> Address:
+    host, own_port = text, ""
+    if match := re.fullmatch(r"\[(.*)\](?::(\d+))?|([^:]*):(\d+)", text):
+        host, own_port = match[1] or match[3], match[2] or match[4] or ""
+    number = int(own_port or port)
+    try:
+        ip_address(host)
+    except ValueError as error:
+        raise CommandError(
+            f"--dns-bind: `{text}` is not an address; write 192.0.2.1, 192.0.2.1:53, 2001:db8::1 or [2001:db8::1]:53"
+        ) from error
+    if number > 65535:
+        raise CommandError(f"--dns-bind: the port of `{text}` is above 65535")
+    return host, number
+
+
+def _parts(given: list[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 
 
 def networks(text: str) -> tuple[Network, ...]:

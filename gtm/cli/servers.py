@@ -37,10 +37,11 @@ def serve(
     *,
     demo: Annotated[bool, typer.Option("--demo", help="With the seven-region demo world.")] = False,
     data_dir: options.DataDir = options.DATA_DIR,
-    bind: options.Bind = options.LOOPBACK,
+    bind: options.Bind = options.OWN,
     control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
     edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
     dns_port: options.DnsPort = DEFAULT_DNS_PORT,
+    dns_bind: options.DnsBind = options.NONE,
     workers: options.Workers = 1,
     database_url: options.DatabaseUrl = None,
     geoip_db: options.GeoipDb = None,
@@ -67,6 +68,7 @@ def serve(
         control_port=control_port,
         edge_port=edge_port,
         dns_port=dns_port,
+        dns_bind=options.dns_addresses(dns_bind, dns_port),
         workers=workers,
         demo=demo,
         database_url=database_url,
@@ -91,7 +93,7 @@ def serve(
 def control(
     *,
     data_dir: options.DataDir = options.DATA_DIR,
-    bind: options.Bind = options.LOOPBACK,
+    bind: options.Bind = options.OWN,
     control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
     database_url: options.DatabaseUrl = None,
     prepare: Annotated[
@@ -135,9 +137,10 @@ def edge(
         str, typer.Option(help="This edge's name; the host's by default.", envvar="GTM_EDGE_NAME")
     ] = "",
     data_dir: options.DataDir = options.DATA_DIR,
-    bind: options.Bind = options.LOOPBACK,
+    bind: options.Bind = options.OWN,
     edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
     dns_port: options.DnsPort = DEFAULT_DNS_PORT,
+    dns_bind: options.DnsBind = options.NONE,
     workers: options.Workers = 1,
     geoip_db: options.GeoipDb = None,
     geoip_overrides: options.GeoipOverrides = None,
@@ -152,6 +155,16 @@ def edge(
             envvar="GTM_REGION",
         ),
     ] = "",
+    user: Annotated[
+        str,
+        typer.Option(help="The user to become once the addresses are bound (from root).", envvar="GTM_USER"),
+    ] = "",
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Take over from the edge that runs on the data directory, without a gap."
+        ),
+    ] = False,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
@@ -171,6 +184,7 @@ def edge(
         bind=options.addresses(bind),
         edge_port=edge_port,
         dns_port=dns_port,
+        dns_bind=options.dns_addresses(dns_bind, dns_port),
         workers=workers,
         geoip_db=geoip_db,
         geoip_overrides=geoip_overrides,
@@ -179,6 +193,8 @@ def edge(
         open_lookups=open_lookups,
         beacons=beacons,
         region=region or None,
+        user=user or None,
+        replace=replace,
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "edge")

@@ -4,6 +4,7 @@ Laws:
   1. Losing control costs freshness, never answers: the last View stays, with this edge's own probes for health.
   2. What control says is checked (checksum, compilation) before it is saved, and saved before it is used.
   3. Nothing listens before a View is loaded and the first round of probes is over.
+  4. The sockets are the agent's. They outlive its workers, and pass to a successor without a gap.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import logging
 import random
 import secrets
 import signal
-import socket
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -42,13 +42,13 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import Locator
-from gtm.lockfile import LockFile, LockHeld
 from gtm.prober import Prober
 from gtm.runtime import lifeline
+from gtm.runtime.claim import Claim
 from gtm.runtime.clocks import boot_time
 from gtm.runtime.crew import Crew
+from gtm.runtime.handover import HandoverError
 from gtm.runtime.round_trips import RoundTrips
-from gtm.runtime.sockets import reserve
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
@@ -63,6 +63,8 @@ PLAN_KEPT = 300.0
 the nearest usable region serves."""
 FIRST_ROUND = 10.0
 """Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
+TAKE_OVER = 60.0
+"""Seconds within which an edge that is to replace another must answer; it gives up after."""
 _BACKOFF = (0.2, 0.5, 1.0, 2.0)
 _PATIENT_TRIES = 5
 """Tries to reach control before an edge that starts says so: the two may just have been started together."""
@@ -87,56 +89,40 @@ class Agent:
         self._loaded = asyncio.Event()
         self._report_due = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._lock = LockFile(settings.data_dir / "edge.lock")
+        self._claim = Claim(settings)
+        self._replaced = False
         self._saving = asyncio.Lock()
         self._unsaved = False
         self._crew: Crew | None = None
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
         self._tasks: list[asyncio.Task[None]] = []
+        self._reporting: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT, or the parent's end.
 
         Raises:
-            OSError: another edge runs on the data directory, or an address cannot be listened on.
+            OSError: another edge runs on the data directory, an address cannot be listened on, or `user` or
+                `replace` is not possible.
             GeoIPError: the GeoIP database or the overrides cannot be read.
         """
-        self._claim_data_dir()
         try:
+            self._claim.take()
             await self._run()
         finally:
-            self._lock.release()
-
-    def _claim_data_dir(self) -> None:
-        """Two edges must not overwrite each other's last-good file; a disk that refuses keeps none from answering."""
-        data_dir = self.settings.data_dir
-        try:
-            self._lock.acquire()
-        except LockHeld as error:
-            holder = f" (process {error.holder})" if error.holder else ""
-            raise OSError(
-                errno.EBUSY,
-                f"an edge is already running on the data directory `{data_dir}`{holder}; "
-                "give another with --data-dir",
-            ) from error
-        except OSError as error:
-            logger.warning("cannot lock the data directory, going on without a lock: %s", error)
+            self._claim.release()
 
     async def _run(self) -> None:
         settings = self.settings
         Locator(settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db).close()
-        http_port = reserve(settings.bind, settings.edge_port, (socket.SOCK_STREAM,), "--edge-port")
-        dns_kinds = (socket.SOCK_DGRAM, socket.SOCK_STREAM)
-        dns_port = reserve(settings.bind, settings.dns_port, dns_kinds, "--dns-port")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         lifeline.watch(self.stop)
         self._crew = Crew(
             settings,
-            http_port,
-            dns_port,
+            self._claim.listeners,
             self.metrics,
             everything=self._everything,
             moved=self._report_due.set,
@@ -145,6 +131,7 @@ class Agent:
         )
         self._prober.start()
         try:
+            self._start(self._settle())
             await self._load_last_good()
             self._start(self._follow())
             if await self._until_loaded():
@@ -168,14 +155,43 @@ class Agent:
         await self._prober.first_round(FIRST_ROUND)
         self._publish()
         self._crew.start()
-        self._start(self._report())
+        if not self._claim.inherited:
+            self._reporting = self._start(self._report())
         self._start(self._tick())
         await self._stopping.wait()
+        if self._replaced:
+            await self._crew.finish()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _settle(self) -> None:
+        """Take the place of the predecessor once every worker answers, and leave it to a successor some day."""
+        assert self._crew is not None  # noqa: S101 - set by run()
+        try:
+            await asyncio.wait_for(self._crew.ready.wait(), TAKE_OVER if self._claim.inherited else None)
+        except TimeoutError:
+            raise HandoverError(
+                errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
+            ) from None
+        handover = self._claim.settle(self._give_way)
+        if self._claim.inherited:
+            self._reporting = self._start(
+                self._report()
+            )  # its leases are the predecessor's no longer, nor the demand
+        self._start(self._claim.relieved())
+        await handover.serve()
+
+    def _give_way(self) -> None:
+        """A successor answers now, and reports."""
+        logger.info("a successor has taken over; stopping")
+        self._replaced = True
+        if self._reporting is not None:
+            self._reporting.cancel()
+        self.stop()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         task.add_done_callback(self._task_ended)
         self._tasks.append(task)
+        return task
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """None of the agent's tasks ends by itself; if one does, it is better to restart than to go on half."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -24,7 +25,8 @@ from gtm.feed.wire import (
 from gtm.runtime.child import Deaths, ending
 from gtm.runtime.lifeline import Lifeline, terminate
 from gtm.runtime.link import AgentEnd
-from gtm.runtime.worker_settings import ENVIRONMENT, WorkerSettings
+from gtm.runtime.listeners import Listeners, Use
+from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE = 5.0
 """Seconds that a worker may take to stop."""
+_KINDS = ("http", "dns")
 
 
 class Crew:
@@ -39,8 +42,7 @@ class Crew:
 
     Args:
         settings: the edge's.
-        http_port: where HTTP workers listen.
-        dns_port: where DNS workers listen.
+        listeners: the sockets that workers are lent.
         metrics: what workers' counts are added to.
         everything: all that a new worker needs to begin with, asked each time one starts.
         moved: called when control should hear soon: a worker says what it answers from, or gave up leases that others
@@ -52,8 +54,7 @@ class Crew:
     def __init__(
         self,
         settings: EdgeSettings,
-        http_port: int,
-        dns_port: int,
+        listeners: Listeners,
         metrics: EdgeMetrics,
         *,
         everything: Callable[[], Iterable[Message]],
@@ -62,7 +63,7 @@ class Crew:
         learned: Callable[[Iterable[Delta]], None],
     ) -> None:
         self._settings = settings
-        self._ports = {"http": http_port, "dns": dns_port}
+        self._listeners = listeners
         self._metrics = metrics
         self._everything = everything
         self._moved = moved
@@ -71,7 +72,11 @@ class Crew:
         self._answering: dict[str, int] = {}
         self._lifeline = Lifeline()
         self._links: dict[str, AgentEnd] = {}
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._finishing = asyncio.Event()
+        self.ready = asyncio.Event()
+        """Set once every worker has begun to answer."""
 
     @property
     def revision(self) -> int:
@@ -80,7 +85,7 @@ class Crew:
 
     def start(self) -> None:
         """Start every worker."""
-        for kind in self._ports:
+        for kind in _KINDS:
             for number in range(1, self._settings.workers + 1):
                 self._tasks.append(asyncio.ensure_future(self._keep(kind, f"{kind}-{number}")))
 
@@ -98,6 +103,15 @@ class Crew:
             if number is not None:
                 link.put([PartsMessage(parts[number])])
 
+    async def finish(self) -> None:
+        """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
+        self._finishing.set()
+        for process in self._processes.values():
+            with suppress(ProcessLookupError):
+                process.terminate()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=FINISH + _PATIENCE)
+
     async def stop(self) -> None:
         """Stop every worker, and wait for them."""
         for task in self._tasks:
@@ -108,28 +122,59 @@ class Crew:
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
         listening = {name.partition("-")[0] for name in self._answering}
-        self.put([SilentMessage(tuple(kind for kind in self._ports if kind not in listening))])
+        self.put([SilentMessage(tuple(kind for kind in _KINDS if kind not in listening))])
         self._moved()
 
     async def _keep(self, kind: str, name: str) -> None:
         """Run a worker, and run it again whenever it ends."""
         deaths = Deaths()
-        while True:
+        while not self._finishing.is_set():
             deaths.started()
             code = await self._run(kind, name)
+            if self._finishing.is_set():
+                return
             pause = deaths.pause()
             logger.error("worker %s ended (%s); starting it again in %.1f s", name, ending(code), pause)
             await asyncio.sleep(pause)
 
     async def _run(self, kind: str, name: str) -> int | None:
-        settings = self._settings
         ours, theirs = socket.socketpair()
-        told = WorkerSettings(
+        told = self._told(kind, name, theirs.fileno())
+        environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
+        process = await self._lifeline.spawn(
+            ["gtm.runtime.worker"], environment, pass_fds=(told.descriptor, *told.udp, *told.tcp)
+        )
+        theirs.close()
+        link = await AgentEnd.over(ours)
+        number = _http_number(name)
+        if number is not None:
+            link.put([PartsMessage(self._leases.started(number))])
+        link.put(self._everything())
+        self._links[name] = link
+        self._processes[name] = process
+        self._changed()
+        try:
+            await self._listen(link)
+            return await process.wait()
+        finally:
+            del self._links[name], self._processes[name]
+            self._answering.pop(name, None)
+            self._changed()
+            await link.close()
+            await terminate(process, _PATIENCE)
+            if number is not None:
+                self._leases.ended(number)
+
+    def _told(self, kind: str, name: str, descriptor: int) -> WorkerSettings:
+        """What a worker is told at its start, with the sockets that are its own."""
+        settings = self._settings
+        number = int(name.rpartition("-")[2]) - 1
+        return WorkerSettings(
             kind=kind,
             name=name,
-            descriptor=theirs.fileno(),
-            hosts=settings.bind,
-            port=self._ports[kind],
+            descriptor=descriptor,
+            udp=self._listeners.lent(Use.DNS_UDP, number) if kind == "dns" else (),
+            tcp=self._listeners.lent(Use.DNS_TCP if kind == "dns" else Use.HTTP, number),
             geoip_db=None if settings.geoip_db is None else str(settings.geoip_db),
             geoip_overrides=None if settings.geoip_overrides is None else str(settings.geoip_overrides),
             geoip_anonymous_db=(
@@ -140,27 +185,6 @@ class Crew:
             beacons=settings.beacons,
             log_level=settings.log_level,
         )
-        environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
-        process = await self._lifeline.spawn(["gtm.runtime.worker"], environment, pass_fds=(theirs.fileno(),))
-        theirs.close()
-        link = await AgentEnd.over(ours)
-        number = _http_number(name)
-        if number is not None:
-            link.put([PartsMessage(self._leases.started(number))])
-        link.put(self._everything())
-        self._links[name] = link
-        self._changed()
-        try:
-            await self._listen(link)
-            return await process.wait()
-        finally:
-            del self._links[name]
-            self._answering.pop(name, None)
-            self._changed()
-            await link.close()
-            await terminate(process, _PATIENCE)
-            if number is not None:
-                self._leases.ended(number)
 
     async def _listen(self, link: AgentEnd) -> None:
         """Take a worker's messages until it is gone."""
@@ -185,6 +209,8 @@ class Crew:
             elif isinstance(message, ReadyMessage):
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
                 self._answering[message.worker] = message.revision
+                if len(self._answering) == len(_KINDS) * self._settings.workers:
+                    self.ready.set()
                 self._changed()
 
 

@@ -1,10 +1,63 @@
-"""Uvicorn's HTTP/1.1, with a deadline for the heads of requests."""
+"""Uvicorn's HTTP/1.1, with a deadline for the heads of requests, and an end that breaks no connection off."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_FINISH_EVERY = 0.05
+
+
+class PatientServer(uvicorn.Server):
+    """Uvicorn, with signals left to us, that lets clients close their connections before it ends.
+
+    Args:
+        config: uvicorn's.
+        started: called once it accepts connections.
+    """
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._started = started
+        self._deadline = inf
+
+    def finish(self, grace: float) -> None:
+        """End, from any thread or a signal handler.
+
+        Nothing more is accepted. For `grace` seconds every response asks its client to close (RFC 9112 §9.6), and what
+        is open then is closed between requests. Asked again, the time only gets shorter.
+        """
+        self._deadline = min(self._deadline, time.monotonic() + grace)
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections."""
+        await super().startup(sockets)
+        self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `finish`."""
+        for server in self.servers:
+            server.close()
+        headers = self.server_state.default_headers
+        self.server_state.default_headers = [*headers, (b"connection", b"close")]
+        while time.monotonic() < self._deadline:
+            await asyncio.sleep(_FINISH_EVERY)  # first, because some may have been accepted this moment
+            if not self.server_state.connections:
+                break
+        await super().shutdown(sockets)
 
 
 class PatientProtocol(HttpToolsProtocol):

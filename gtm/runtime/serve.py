@@ -29,7 +29,7 @@ from gtm.runtime.demo.inference import DEFAULT_SLOTS
 from gtm.runtime.facts import Facts
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
-from gtm.runtime.sockets import reserve
+from gtm.runtime.sockets import reserve, reserve_each
 from gtm.settings import ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
 
@@ -103,11 +103,12 @@ class Supervisor:
         """Fail early and clearly if a port is taken; settle ports of 0."""
         given = self._settings
         stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
+        dns_option = "--dns-bind" if given.dns_bind else "--dns-port"
         self._settings = replace(
             given,
             control_port=reserve(given.bind[:1], given.control_port, (stream,), "--control-port"),
             edge_port=reserve(given.bind, given.edge_port, (stream,), "--edge-port"),
-            dns_port=reserve(given.bind, given.dns_port, (datagram, stream), "--dns-port"),
+            dns_bind=reserve_each(given.dns_addresses, (datagram, stream), dns_option),
         )
 
     async def _start(self) -> None:
@@ -147,12 +148,11 @@ class Supervisor:
     def _ready(self, prepared: Prepared, regions: tuple[str, ...]) -> None:
         """Say so to the person, and to scripts: `serve.json` in the data directory holds the addresses."""
         settings = self._settings
-        host = _literal(settings.bind[0])
         running = Running(
             data_dir=settings.data_dir,
             control=self._control_url,
-            edge=f"http://{host}:{settings.edge_port}",
-            dns=f"{host}:{settings.dns_port}",
+            edge=self._edge_url,
+            dns=_literal(*settings.dns_addresses[0]),
             regions=regions,
             admin_token=prepared.admin_token,
             embedded=settings.database_url is None,
@@ -184,7 +184,7 @@ class Supervisor:
             "GTM_CONTROL_PORT": str(settings.control_port),
             "GTM_CONTROL_URL": self._control_url,
             "GTM_EDGE_PORT": str(settings.edge_port),
-            "GTM_DNS_PORT": str(settings.dns_port),
+            "GTM_DNS_BIND": ",".join(f"[{host}]:{port}" for host, port in settings.dns_addresses),
             "GTM_EDGE_NAME": "local",
             "GTM_TOKEN": self._edge_token,
             "GTM_WORKERS": str(settings.workers),
@@ -206,14 +206,15 @@ class Supervisor:
 
     @property
     def _control_url(self) -> str:
-        return f"http://{_literal(self._settings.bind[0])}:{self._settings.control_port}"
+        return f"http://{_literal(self._settings.bind[0], self._settings.control_port)}"
+
+    @property
+    def _edge_url(self) -> str:
+        return f"http://{_literal(self._settings.bind[0], self._settings.edge_port)}"
 
     async def _until_ready(self) -> bool:
         """Wait until control and edge say so; False if told to stop, or if they do not within the time."""
-        urls = (
-            f"{self._control_url}/readyz",
-            f"http://{_literal(self._settings.bind[0])}:{self._settings.edge_port}/readyz",
-        )
+        urls = (f"{self._control_url}/readyz", f"{self._edge_url}/readyz")
         deadline = asyncio.get_running_loop().time() + _READY
         async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
             for url in urls:
@@ -265,11 +266,11 @@ class Supervisor:
             logger.info("stopped")
 
 
-def _literal(host: str) -> str:
-    """A host as it stands in a URL: the loopback for a wildcard, brackets around IPv6."""
+def _literal(host: str, port: int) -> str:
+    """An address as it stands in a URL: the loopback for a wildcard, brackets around IPv6."""
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
-    return f"[{host}]" if ":" in host else host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _ok(client: httpx.AsyncClient, url: str) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+from gtm.settings import Address
 
 _TRIES = 20
 """Ports tried before giving up where any would do."""
@@ -18,8 +20,8 @@ class PortInUseError(OSError):
 def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind], option: str) -> int:
     """The port to use on all hosts: `port` itself, or a free one for 0.
 
-    The addresses are bound exclusively for a moment: workers share theirs (SO_REUSEPORT), and so would silently share
-    with a second gtm.
+    The addresses are bound exclusively for a moment: the sockets of workers share theirs (SO_REUSEPORT), and so would
+    silently share with a second gtm.
 
     Args:
         hosts: literal addresses.
@@ -37,29 +39,38 @@ def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind],
     return _reserve(hosts, port, kinds, option)
 
 
-def _reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind], option: str) -> int:
+def reserve_each(
+    addresses: Sequence[Address], kinds: Sequence[socket.SocketKind], option: str
+) -> tuple[Address, ...]:
+    """As `reserve`, for addresses with ports of their own; all of port 0 get the same one."""
+    ports = {
+        port: reserve([host for host, wanted in addresses if wanted == port], port, kinds, option)
+        for _, port in addresses
+    }
+    return tuple((host, ports[port]) for host, port in addresses)
+
+
+def _reserve(hosts: Iterable[str], port: int, kinds: Sequence[socket.SocketKind], option: str) -> int:
     with ExitStack() as held:
         for host in hosts:
             for kind in kinds:
-                bound = held.enter_context(_bind(host, port, kind, option))
+                with explained(host, port, kind, option):
+                    bound = held.enter_context(_exclusive(host, port, kind))
                 port = bound.getsockname()[1]
     return port
 
 
-def _bind(host: str, port: int, kind: socket.SocketKind, option: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, kind)
+@contextmanager
+def explained(host: str, port: int, kind: socket.SocketKind, option: str) -> Iterator[None]:
+    """Say which address could not be bound, and what to do.
+
+    Raises:
+        PortInUseError: it is taken.
+        OSError: it is not this machine's, or may not be bound.
+    """
     try:
-        if kind == socket.SOCK_STREAM:
-            # A listener that ended a moment ago leaves connections in TIME_WAIT: those do not hold the port.
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind((host, port))
-        if kind == socket.SOCK_STREAM:
-            bound.listen(1)
+        yield
     except OSError as error:
-        bound.close()
         protocol = "TCP" if kind == socket.SOCK_STREAM else "UDP"
         where = f"{protocol} port {port} on {host}"
         if error.errno == errno.EADDRINUSE:
@@ -70,24 +81,50 @@ def _bind(host: str, port: int, kind: socket.SocketKind, option: str) -> socket.
         raise OSError(
             error.errno, f"cannot listen on {where}: {reason}; choose another with {option}"
         ) from error
-    return bound
 
 
-def listener(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+def _exclusive(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
+    if kind == socket.SOCK_STREAM:
+        bound = bind_tcp(host, port)
+        bound.listen(1)
+        return bound
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
+    return _bind(bound, host, port)
+
+
+def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+    """A bound TCP socket that does not listen yet: until it does, the kernel refuses connections.
+
+    Raises:
+        OSError: the address is taken or not this machine's.
+    """
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    # A listener that ended a moment ago leaves connections in TIME_WAIT: those do not hold the port.
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if reuse_port:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return _bind(bound, host, port)
+
+
+def _bind(sock: socket.socket, host: str, port: int) -> socket.socket:
+    try:
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def listener(host: str, port: int) -> socket.socket:
     """A listening TCP socket.
 
     Raises:
         OSError: the address is taken or not this machine's.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if reuse_port:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    if family == socket.AF_INET6:
-        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    bound = bind_tcp(host, port)
     try:
-        bound.bind((host, port))
         bound.listen(2048)
     except OSError:
         bound.close()

@@ -1,7 +1,7 @@
 """One answering process of an edge: `python -m gtm.runtime.worker`, started by the agent only.
 
 Laws:
-  1. Nothing listens until a View is loaded.
+  1. Nothing is taken from the sockets until a View is loaded.
   2. The answer path shares nothing with the threads beside it but single references, swapped whole.
   3. A worker lives no longer than its agent, nor than the threads that keep it up to date.
 """
@@ -16,7 +16,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_network
 
 import msgspec
@@ -45,11 +45,10 @@ from gtm.feed.wire import (
 )
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.runtime.clocks import boot_time
-from gtm.runtime.http import PatientProtocol
+from gtm.runtime.http import PatientProtocol, PatientServer
 from gtm.runtime.link import WorkerEnd
 from gtm.runtime.logs import configure
-from gtm.runtime.sockets import listener
-from gtm.runtime.worker_settings import ENVIRONMENT, WorkerSettings
+from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
 from gtm.telemetry import Counts
 
 logger = logging.getLogger(__name__)
@@ -214,10 +213,9 @@ def run_dns(worker: Worker) -> None:
         answerer = worker.answerer
         return None if answerer is None else answerer.answer(packet, client, tcp=tcp, draw=random.random())
 
-    addresses = [(host, worker.settings.port) for host in worker.settings.hosts]
-    server = DnsServer(addresses, respond, reuse_port=True, counts=worker.counts)
-    server.bind()
-
+    server = DnsServer((), respond, counts=worker.counts)
+    server.take(_sockets(worker.settings.udp), _sockets(worker.settings.tcp))
+    signal.signal(signal.SIGTERM, lambda *_: server.stop(FINISH))
     worker.start(server.stop)
     worker.ready(router)
     server.serve()
@@ -243,27 +241,26 @@ def run_http(worker: Worker) -> None:
         afford=worker.afford,
     )
     worker.intake = app.intake
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=PatientProtocol,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=3,
-        )
+    config = uvicorn.Config(
+        app,
+        http=PatientProtocol,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=3,
     )
-    sockets = [listener(host, worker.settings.port, reuse_port=True) for host in worker.settings.hosts]
+    server = PatientServer(config, started=lambda: worker.ready(router))
+    signal.signal(signal.SIGTERM, lambda *_: server.finish(FINISH))
+    worker.start(lambda: server.finish(0.0))
+    asyncio.run(server.serve(sockets=_sockets(worker.settings.tcp)))
 
-    def stop() -> None:
-        server.should_exit = True
 
-    worker.start(stop)
-    worker.ready(router)
-    asyncio.run(server.serve(sockets=sockets))
+def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
+    """Sockets that the agent lends."""
+    return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
 def main() -> None:

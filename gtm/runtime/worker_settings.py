@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ENVIRONMENT = "GTM_WORKER"
+FINISH = 5.0
+"""Seconds for which a worker that gets SIGTERM lets its TCP connections end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What the agent tells a worker, as JSON in `GTM_WORKER`. `descriptor` is the worker's end of the link."""
+    """What the agent tells a worker, as JSON in `GTM_WORKER`.
+
+    `descriptor` is the worker's end of the link, `udp` and `tcp` are bound sockets that the agent lends it.
+    """
 
     kind: str
     name: str
     descriptor: int
-    hosts: tuple[str, ...]
-    port: int
+    udp: tuple[int, ...]
+    tcp: tuple[int, ...]
     geoip_db: str | None
     geoip_overrides: str | None
     geoip_anonymous_db: str | None

@@ -15,7 +15,7 @@ from gtm.runtime.worker import Worker
 from gtm.runtime.worker_settings import WorkerSettings
 from tests.core.strategies import SHIPPED
 
-SETTINGS = WorkerSettings("dns", "dns-1", -1, (), 0, None, None, None, (), False, False, "info")
+SETTINGS = WorkerSettings("dns", "dns-1", -1, (), (), None, None, None, (), False, False, "info")
 
 
 class _Located:

@@ -1,0 +1,113 @@
+"""What an edge claims of its machine: the data directory, its listening sockets, a user; free, or from a predecessor."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+
+from gtm.lockfile import LockFile, LockHeld
+from gtm.runtime import privileges
+from gtm.runtime.handover import Handover, Predecessor
+from gtm.runtime.listeners import Listeners, open_listeners
+from gtm.runtime.notify import notify_ready
+from gtm.settings import EdgeSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Claim:
+    """The claim of one edge."""
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        self._settings = settings
+        self._lock = LockFile(settings.data_dir / "edge.lock")
+        self._predecessor: Predecessor | None = None
+        self._handover: Handover | None = None
+        self.listeners = Listeners((), (), settings.workers)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether another edge had all this before."""
+        return self._predecessor is not None
+
+    def take(self) -> None:
+        """Claim everything, then be the user that was asked for.
+
+        Raises:
+            PortInUseError: an address is taken.
+            HandoverError: the edge that runs cannot be replaced.
+            UserError: this process cannot become the user.
+            OSError: another edge runs on the data directory, or an address cannot be listened on.
+        """
+        settings = self._settings
+        user = privileges.find_user(settings.user) if settings.user else None
+        if user is not None:
+            privileges.give(settings.data_dir, user)
+        if settings.replace:
+            self._predecessor = Predecessor.find(settings.data_dir)
+        if self._predecessor is None:
+            if settings.replace:
+                logger.info("no edge to replace runs on `%s`", settings.data_dir)
+            with privileges.acting_as(user):
+                self._lock_data_dir()
+            self.listeners = open_listeners(settings)
+        else:
+            logger.info("replacing the edge of process %d", self._predecessor.process)
+            self.listeners = open_listeners(settings, self._predecessor.listeners)
+        if user is not None:
+            privileges.become(user)
+
+    def settle(self, replaced: Callable[[], None]) -> Handover:
+        """Once all workers answer: tell the predecessor to stop, and the service manager who serves now.
+
+        Args:
+            replaced: called once a successor has taken over in turn.
+        """
+        notify_ready()
+        lock = self._lock.descriptor
+        if self._predecessor is not None:
+            self.listeners.retire()
+            lock = self._predecessor.lock
+            try:
+                self._predecessor.stop()
+            except OSError as error:
+                logger.warning("the edge that was to be replaced is gone already: %s", error)
+            if lock is not None:
+                self._lock.adopt(lock)
+                self._predecessor.lock = None
+        self._handover = Handover(self._settings.data_dir, self.listeners.settled, lock, replaced)
+        return self._handover
+
+    async def relieved(self) -> None:
+        """Wait until the predecessor has ended."""
+        if self._predecessor is not None:
+            await self._predecessor.ended()
+            logger.info("the edge of process %d has ended", self._predecessor.process)
+
+    def release(self) -> None:
+        """Give everything up. A predecessor that was not told to stop goes on."""
+        self.listeners.close()
+        if self._predecessor is not None:
+            if self._predecessor.lock is not None:
+                os.close(self._predecessor.lock)
+            self._predecessor.close()
+        self._lock.release()
+        if self._handover is not None:
+            self._handover.close()
+
+    def _lock_data_dir(self) -> None:
+        """Two edges must not overwrite each other's last-good file; a disk that refuses keeps none from answering."""
+        data_dir = self._settings.data_dir
+        try:
+            self._lock.acquire()
+        except LockHeld as error:
+            holder = f" (process {error.holder})" if error.holder else ""
+            raise OSError(
+                errno.EBUSY,
+                f"an edge is already running on the data directory `{data_dir}`{holder}; "
+                "give another with --data-dir, or take its place with --replace",
+            ) from error
+        except OSError as error:
+            logger.warning("cannot lock the data directory, going on without a lock: %s", error)

@@ -1,0 +1,241 @@
+"""How one edge takes over from another on the same machine: the sockets move, the processes don't.
+
+The agent that runs waits at a Unix socket in its data directory. A successor connects and is sent every listening
+socket (SCM_RIGHTS), and the lock of the data directory. Once its own workers answer it says `stop`; until then the
+predecessor goes on as if nothing were, and if the successor hangs up, it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gtm.runtime.listeners import Listener, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+logger = logging.getLogger(__name__)
+
+FILE = "edge.sock"
+"""The Unix socket's name in the data directory."""
+_STOP = b"stop"
+_PATIENCE = 10.0
+"""Seconds that the other side may take for a step."""
+_LONGEST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first message: who speaks, how many sockets follow, and whether the lock comes with this."""
+
+    process: int
+    sockets: int
+    locked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A message that carries a socket."""
+
+    use: Use
+    host: str
+    port: int
+
+
+class HandoverError(OSError):
+    """The edge that runs cannot be taken over; it goes on."""
+
+
+class Predecessor:
+    """The edge that runs, as its successor sees it: `process` is its id, `lock` the lock of the data directory."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.process = 0
+        self.lock: int | None = None
+        self.listeners: tuple[Listener, ...] = ()
+
+    @classmethod
+    def find(cls, data_dir: Path) -> Predecessor | None:
+        """The edge that runs on a data directory, with its sockets; None if none does.
+
+        Raises:
+            HandoverError: it does not hand them over.
+        """
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(_PATIENCE)
+        try:
+            with _short(data_dir) as path:
+                connection.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            return None
+        except OSError as error:
+            connection.close()
+            raise _refused(data_dir, error) from error
+        found = cls(connection)
+        try:
+            found._receive()
+        except (OSError, ValueError) as error:
+            found.close()
+            raise _refused(data_dir, error) from error
+        return found
+
+    def stop(self) -> None:
+        """Tell it to stop: its place is taken.
+
+        Raises:
+            OSError: it is gone already.
+        """
+        self._connection.send(_STOP)
+
+    async def ended(self) -> None:
+        """Wait until it has."""
+        loop = asyncio.get_running_loop()
+        self._connection.setblocking(False)
+        with suppress(OSError):
+            while await loop.sock_recv(self._connection, _LONGEST):
+                pass
+
+    def close(self) -> None:
+        """Let go of it. If it was not told to stop, it goes on."""
+        self._connection.close()
+
+    def _receive(self) -> None:
+        data, descriptors = self._message()
+        head = msgspec.json.decode(data, type=_Head)
+        self.process = head.process
+        if head.locked:
+            (self.lock,) = descriptors
+        received: list[Listener] = []
+        for _ in range(head.sockets):
+            data, descriptors = self._message()
+            place = msgspec.json.decode(data, type=_Place)
+            (descriptor,) = descriptors
+            received.append(Listener(place.use, place.host, place.port, socket.socket(fileno=descriptor)))
+        self.listeners = tuple(received)
+
+    def _message(self) -> tuple[bytes, list[int]]:
+        data, descriptors, _, _ = socket.recv_fds(self._connection, _LONGEST, 1)
+        if not data:
+            raise ConnectionError("it hung up")
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return data, descriptors
+
+
+class Handover:
+    """The side of the edge that runs: waits for successors, one at a time.
+
+    Args:
+        data_dir: where they look.
+        listeners: all sockets.
+        lock: the descriptor of the data directory's lock, if it is held.
+        replaced: called once a successor has taken over.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        listeners: Sequence[Listener],
+        lock: int | None,
+        replaced: Callable[[], None],
+    ) -> None:
+        self._data_dir = data_dir
+        self._listeners = listeners
+        self._lock = lock
+        self._replaced = replaced
+        self._successor: socket.socket | None = None
+
+    async def serve(self) -> None:
+        """Wait for successors until one has taken over, or until cancelled."""
+        try:
+            waiting = _listen(self._data_dir)
+        except OSError as error:
+            logger.warning("this edge cannot be replaced without a gap: %s", error)
+            await asyncio.Event().wait()
+            raise AssertionError from error
+        loop = asyncio.get_running_loop()
+        with waiting:
+            while self._successor is None:
+                connection, _ = await loop.sock_accept(waiting)
+                try:
+                    await self._hand_over(connection)
+                except OSError as error:
+                    logger.warning("a successor failed to take over, going on: %s", error)
+                    connection.close()
+        self._replaced()
+        await asyncio.Event().wait()  # the agent's tasks don't end by themselves
+
+    def close(self) -> None:
+        """Let the successor know that this edge has ended."""
+        if self._successor is not None:
+            self._successor.close()
+
+    async def _hand_over(self, connection: socket.socket) -> None:
+        logger.info("handing the sockets to a successor")
+        await asyncio.to_thread(self._send, connection)
+        connection.setblocking(False)
+        said = await asyncio.get_running_loop().sock_recv(connection, _LONGEST)
+        if said != _STOP:
+            raise ConnectionError("it hung up")
+        self._successor = connection
+
+    def _send(self, connection: socket.socket) -> None:
+        connection.settimeout(_PATIENCE)
+        locks = [] if self._lock is None else [self._lock]
+        head = _Head(os.getpid(), len(self._listeners), bool(locks))
+        socket.send_fds(connection, [msgspec.json.encode(head)], locks)
+        for one in self._listeners:
+            place = msgspec.json.encode(_Place(one.use, one.host, one.port))
+            socket.send_fds(connection, [place], [one.socket.fileno()])
+
+
+def _listen(data_dir: Path) -> socket.socket:
+    """A Unix socket that only this user (and root) can connect to, in place of any that was there."""
+    waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        os.fchmod(waiting.fileno(), 0o600)  # before it has a name
+        name = f"{FILE}.{os.getpid()}.tmp"
+        with _short(data_dir, name) as path:
+            Path(path).unlink(missing_ok=True)
+            waiting.bind(path)
+        waiting.listen()
+        waiting.setblocking(False)
+        (data_dir / name).replace(data_dir / FILE)
+    except OSError:
+        waiting.close()
+        raise
+    return waiting
+
+
+@contextmanager
+def _short(data_dir: Path, name: str = FILE) -> Iterator[str]:
+    """A path of a file in a directory that is short enough for a Unix socket (108 bytes), however long the real one is.
+
+    Raises:
+        OSError: the directory cannot be opened.
+    """
+    directory = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{name}"
+    finally:
+        os.close(directory)
+
+
+def _refused(data_dir: Path, error: Exception) -> HandoverError:
+    number = error.errno if isinstance(error, OSError) and error.errno else 0
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return HandoverError(
+        number, f"the edge that runs on `{data_dir}` does not hand its sockets over ({reason}); it goes on"
+    )
