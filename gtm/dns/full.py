@@ -137,8 +137,7 @@ def _asked(packet: bytes, outline: wire.Outline, options: bytes, server: ServerO
         dns.exception.DNSException: a record cannot be read.
         SubnetError: the client subnet is wrong, or there are two.
     """
-    # Signatures are not checked (keyring=False): without keys, TSIG is a record like any other.
-    message = dns.message.from_wire(packet, keyring=False)
+    message = dns.message.from_wire(wire.essence(packet, outline))
     asked = message.question[0]
     question = Question((asked.name.to_wire() or b"\0").lower(), int(asked.rdtype), int(asked.rdclass))
     subnets = [item for item in message.options if item.otype == wire.OPTION_SUBNET]

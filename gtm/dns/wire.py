@@ -106,11 +106,12 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """An OPT record: EDNS version, flags, and the options as they came."""
+    """An OPT record: EDNS version, flags, and the options as they came; `record` is all of it."""
 
     version: int
     flags: int
     options: bytes
+    record: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,16 @@ class Outline:
     questions: int
     question_end: int
     opts: tuple[Opt, ...]
+
+
+def essence(packet: bytes, outline: Outline) -> bytes:
+    """A query without the records that have no bearing on its answer: header, question and OPT.
+
+    Other records may take long to read, and signatures are not checked: without keys, TSIG is a record like any other.
+    """
+    records = b"".join(opt.record for opt in outline.opts)
+    header = packet[:4] + HEADER.pack(0, 0, outline.questions, 0, 0, len(outline.opts))[4:]
+    return header + packet[HEADER_SIZE : outline.question_end] + records
 
 
 def type_label(rdtype: int) -> str:
@@ -151,13 +162,14 @@ def outline(packet: bytes) -> Outline:
     question_end = at if questions == 1 else HEADER_SIZE
     opts: list[Opt] = []
     for index in range(answers + authorities + additionals):
-        at = _skip_name(packet, at)
+        owner, at = at, _skip_name(packet, at)
         if at + RECORD.size > len(packet):
             raise MalformedError("a record is cut short")
         rdtype, _, ttl, length = RECORD.unpack_from(packet, at)
         at += RECORD.size + length
         if rdtype == OPT and index >= answers + authorities:
-            opts.append(Opt(ttl >> 16 & 0xFF, ttl & 0xFFFF, packet[at - length : at]))
+            options = packet[at - length : at]
+            opts.append(Opt(ttl >> 16 & 0xFF, ttl & 0xFFFF, options, packet[owner:at]))
     if at != len(packet):
         raise MalformedError("records and packet don't end together")
     return Outline(questions, question_end, tuple(opts))
