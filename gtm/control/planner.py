@@ -192,8 +192,13 @@ def over_http(plan: Plan, problem: Problem, http: Mapping[str, float]) -> Plan:
 
 
 def same_plan(one: Plan, other: Plan) -> bool:
-    """Whether two plans steer alike: when they were made, and prices that hardly moved, do not matter."""
-    if one.classes != other.classes or one.prices.keys() != other.prices.keys():
+    """Whether two plans steer alike: when they were made, and prices that hardly moved, do not matter.
+
+    What is moving is known by its names: since when does not matter either.
+    """
+    if one.classes != other.classes or one.moving.keys() != other.moving.keys():
+        return False
+    if one.prices.keys() != other.prices.keys():
         return False
     return all(
         abs(price - other.prices[name]) <= max(1.0, 0.05 * price) for name, price in one.prices.items()

@@ -126,3 +126,6 @@ def test_plans_that_steer_alike_are_the_same() -> None:
     assert not same_plan(plan, replace(plan, prices={"de": 120.0}))
     assert not same_plan(plan, replace(plan, prices={}))
     assert not same_plan(plan, NO_PLAN)
+    moving = replace(plan, moving={"chat": 1.0})
+    assert not same_plan(plan, moving)
+    assert same_plan(replace(plan, moving={"chat": 2.0}), moving)

@@ -335,3 +335,35 @@ def test_a_class_of_hardly_any_requests_goes_at_once() -> None:
         before = Plan(0.0, {"a": ClassPlan({"far": 1.0})})
         after = advance(before, problem, solve(problem), 1.0)
         assert after.classes["a"].weights["near"] == pytest.approx(share)
+
+
+def test_a_service_moves_until_its_traffic_has_settled() -> None:
+    """From the first tick that leaves a class on its way, a service is moving; some seconds after the last, it is not."""
+    calm = Problem((demand("a", 100.0, NEAR_FAR),), {"near": Supply(rate=200.0), "far": Supply()})
+    short = replace(calm, supply={**calm.supply, "near": Supply(rate=60.0, cost_ms=100.0)})
+    plan, now, seen = tick(NEAR, calm), 0.0, []
+    assert plan.moving == {}
+    for _ in range(40):
+        now += 1.0
+        plan = tick(plan, short, now)
+        seen.append("chat" in plan.moving)
+    settled = seen.index(False)
+    assert seen == [True] * settled + [False] * (40 - settled)
+    assert KNOBS.settle_s < settled < KNOBS.settle_s + 15
+    assert plan.classes["a"].weights == {"far": 1.0}
+
+
+def test_what_moves_in_one_step_is_not_moving() -> None:
+    """A change that is done within its tick leaves nothing on its way: noise makes no service move."""
+    calm = Problem((demand("a", 100.0, NEAR_FAR),), {"near": Supply(rate=200.0), "far": Supply()})
+    tight = replace(calm, supply={**calm.supply, "near": Supply(rate=94.0)})
+    after = tick(NEAR, tight, 1.0)
+    assert after.classes["a"].weights["far"] == pytest.approx(0.06)
+    assert after.moving == {}
+
+
+def test_a_clock_that_steps_back_leaves_nothing_moving_for_ever() -> None:
+    """What moved at a time that has not come yet is settled."""
+    calm = Problem((demand("a", 100.0, NEAR_FAR),), {"near": Supply(rate=200.0), "far": Supply()})
+    assert tick(replace(NEAR, moving={"chat": 100.0}), calm, 50.0).moving == {}
+    assert tick(replace(NEAR, moving={"chat": 45.0}), calm, 50.0).moving == {"chat": 45.0}

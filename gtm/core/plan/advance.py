@@ -7,6 +7,7 @@ Laws:
      demand, or where the class is so small that nobody feels it. No step brings a bound further over its limit than the weights in force or the target do, but for the
      tolerance and for weights rounded away.
   4. Refusals rise at once and fall by steps.
+  5. A service counts as moving from the tick that leaves a class of it on its way until some time after the last such.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def advance(
         move.demand.key: replace(move.plan, weights=each) for move, each in zip(moves, weights, strict=True)
     }
     idle, waiting = _idle(previous, problem, now, knobs)
-    return Plan(now, classes | waiting, dict(solution.prices), idle)
+    moving = _moving(previous, moves, weights, now, knobs)
+    return Plan(now, classes | waiting, dict(solution.prices), idle, moving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,19 @@ def _rounded(weights: Mapping[str, float], target: Mapping[str, float], least: f
     }
     total = sum(kept.values())
     return {name: weight / total for name, weight in kept.items()}
+
+
+def _moving(
+    previous: Plan, moves: list[_Move], weights: list[dict[str, float]], now: float, knobs: Knobs
+) -> dict[str, float]:
+    """The services whose traffic is being moved, and when it last was: what is left to go is more than would wait."""
+    found = {name: last for name, last in previous.moving.items() if 0 <= now - last < knobs.settle_s}
+    for move, reached in zip(moves, weights, strict=True):
+        names = move.target.keys() | reached.keys()
+        left = sum(abs(move.target.get(name, 0.0) - reached.get(name, 0.0)) for name in names) / 2
+        if left > knobs.hysteresis:
+            found[move.demand.service] = now
+    return found
 
 
 def _idle(
