@@ -12,6 +12,7 @@ from gtm import __version__
 from gtm.cli import (
     db,
     demo,
+    dns_query,
     exporting,
     latency,
     load,
@@ -44,6 +45,7 @@ for _group, _name, _help in (
     (revisions.app, "revisions", "What the policy was, who changed it, and the way back."),
     (token.app, "token", "Make, list and revoke bearer tokens."),
     (db.app, "db", "Migrations of the database's schema."),
+    (dns_query.app, "dns", "Ask an edge's DNS, and see the decision behind its answer."),
     (demo.app, "demo", "Fail, restore and resize regions of the running demo world, and send it traffic."),
 ):
     app.add_typer(_group, name=_name, help=_help)
