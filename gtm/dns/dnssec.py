@@ -14,7 +14,7 @@ from gtm.dns import wire
 from gtm.dns.content import Content, Record
 from gtm.dns.denial import is_cut, nsec, types_at
 from gtm.dns.signatures import PERIOD, Signatures, ZoneKey
-from gtm.dns.zones import Names, ZoneData, wire_name
+from gtm.dns.zones import Cut, Names, ZoneData, wire_name
 
 _NO_DS = b"\0\0\0\0"
 """How a CDS record begins that asks for no DS (RFC 8078 §4)."""
@@ -76,74 +76,83 @@ class Signer:
         content = self._asked_for(content, name, rdtype, names)
         if not dnssec_ok:
             return content
+        if content.delegation is not None:
+            return self._referral(content, content.delegation)
         proof, absent = self._proof(content, name, rdtype, names)
         return replace(
             content,
             rcode=wire.NOERROR if absent and not compact_ok else content.rcode,
             records=self._section(content.records, name, names),
             authority=self._section(content.authority, name, names) + proof,
-            # What comes with a referral is glue.
-            additional=(
-                self._section(content.additional, name, names)
-                if _referral(content, name, names) is None
-                else content.additional
-            ),
+            additional=self._section(content.additional, name, names),
         )
 
     def _asked_for(self, content: Content, name: bytes, rdtype: int, names: Names) -> Content:
         """The answer to a question for records of DNSSEC: these are the zone's, whatever else is at the name."""
+        if content.delegation is not None:
+            return content
+        absent = content.rcode == wire.NXDOMAIN
+        own = self._own(name, rdtype, names, absent=absent and not content.records)
+        if own is not None:
+            return own
+        end = _end_of_aliases(content.records, name)
+        if end != name and self._own(end, rdtype, names, absent=absent) is not None:
+            return replace(content, rcode=wire.NOERROR, authority=())  # resolvers ask on from there
+        return content
+
+    def _own(self, name: bytes, rdtype: int, names: Names, *, absent: bool) -> Content | None:
+        """The records of a type that signing adds at a name; None if it adds none there."""
         if rdtype == wire.DS:
-            return self._delegation(content, name, names)
+            return self._delegation(name, names)
         zone = names.zone_of(name)
         key = None if zone is None else self.zones.get(zone.name)
-        if zone is None or key is None or _referral(content, name, names) is not None:
-            return content
+        if zone is None or key is None:
+            return None
         ready = key.sets.get(rdtype) if name == zone.name else None
         if ready is not None:
             return Content(records=tuple(Record(rdtype, ready.ttl, data) for data in ready.rdatas), zone=zone)
         if rdtype not in (wire.NSEC, wire.RRSIG):
-            return content
-        absent = content.rcode == wire.NXDOMAIN
+            return None
         types = {wire.NXNAME} if absent else self._types(names, name, zone)
         record = Record(wire.NSEC, zone.negative_ttl, nsec(name, zone, types))
         if rdtype == wire.RRSIG:  # one is an answer, as it is to ANY (RFC 8482 §4.1)
             record = self._signature(key, [record], name)
         return Content(records=(record,), zone=zone)
 
-    def _delegation(self, content: Content, name: bytes, names: Names) -> Content:
+    def _delegation(self, name: bytes, names: Names) -> Content | None:
         """The DS records of a signed zone inside another of ours: those that it asks for by CDS (RFC 7344 §4)."""
         child, zone = self.zones.get(name), names.zone_of(name, above=True)
-        if content.records or child is None or zone is None or not self.signs(zone):
+        if child is None or CDS not in child.sets or zone is None or not self.signs(zone):
+            return None
+        asked = (data for data in child.sets[CDS].rdatas if not data.startswith(_NO_DS))
+        records = tuple(Record(wire.DS, zone.ttl, data) for data in asked)
+        return Content(records=records, zone=zone) if records else None
+
+    def _referral(self, content: Content, cut: Cut) -> Content:
+        """A referral with its DS records signed, or the proof that there are none (RFC 4035 §3.1.4)."""
+        key = self.zones.get(cut.zone.name)
+        if key is None:
             return content
-        asked = child.sets[CDS].rdatas if CDS in child.sets else ()
-        records = tuple(Record(wire.DS, zone.ttl, data) for data in asked if not data.startswith(_NO_DS))
-        return Content(records=records, zone=zone) if records else content
+        proof = [record for record in content.authority if record.rdtype == wire.DS]
+        if not proof:
+            data = nsec(cut.name, cut.zone, {wire.NS}, cut=True)
+            proof = [Record(wire.NSEC, cut.zone.negative_ttl, data, cut.name)]
+        servers = (record for record in content.authority if record.rdtype == wire.NS)
+        return replace(content, authority=(*servers, *proof, self._signature(key, proof, cut.name)))
 
     def _proof(
         self, content: Content, name: bytes, rdtype: int, names: Names
     ) -> tuple[tuple[Record, ...], bool]:
-        """What proves a negative answer or an unsigned delegation, and whether the name itself is denied."""
+        """What proves a negative answer, and whether it is the name that is not there."""
         soa = next((record for record in content.authority if record.rdtype == wire.SOA), None)
-        cut = _referral(content, name, names)
-        absent = False
-        if soa is not None:
-            zone: ZoneData | None = names.zones[soa.owner or name]
-            denied = _end_of_aliases(content.records, name)
-            absent = content.rcode == wire.NXDOMAIN
-        elif cut is not None and all(record.rdtype != wire.DS for record in content.authority):
-            zone, denied = names.zone_of(cut), cut
-        else:
-            return (), False
+        zone = None if soa is None else names.zones[soa.owner or name]
         key = None if zone is None else self.zones.get(zone.name)
         if zone is None or key is None:
             return (), False
-        if cut is not None:
-            data = nsec(denied, zone, {wire.NS}, cut=True)
-        elif absent:
-            data = nsec(denied, zone, {wire.NXNAME})
-        else:
-            types = self._types(names, denied, zone) - {rdtype}
-            data = nsec(denied, zone, types, cut=is_cut(names, denied, zone))
+        denied = _end_of_aliases(content.records, name)
+        absent = content.rcode == wire.NXDOMAIN
+        types = {wire.NXNAME} if absent else self._types(names, denied, zone) - {rdtype}
+        data = nsec(denied, zone, types, cut=is_cut(names, denied, zone))
         # As long as a negative answer is kept (RFC 9077 §3).
         record = Record(wire.NSEC, zone.negative_ttl, data, None if denied == name else denied)
         return (record, self._signature(key, [record], denied)), absent
@@ -160,11 +169,9 @@ class Signer:
             rrset = list(group)
             signed += rrset
             at = name if owner is None else owner
-            if rdtype == wire.RRSIG or (rdtype == wire.NS and at not in names.zones):
-                continue
             zone = names.zone_of(at, above=rdtype == wire.DS)
             key = None if zone is None else self.zones.get(zone.name)
-            if key is None:
+            if key is None or rdtype == wire.RRSIG:
                 continue
             ready = key.sets.get(rdtype) if at == key.name else None
             if ready is not None:
@@ -179,15 +186,6 @@ class Signer:
         rdatas = [record.rdata for record in rrset]
         data = key.rrsig(owner, first.rdtype, first.ttl, rdatas, self.period())
         return Record(wire.RRSIG, first.ttl, data, first.owner)
-
-
-def _referral(content: Content, name: bytes, names: Names) -> bytes | None:
-    """Where the zone begins that an answer refers to: one that is not served here. None: it is no referral."""
-    for record in content.authority:
-        owner = name if record.owner is None else record.owner
-        if record.rdtype == wire.NS and owner not in names.zones:
-            return owner
-    return None
 
 
 def _end_of_aliases(records: Sequence[Record], name: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dns.dnssec
 import dns.flags
@@ -14,22 +14,60 @@ import dns.rdataset
 import dns.rdatatype
 import dns.rrset
 from cryptography.hazmat.primitives.asymmetric import ec
+from dns.dnssectypes import Algorithm
+from dns.exception import ValidationFailure
 from dns.rdtypes.ANY.NSEC import NSEC
 from dns.rdtypes.ANY.RRSIG import RRSIG
 
 from gtm.core.dnssec import ZSK_FLAGS, Keys, SignedSet, ZoneKeys, key_tag
+from gtm.core.model import RecordSet
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer
 from gtm.telemetry import Counts
 
-from .world import RESOLVER, locate, query, router
+from .world import POLICY, RESOLVER, locate, query, router, service
 
 NOW = 1_800_000_000.0
 SIGNED_ZONES = ("demo.test", "apex.test", "alias.test")
 """All but sub.demo.test, which so is an unsigned zone inside a signed one."""
 
-NXNAME = dns.rdatatype.RdataType.make(128)
+DS = "4660 13 2 " + "5a" * 32
+RECORDS = (
+    RecordSet("mail", "MX", ("10 MX.Demo.test.", "5 mx.example.net."), 600),
+    RecordSet("mail", "TXT", ("v=spf1 -all",)),
+    RecordSet("@", "CAA", ('0 issue "ca.example.net"',)),
+    RecordSet("_sip._tcp", "SRV", ("1 2 5060 SIP.example.net.",)),
+    RecordSet("*.wild", "A", ("192.0.2.80",)),
+    RecordSet("*.wild", "TXT", ("wild",)),
+    RecordSet("x.wild", "MX", ("10 mail",)),
+    RecordSet("*.star", "CNAME", ("chat",)),
+    RecordSet("www", "CNAME", ("Chat",)),
+    RecordSet("one", "CNAME", ("two",)),
+    RecordSet("two", "CNAME", ("nothing",)),
+    RecordSet("far", "CNAME", ("nothing.apex.test.",)),
+    RecordSet("below", "CNAME", ("nothing.sub.demo.test.",)),
+    RecordSet("out", "CNAME", ("www.example.net.",)),
+    RecordSet("top", "CNAME", ("@",)),
+    RecordSet("child", "CNAME", ("sub",)),
+    RecordSet("into", "CNAME", ("www.away",)),
+    RecordSet("away", "NS", ("ns.away", "ns.example.net.")),
+    RecordSet("ns.away", "A", ("192.0.2.77",)),
+    RecordSet("safe", "NS", ("ns1",)),
+    RecordSet("safe", "DS", (DS,)),
+)
+SIGNED = replace(
+    POLICY,
+    services=(*POLICY.services, service("any", "eu us jp", hostnames=("*.any.demo.test",))),
+    zones=tuple(
+        replace(zone, records=RECORDS) if zone.name == "demo.test" else zone for zone in POLICY.zones
+    ),
+)
+"""The tests' world, with records of each kind."""
+
+
+Anchors = Mapping[dns.name.Name, dns.rdataset.Rdataset]
+"""The DNSKEY sets that are trusted, by zone."""
 
 
 def _wire(rdata: dns.rdata.Rdata) -> bytes:
@@ -49,8 +87,8 @@ def zone_keys(zone: str, *, number: int = 1, now: float = NOW) -> ZoneKeys:
     name = dns.name.from_text(zone)
     secrets = [int.from_bytes(f"{number} {role} {zone}".encode()) for role in ("ksk", "zsk")]
     ksk, zsk = (ec.derive_private_key(secret, ec.SECP256R1()) for secret in secrets)
-    ksk_record = dns.dnssec.make_dnskey(ksk.public_key(), dns.dnssec.Algorithm.ECDSAP256SHA256, 257)
-    zsk_record = dns.dnssec.make_dnskey(zsk.public_key(), dns.dnssec.Algorithm.ECDSAP256SHA256, ZSK_FLAGS)
+    ksk_record = dns.dnssec.make_dnskey(ksk.public_key(), Algorithm.ECDSAP256SHA256, 257)
+    zsk_record = dns.dnssec.make_dnskey(zsk.public_key(), Algorithm.ECDSAP256SHA256, ZSK_FLAGS)
     ds = dns.dnssec.make_ds(name, ksk_record, "SHA256")
     sets = []
     for rdtype, rdatas in (
@@ -58,7 +96,7 @@ def zone_keys(zone: str, *, number: int = 1, now: float = NOW) -> ZoneKeys:
         (dns.rdatatype.CDS, [_wire(ds)]),
         (dns.rdatatype.CDNSKEY, [_wire(ksk_record)]),
     ):
-        records = [dns.rdata.from_wire(1, rdtype, data, 0, len(data)) for data in rdatas]
+        records = [dns.rdata.from_wire("IN", rdtype, data, 0, len(data)) for data in rdatas]
         rrset = dns.rrset.from_rdata_list(name, 3600, records)
         signature = dns.dnssec.sign(
             rrset, ksk, name, ksk_record, inception=now - 86400, expiration=now + 30 * 86400
@@ -77,22 +115,19 @@ def keys(zones: Iterable[str] = SIGNED_ZONES, *, number: int = 1, now: float = N
 KEYS = keys()
 
 
-def signing(*down: str, signer: Signer | None = None, **fields: object) -> Answerer:
-    """An Answerer of `router(*down)` that signs by `signer`, or else with `KEYS` at `NOW`."""
+def signing(*down: str, signer: Signer | None = None) -> Answerer:
+    """An Answerer of `SIGNED` with the regions `down` down; it signs by `signer`, or else with `KEYS` at `NOW`."""
     return Answerer(
-        router(*down, **fields),  # type: ignore[arg-type]
-        locate,
-        Counts(),
-        signer=signer or Signer(KEYS, lambda: NOW),
+        router(*down, policy=SIGNED), locate, Counts(), signer=signer or Signer(KEYS, lambda: NOW)
     )
 
 
-def trusted(known: Keys = KEYS) -> dict[dns.name.Name, dns.rdataset.Rdataset]:
+def trusted(known: Keys = KEYS) -> Anchors:
     """The DNSKEY sets of zones, to validate with."""
     found = {}
     for item in known.zones:
         ready = next(entry for entry in item.sets if entry.rdtype == dns.rdatatype.DNSKEY)
-        records = [dns.rdata.from_wire(1, dns.rdatatype.DNSKEY, data, 0, len(data)) for data in ready.rdatas]
+        records = [dns.rdata.from_wire("IN", "DNSKEY", data, 0, len(data)) for data in ready.rdatas]
         found[dns.name.from_text(item.zone)] = dns.rdataset.from_rdata_list(ready.ttl, records)
     return found
 
@@ -127,7 +162,7 @@ class Validated:
 
 def validate(
     message: dns.message.Message,
-    anchors: Mapping[dns.name.Name, dns.rdataset.Rdataset],
+    anchors: Anchors,
     *,
     now: float = NOW,
 ) -> Validated:
@@ -136,9 +171,10 @@ def validate(
     A set of a zone that has keys must be signed by them, unless it is a delegation.
 
     Raises:
-        dns.dnssec.ValidationFailure: a set is not, or a denial is not proved.
+        ValidationFailure: a set is not, or a denial is not proved.
     """
-    secure, insecure = [], []
+    secure: list[dns.rrset.RRset] = []
+    insecure: list[dns.rrset.RRset] = []
     for section in (message.answer, message.authority):
         signatures = [rrset for rrset in section if rrset.rdtype == dns.rdatatype.RRSIG]
         for rrset in section:
@@ -148,23 +184,26 @@ def validate(
                 item for item in signatures if item.name == rrset.name and item.covers == rrset.rdtype
             ]
             zone = _zone(rrset, anchors)
-            if not covering and (zone is None or _delegates(rrset, message)):
+            if not covering and (zone is None or (rrset.rdtype == dns.rdatatype.NS and _refers(message))):
                 insecure.append(rrset)
                 continue
             if len(covering) != 1:
-                raise dns.dnssec.ValidationFailure(f"{rrset.name} {rrset.rdtype!r} is not signed once")
+                raise ValidationFailure(f"{rrset.name} {rrset.rdtype!r} is not signed once")
             for signature in covering[0]:
                 assert isinstance(signature, RRSIG)
                 if signature.labels != len(rrset.name) - 1 - rrset.name.is_wild():
-                    raise dns.dnssec.ValidationFailure("no record set comes of a wildcard")
+                    raise ValidationFailure("no record set comes of a wildcard")
                 if covering[0].ttl != rrset.ttl or signature.original_ttl != rrset.ttl:
-                    raise dns.dnssec.ValidationFailure("the signature has another TTL")
+                    raise ValidationFailure("the signature has another TTL")
             dns.dnssec.validate(rrset, covering[0], anchors, now=now)  # type: ignore[arg-type]
             secure.append(rrset)
     proofs = tuple(
         rrset for rrset in message.authority if rrset.rdtype == dns.rdatatype.NSEC and rrset in secure
     )
-    _check_denial(message, proofs, anchors)
+    if _refers(message):
+        _check_referral(message, proofs, anchors)
+    else:
+        _check_denial(message, proofs, anchors)
     return Validated(tuple(secure), tuple(insecure), proofs)
 
 
@@ -181,9 +220,7 @@ def types_of(proof: dns.rrset.RRset) -> set[str]:
     }
 
 
-def _zone(
-    rrset: dns.rrset.RRset, anchors: Mapping[dns.name.Name, dns.rdataset.Rdataset]
-) -> dns.name.Name | None:
+def _zone(rrset: dns.rrset.RRset, anchors: Anchors) -> dns.name.Name | None:
     """The signed zone that a set is in; sub.demo.test is a zone without keys."""
     unsigned = dns.name.from_text("sub.demo.test")
     if rrset.name.is_subdomain(unsigned) and rrset.rdtype not in (dns.rdatatype.DS, dns.rdatatype.NSEC):
@@ -192,19 +229,32 @@ def _zone(
     return max(above, key=len) if above else None
 
 
-def _delegates(rrset: dns.rrset.RRset, message: dns.message.Message) -> bool:
-    return (
-        rrset.rdtype == dns.rdatatype.NS
-        and rrset in message.authority
-        and not message.flags & dns.flags.AA
-        and not message.answer
+def _refers(message: dns.message.Message) -> bool:
+    return not message.flags & dns.flags.AA and any(
+        rrset.rdtype == dns.rdatatype.NS for rrset in message.authority
     )
+
+
+def _check_referral(
+    message: dns.message.Message,
+    proofs: tuple[dns.rrset.RRset, ...],
+    anchors: Anchors,
+) -> None:
+    """A referral out of a signed zone has DS records, or an NSEC at the cut with NS and without DS (RFC 4035 §5.2)."""
+    (servers,) = [rrset for rrset in message.authority if rrset.rdtype == dns.rdatatype.NS]
+    if _zone(servers, anchors) is None or any(
+        rrset.rdtype == dns.rdatatype.DS and rrset.name == servers.name for rrset in message.authority
+    ):
+        return
+    matching = [types_of(proof) for proof in proofs if proof.name == servers.name]
+    if len(matching) != 1 or "NS" not in matching[0] or matching[0] & {"DS", "SOA"}:
+        raise ValidationFailure(f"no proof that {servers.name} is not signed")
 
 
 def _check_denial(
     message: dns.message.Message,
     proofs: tuple[dns.rrset.RRset, ...],
-    anchors: Mapping[dns.name.Name, dns.rdataset.Rdataset],
+    anchors: Anchors,
 ) -> None:
     """An answer without data of the type asked needs an NSEC at the name where it ends (RFC 4035 §5.4, RFC 9824 §3)."""
     asked = message.question[0]
@@ -217,12 +267,12 @@ def _check_denial(
         return
     matching = [proof for proof in proofs if proof.name == name]
     if len(matching) != 1:
-        raise dns.dnssec.ValidationFailure(f"no proof at {name}")
+        raise ValidationFailure(f"no proof at {name}")
     types = types_of(matching[0])
     if dns.rdatatype.to_text(asked.rdtype) in types or "CNAME" in types or not types >= {"RRSIG", "NSEC"}:
-        raise dns.dnssec.ValidationFailure(f"{sorted(types)} proves nothing about {asked.rdtype!r}")
+        raise ValidationFailure(f"{sorted(types)} proves nothing about {asked.rdtype!r}")
     if message.rcode() == dns.rcode.NXDOMAIN and "NXNAME" not in types:
-        raise dns.dnssec.ValidationFailure("NXDOMAIN of a name that exists")
+        raise ValidationFailure("NXDOMAIN of a name that exists")
     # Unless it is the parent's, a proof of a zone cut says nothing about what is below it (RFC 6840 §4.1, §4.4).
     if "NS" in types and "SOA" not in types and asked.rdtype != dns.rdatatype.DS:
-        raise dns.dnssec.ValidationFailure("a proof of the parent's")
+        raise ValidationFailure("a proof of the parent's")
