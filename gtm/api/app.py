@@ -38,7 +38,12 @@ from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
 from gtm.core.model import Location
 from gtm.geoip.reader import Locator
-from gtm.settings import DEFAULT_DEMAND_DAYS, DEFAULT_HALF_LIFE, DEFAULT_MAX_MOVED_SHARE
+from gtm.settings import (
+    DEFAULT_DEMAND_DAYS,
+    DEFAULT_HALF_LIFE,
+    DEFAULT_MAX_MOVED_SHARE,
+    DnssecSettings,
+)
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -66,6 +71,7 @@ def create_app(
     max_moved: float = DEFAULT_MAX_MOVED_SHARE,
     demand_days: int = DEFAULT_DEMAND_DAYS,
     half_life: float = DEFAULT_HALF_LIFE,
+    dnssec: DnssecSettings | None = None,
     locate: Callable[[str], Location] | None = None,
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
@@ -78,9 +84,10 @@ def create_app(
         max_moved: the share (0–1) of the present demand that a change may move at once.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
         half_life: seconds after which a measured round trip counts half.
+        dnssec: how keys of signed zones are kept; None: this process has no key file.
         locate: where an address is; None: by the shipped database.
     """
-    hub = FeedHub(database, half_life=half_life)
+    hub = FeedHub(database, half_life=half_life, dnssec=dnssec)
     live = Live(hub)
     metrics = Metrics()
 

@@ -19,13 +19,13 @@ from datetime import UTC, datetime
 from gtm.control.demand import DemandBook, Row
 from gtm.control.followers import HEARTBEAT, Followers, News
 from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.keys import KeyBook
 from gtm.control.latency import LatencyBook
 from gtm.control.loads import Loads
 from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.control.takeover import Takeover
 from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.capacity import Assessment
-from gtm.core.dnssec import NO_KEYS
 from gtm.core.health import VantageReport, combine
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.ledger import LeaseLedger
@@ -34,7 +34,7 @@ from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import Plan, State
 from gtm.feed.wire import EdgeReply, EdgeReport, SnapshotMessage
-from gtm.settings import DEFAULT_HALF_LIFE
+from gtm.settings import DEFAULT_HALF_LIFE, DnssecSettings
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.revisions import REVISION_CHANNEL
@@ -73,6 +73,7 @@ class FeedHub:
         clock: POSIX seconds.
         monotonic: seconds that never step back.
         half_life: seconds after which a measured round trip counts half.
+        dnssec: how keys of signed zones are kept; None: this process has no key file.
     """
 
     def __init__(
@@ -81,12 +82,13 @@ class FeedHub:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         half_life: float = DEFAULT_HALF_LIFE,
+        dnssec: DnssecSettings | None = None,
     ) -> None:
         self.snapshot: SnapshotMessage | None = None
         self.compiled: Snapshot | None = None
         self.state = State(epoch=int(clock() * 1000))
         self.access = Access()
-        self.keys = NO_KEYS
+        self.dnssec = KeyBook(database, clock, dnssec)
         self.health: Health = {}
         self.demand = DemandBook()
         self.ledger = LeaseLedger(monotonic(), int(clock() * 1000))
@@ -120,6 +122,7 @@ class FeedHub:
             group.create_task(self._record())
             group.create_task(self._plan())
             group.create_task(self.latency.run(self._measured, self._publish_table))
+            group.create_task(self.dnssec.run(self.followers.announce))
 
     async def refresh(self) -> None:
         """Take in what the database holds now, and tell the followers.
@@ -136,6 +139,7 @@ class FeedHub:
                     policy = None
                     if latest is not None and (latest.number, latest.created_at.timestamp()) != held:
                         policy = await transaction.revisions.policy(latest.number)
+                    await self.dnssec.refresh(transaction)
             except StorageUnavailable:
                 self.database_up = False
                 raise
@@ -153,6 +157,7 @@ class FeedHub:
                         "revision %d does not compile here and is not published: %s", latest.number, error
                     )
                 else:
+                    await self._prepare_keys(policy)
                     self.snapshot = message
             self._tokens = {digest.hex(): token for digest, token in live.items()}
             self.access = Access(
@@ -166,6 +171,13 @@ class FeedHub:
                 )
             )
             self.followers.announce()
+
+    async def _prepare_keys(self, policy: Policy) -> None:
+        """Have the keys of zones that a policy has signed before anybody is told of it."""
+        signed = {zone.name for zone in policy.zones if zone.dnssec}
+        if signed - {keys.zone for keys in self.dnssec.keys.zones}:
+            with contextlib.suppress(StorageUnavailable):  # made as soon as the database answers
+                await self.dnssec.settle()
 
     def _emptied(self, number: int, policy: Policy) -> bool:
         """Whether the database lost the policy that is in force here: that must not take the world down."""
@@ -337,7 +349,12 @@ class FeedHub:
     def _news(self) -> News:
         """What edges should know now."""
         return News(
-            self.snapshot, self.access, self.keys, self.table, self.state, keep_plan=not self._planned
+            self.snapshot,
+            self.access,
+            self.dnssec.keys,
+            self.table,
+            self.state,
+            keep_plan=not self._planned,
         )
 
 

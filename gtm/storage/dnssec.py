@@ -86,7 +86,8 @@ class DnssecRepository:
     async def save(self, zone: StoredZone) -> None:
         """Store a zone as it is now, under the next version."""
         columns = {
-            "version": await self.version() + 1,
+            # Ahead of the versions of a database that was lost, as epochs are.
+            "version": max(await self.version() + 1, int(zone.signed_at * 1000)),
             "signed_at": _moment(zone.signed_at),
             "paused_at": None if zone.paused_at is None else _moment(zone.paused_at),
             "withdrawing": zone.withdrawing,

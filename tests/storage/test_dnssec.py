@@ -43,11 +43,12 @@ async def save(database: Database, *zones: StoredZone) -> tuple[int, dict[str, S
 
 
 async def test_zones_come_back_as_they_were(database: Database) -> None:
-    """Every field of zones and keys is stored; each save is a later version."""
+    """Every field of zones and keys is stored; each save is a later version, and none before the time of signing."""
     other = StoredZone("a.test", (replace(KSK, key=replace(KSK.key, id="c3")),))
     assert await save(database) == (0, {})
-    assert await save(database, ZONE, other) == (2, {"demo.test": ZONE, "a.test": other})
-    assert await save(database, other) == (3, {"demo.test": ZONE, "a.test": other})
+    first = int(ZONE.signed_at * 1000)
+    assert await save(database, ZONE, other) == (first + 1, {"demo.test": ZONE, "a.test": other})
+    assert await save(database, other) == (first + 2, {"demo.test": ZONE, "a.test": other})
 
 
 async def test_keys_change_state_come_and_go(database: Database) -> None:
