@@ -1,0 +1,188 @@
+"""Sockets that outlive the servers that read them: held, shared, and left without a loss."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gtm.dns.server import DnsServer
+from gtm.dns.udp import bind_udp, hold, release, serve_udp
+
+TIMEOUT = 10.0
+
+
+def echo(packet: bytes, client: str, tcp: bool) -> bytes | None:
+    """The packet itself."""
+    return packet
+
+
+def bound(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
+    """A UDP socket on a port that was named, not drawn, when it was bound."""
+    if not port:
+        with bind_udp(host, 0, reuse_port=False) as probe:
+            port = probe.getsockname()[1]
+    return bind_udp(host, port, reuse_port=True)
+
+
+@contextmanager
+def client(host: str, port: int) -> Iterator[socket.socket]:
+    """A UDP socket connected to an address."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(TIMEOUT)
+        sock.connect((host, port))
+        yield sock
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.2"), ("::1", "::1"), ("::", "::1")]
+)
+def test_a_held_socket_is_as_good_as_closed_until_it_is_released(host: str, asked: str) -> None:
+    """Clients of a held socket hear that nobody is there; once it is released, it has its old address and receives."""
+    with bound(host) as sock:
+        name = sock.getsockname()
+        hold(sock)
+        with client(asked, name[1]) as one:
+            one.send(b"early")
+            with pytest.raises(ConnectionRefusedError):
+                one.recv(100)
+            release(sock)
+            assert sock.getsockname() == name
+            one.send(b"late")
+            assert sock.recv(100) == b"late"
+
+
+def test_release_of_a_free_socket_changes_nothing() -> None:
+    """What waits in a socket that was never held is still there."""
+    with bound() as sock, client("127.0.0.1", sock.getsockname()[1]) as one:
+        one.send(b"first")
+        release(sock)
+        one.send(b"second")
+        assert [sock.recv(100), sock.recv(100)] == [b"first", b"second"]
+
+
+def test_of_a_group_only_those_receive_that_are_not_held() -> None:
+    """Holding one of several sockets of an address sends its clients to the others, and keeps what it has."""
+    with bound() as kept:
+        port = kept.getsockname()[1]
+        with bound(port=port) as held:
+            for _ in range(64):
+                with client("127.0.0.1", port) as one:
+                    one.send(b"before")
+            hold(held)
+            for _ in range(64):
+                with client("127.0.0.1", port) as one:
+                    one.send(b"after")
+            waiting = [drained(kept), drained(held)]
+    assert waiting[0].count(b"after") == 64
+    assert sum(part.count(b"before") for part in waiting) == 64
+    assert waiting[1].count(b"before") > 0  # a chance of 2⁻⁶⁴ that the kernel chose it never
+
+
+def drained(sock: socket.socket) -> list[bytes]:
+    """What waits in a socket."""
+    found = []
+    while True:
+        try:
+            found.append(sock.recv(100, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return found
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_what_has_arrived_is_answered_before_the_end(host: str) -> None:
+    """A server that is told to stop leaves nothing unread, even in a socket that is held."""
+    with bound(host) as sock, client("127.0.0.1", sock.getsockname()[1]) as one:
+        for number in range(100):
+            one.send(b"%d" % number)
+        hold(sock)
+        serve_udp(sock, echo, lambda: True)
+        assert [one.recv(100) for _ in range(100)] == [b"%d" % number for number in range(100)]
+
+
+@contextmanager
+def serving(server: DnsServer) -> Iterator[threading.Thread]:
+    """A server with its sockets, until it has been stopped."""
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        server.stop()
+        thread.join(TIMEOUT)
+        assert not thread.is_alive()
+
+
+def listening() -> socket.socket:
+    """A TCP socket on a free port."""
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def ask(sock: socket.socket, packet: bytes) -> bytes:
+    """One exchange over TCP."""
+    sock.sendall(struct.pack("!H", len(packet)) + packet)
+    reply = b""
+    while len(reply) < 2 + len(packet):
+        reply += sock.recv(100)
+    return reply[2:]
+
+
+def test_two_servers_share_sockets_and_one_may_leave() -> None:
+    """A server that ends takes its sockets from no other that reads them."""
+    with bound() as udp, listening() as tcp:
+        port, stream = udp.getsockname()[1], tcp.getsockname()
+        first, second = DnsServer((), echo), DnsServer((), echo)
+        for server in (first, second):
+            server.take([udp.dup()], [tcp.dup()])
+        with serving(second):
+            with serving(first):
+                pass
+            with client("127.0.0.1", port) as one, socket.create_connection(stream, TIMEOUT) as other:
+                one.send(b"datagram")
+                assert one.recv(100) == b"datagram"
+                assert ask(other, b"stream") == b"stream"
+
+
+def test_connections_may_end_by_themselves() -> None:
+    """With grace, a connection that is open when the server stops is served on; new ones are not accepted."""
+    with listening() as tcp:
+        address = tcp.getsockname()
+        server = DnsServer((), echo)
+        server.take([], [tcp])
+        with serving(server) as thread:
+            with socket.create_connection(address, TIMEOUT) as one:
+                assert ask(one, b"before") == b"before"
+                server.stop(60.0)
+                while not refused(address):
+                    pass
+                assert ask(one, b"after") == b"after"
+            thread.join(TIMEOUT)
+            assert not thread.is_alive()
+
+
+def refused(address: tuple[str, int]) -> bool:
+    """Whether nothing accepts there."""
+    try:
+        with socket.create_connection(address, TIMEOUT):
+            return False
+    except ConnectionError:
+        return True
+
+
+def test_grace_is_only_ever_shortened() -> None:
+    """A server that lets its connections end is stopped at once by a second call."""
+    with listening() as tcp:
+        address = tcp.getsockname()
+        server = DnsServer((), echo)
+        server.take([], [tcp])
+        with serving(server) as thread, socket.create_connection(address, TIMEOUT) as one:
+            assert ask(one, b"before") == b"before"
+            server.stop(3600.0)
+            server.stop()
+            server.stop(3600.0)
+            thread.join(TIMEOUT)
+            assert not thread.is_alive()
