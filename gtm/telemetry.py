@@ -20,9 +20,10 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("service", "region", "outcome", "via"),
     ),
     "gtm_dns_queries_total": (
-        "DNS answers sent, by query type, response code and transport.",
-        ("type", "rcode", "transport"),
+        "DNS answers sent, by name (of a host or zone of the policy, or none), type, response code and transport.",
+        ("name", "type", "rcode", "transport"),
     ),
+    "gtm_dns_full_way_total": ("DNS packets that no prepared answer fits, by transport.", ("transport",)),
     "gtm_dns_dropped_total": ("DNS packets dropped, by reason.", ("reason",)),
     "gtm_latency_samples_total": (
         "Round trips posted, by who measured (beacon, balancer) and what became of them.",
@@ -62,7 +63,21 @@ class Counts(dict[str, float]):
                 for key in now.keys() - gained.keys():
                     del self[key], now[key]
             self._told = now
-            return gained
+            return _parted(gained)
+
+
+def joint_key(*keys: str) -> str:
+    """A key to count as several at once: half the cost on the answer path."""
+    return "\n".join(keys)
+
+
+def _parted(gained: dict[str, float]) -> dict[str, float]:
+    """Joint keys' increments as those of each of their keys."""
+    parted: dict[str, float] = {}
+    for joint, increment in gained.items():
+        for key in joint.split("\n"):
+            parted[key] = parted.get(key, 0) + increment
+    return parted
 
 
 MAX_DEMAND_ROWS = 50_000

@@ -71,8 +71,13 @@ class Choice:
     @property
     def certain(self) -> Option | None:
         """The only option, if every request of the class ends that way."""
-        alone = len(self.options) == 1 and len(self.sticky) <= 1 and not self.options[0].quotas
-        return self.options[0] if alone and self.shed_tenants is None else None
+        return self.alone if not self.options[0].quotas and self.shed_tenants is None else None
+
+    @property
+    def alone(self) -> Option | None:
+        """The only option, if every request that is neither refused nor short of a quota ends that way."""
+        alone = len(self.options) == 1 and set(self.sticky) <= {self.options[0]}
+        return self.options[0] if alone else None
 
     def shed_share(self, tenant: str | None) -> float:
         """The share of a tenant's requests that is refused for want of capacity."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gtm.core.choice import pick
 from gtm.core.model import UNKNOWN_LOCATION, Location, Request
 from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Clients
-from gtm.dns.content import Content, explanation, host_content
+from gtm.dns.content import Content, explanation, host_content, second_draw, turns
 from gtm.dns.dnssec import Signer
-from gtm.dns.fast import FastWay, Questions, query_key
+from gtm.dns.fast import FastWay, Questions, name_label, query_key
 from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, render
 from gtm.dns.options import NO_OPTIONS, ServerOptions
+from gtm.dns.repeats import Repeats
 from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
@@ -32,13 +33,16 @@ class Answerer:
             classes while the Ranker is.
         signer: what signs the answers of zones that have keys; None: there are none.
         options: what replies may say of the server; the same as the predecessor's.
+        draw: a new draw, uniform in [0, 1), for services whose weights split clients; by default always 0.
     """
 
     __slots__ = (
         "_counts",
+        "_draw",
         "_fast",
         "_locate",
         "_options",
+        "_repeats",
         "clients",
         "names",
         "questions",
@@ -55,16 +59,16 @@ class Answerer:
         signer: Signer | None = None,
         *,
         options: ServerOptions = NO_OPTIONS,
+        draw: Callable[[], float] = float,
     ) -> None:
         self.router = router
         self.signer = signer
         self._options = options
+        self._draw = draw
         self._locate = locate
         self._counts = counts
         snapshot = router.view.snapshot
-        self.clients: Clients = (
-            Clients(locate, options.offered) if predecessor is None else predecessor.clients
-        )
+        self.clients: Clients = Clients(locate, options) if predecessor is None else predecessor.clients
         if predecessor is not None and predecessor.router.view.snapshot is snapshot:
             self.names: Names = predecessor.names
         else:
@@ -73,7 +77,9 @@ class Answerer:
             self.questions: Questions = predecessor.questions
         else:
             self.questions = Questions(router.ranker, self.names)
-        self._fast = FastWay(router, self.questions, self.clients, counts)
+        seal = self._seal if signer is not None and signer.zones else None
+        self._fast = FastWay(router, self.questions, self.clients, counts, seal)
+        self._repeats = Repeats(self._fast, counts, draw)
 
     def answer(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """The reply to a packet, or None to drop it.
@@ -84,10 +90,19 @@ class Answerer:
             tcp: it came over TCP, so the reply may be long.
             draw: uniform in [0, 1), for services whose weights split clients.
         """
-        # The short way knows no signatures.
-        signs = self.signer is not None and self.signer.zones
-        reply = None if signs else self._fast.answer(packet, client, draw, tcp=tcp)
-        return reply if reply is not None else self.answer_fully(packet, client, tcp=tcp, draw=draw)
+        reply = self._fast.answer(packet, client, draw, tcp=tcp)
+        if reply is not None:
+            return reply
+        self._counts.add(f"gtm_dns_full_way_total\t{'tcp' if tcp else 'udp'}")
+        return self.answer_fully(packet, client, tcp=tcp, draw=draw)
+
+    def udp(self, packet: bytes, client: str) -> bytes | None:
+        """The reply to a packet that came over UDP, with a new draw; a query that repeats is remembered whole."""
+        reply = self._repeats.answer(packet, client)
+        if reply is not None:
+            return reply
+        self._counts.add("gtm_dns_full_way_total\tudp")
+        return self.answer_fully(packet, client, tcp=False, draw=self._draw())
 
     def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """As `answer`, never the short way."""
@@ -96,7 +111,7 @@ class Answerer:
             if query.reply is None:
                 self._counts.add(f"gtm_dns_dropped_total\t{query.dropped}")
             else:
-                self._counts.add(query_key(0, query.rcode, tcp=tcp))
+                self._counts.add(query_key(0, query.rcode, "", tcp=tcp))
             return query.reply
         location = UNKNOWN_LOCATION
         content: Content | Host | Alias = (
@@ -111,20 +126,35 @@ class Answerer:
             location = locate_client(query, client, self._locate)
             content = content.before(self._decided(content.host, query.question, location, draw))
         content = self._signed(content, query)
-        self._counts.add(query_key(query.question.rdtype, content.rcode, tcp=tcp))
+        label = self._label(query.question.name, content)
+        self._counts.add(query_key(query.question.rdtype, content.rcode, label, tcp=tcp))
         return render(query, content, location, tcp=tcp)
 
+    def _label(self, name: bytes, content: Content) -> str:
+        """The name that a query is counted under: a service's host name, else the zone's; none where we have none."""
+        if content.zone is None:
+            return ""
+        return name_label(name if name in self.names.hosts else content.zone.name)
+
     def _signed(self, content: Content, query: Query) -> Content:
-        if self.signer is None or query.question.rdclass != wire.CLASS_IN:
+        question, flags = query.question, query.edns_flags or 0
+        if question.rdclass != wire.CLASS_IN:
             return content
-        flags = query.edns_flags or 0
-        return self.signer.signed(
+        return self._seal(
             content,
-            query.question.name,
-            query.question.rdtype,
-            self.names,
+            question.name,
+            question.rdtype,
             dnssec_ok=bool(flags & wire.DO),
             compact_ok=bool(flags & wire.CO),
+        )
+
+    def _seal(
+        self, content: Content, name: bytes, rdtype: int, dnssec_ok: bool, compact_ok: bool = False
+    ) -> Content:
+        if self.signer is None:
+            return content
+        return self.signer.signed(
+            content, name, rdtype, self.names, dnssec_ok=dnssec_ok, compact_ok=compact_ok
         )
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
@@ -139,4 +169,5 @@ class Answerer:
         texts: Sequence[str] = ()
         if question.rdtype == wire.TXT:
             texts = explanation(router.explained(ranking, chosen, option), location)
-        return host_content(router.view, host, question.rdtype, option, texts)
+        turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
+        return host_content(router.view, host, question.rdtype, option, texts, turn=turn)

@@ -6,9 +6,14 @@ dictionary hit then stands for reading the record, looking its network up, and w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from gtm.core.model import Location
 from gtm.core.router import Ranker
 from gtm.dns import wire
+from gtm.dns.cookies import SIZES
+from gtm.dns.options import NO_OPTIONS, ServerOptions
 from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
 
 LIMIT = 1 << 17
@@ -17,9 +22,8 @@ LIMIT = 1 << 17
 _MAX_REMEMBERED = 128
 """Longer OPT records, in bytes, are read each time: none that repeats is as long."""
 
-_IGNORED = frozenset({wire.OPTION_NSID, wire.OPTION_KEEPALIVE, wire.OPTION_PADDING})
-_COOKIE_SIZES = frozenset({8, *range(16, 41)})
-"""RFC 7873 §4; any other length is a format error (§5.2.2)."""
+_KNOWN = frozenset({wire.OPTION_SUBNET, wire.OPTION_NSID, wire.OPTION_KEEPALIVE, wire.OPTION_PADDING})
+NO_DATA: Mapping[int, bytes] = MappingProxyType({})
 
 
 class Client:
@@ -43,27 +47,80 @@ class Client:
 class Edns:
     """An OPT record of a query: how long an answer may be, whom it is for, and the OPT records of replies.
 
-    `client` is None if the record says nothing of where the client is. `general` goes with answers that hold for
-    everyone, `tailored` with answers that depend on the client's location.
+    `client` is None if the record says nothing of where the client is. `cookie` is its cookie, if replies answer it;
+    `keepalive`: it asks how long a connection may be idle (RFC 7828), which is answered over TCP alone.
     """
 
-    __slots__ = ("_flags", "_subnet", "client", "general", "limit", "tailored")
+    __slots__ = (
+        "_cookies",
+        "_flags",
+        "_more",
+        "_subnet",
+        "client",
+        "cookie",
+        "dnssec_ok",
+        "general",
+        "keepalive",
+        "limit",
+        "tailored",
+    )
 
-    def __init__(self, flags: int, payload: int, subnet: Subnet | None, client: Client | None) -> None:
+    def __init__(
+        self,
+        flags: int,
+        payload: int,
+        subnet: Subnet | None = None,
+        client: Client | None = None,
+        *,
+        more: Mapping[int, bytes] = NO_DATA,
+        server: ServerOptions = NO_OPTIONS,
+    ) -> None:
         self._flags = flags
         self._subnet = subnet
         self.client = client
         self.limit = wire.udp_limit(payload)
-        self.general = self.opt(tailored=False)
-        self.tailored = self.opt(tailored=True)
+        self.dnssec_ok = bool(flags & wire.DO)
+        self.keepalive = server.idle is not None and wire.OPTION_KEEPALIVE in more
+        self.cookie = more.get(wire.OPTION_COOKIE) if server.cookies is not None else None
+        self._cookies = server.cookies
+        self._more = (
+            wire.option(wire.OPTION_NSID, server.nsid) if wire.OPTION_NSID in more and server.nsid else b""
+        )
+        self.general = self._opt(b"", b"", tailored=False)
+        self.tailored = self._opt(b"", b"", tailored=True)
 
-    def opt(self, *, tailored: bool, more: bytes = b"") -> bytes:
-        """The OPT record of a reply, with `more` options after the client subnet."""
-        options = more
+    def opt(self, error: bytes, source: str, *, tailored: bool) -> bytes:
+        """The OPT record of a reply with an error or a cookie; `tailored` and `general` are those of all others.
+
+        Args:
+            error: the option of an extended error, or nothing.
+            source: the client's address as text, for its cookie.
+            tailored: the answer depends on where the client is, and has the scope of its location.
+        """
+        if self.cookie is not None and self._cookies is not None:
+            return self._opt(error, self._cookies.answer(self.cookie, source)[1], tailored=tailored)
+        return self._opt(error, b"", tailored=tailored)
+
+    def _opt(self, error: bytes, cookie: bytes, *, tailored: bool) -> bytes:
+        subnet = b""
         if self._subnet is not None:
             scope = self._subnet.scope(self.client.location) if tailored and self.client is not None else 0
-            options = self._subnet.option(scope) + more
-        return wire.opt_record(self._flags, options)
+            subnet = self._subnet.option(scope)
+        return wire.opt_record(self._flags, subnet + error + self._more + cookie)
+
+
+class NoEdns(Edns):
+    """A query without an OPT record, whose reply has none either (RFC 6891 §7)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(0, wire.PLAIN_PAYLOAD)
+        self.general = self.tailored = b""
+
+    def opt(self, error: bytes, source: str, *, tailored: bool) -> bytes:  # noqa: ARG002 - as `Edns` has it
+        """Nothing."""
+        return b""
 
 
 class Clients:
@@ -71,14 +128,14 @@ class Clients:
 
     Args:
         locate: where an address is.
-        offered: the options that replies answer, which takes the full way.
+        server: what replies may say of the server.
     """
 
-    __slots__ = ("_locate", "_offered", "_records", "_sources")
+    __slots__ = ("_locate", "_records", "_server", "_sources")
 
-    def __init__(self, locate: Locate, offered: frozenset[int] = frozenset()) -> None:
+    def __init__(self, locate: Locate, server: ServerOptions = NO_OPTIONS) -> None:
         self._locate = locate
-        self._offered = offered
+        self._server = server
         self._records: dict[bytes, Edns] = {}
         self._sources: dict[str, Client] = {}
 
@@ -108,20 +165,25 @@ class Clients:
         size = len(record)
         if size < 11 or record[:3] != b"\0\0\x29" or record[6] or int.from_bytes(record[9:11]) != size - 11:
             return None
-        subnet = None
+        more: dict[int, bytes] = {}
         at = 11
         while at < size:
             code, length = int.from_bytes(record[at : at + 2]), int.from_bytes(record[at + 2 : at + 4])
             data = record[at + 4 : at + 4 + length]
             at += 4 + length
-            if at > size or code in self._offered:
+            known = code in _KNOWN or (code == wire.OPTION_COOKIE and length in SIZES)
+            if at > size or not known or code in more:
                 return None
-            if code == wire.OPTION_SUBNET and subnet is None:
-                try:
-                    subnet = read_subnet(data)
-                except SubnetError:
-                    return None
-            elif code not in _IGNORED and not (code == wire.OPTION_COOKIE and length in _COOKIE_SIZES):
+            more[code] = data
+        return self._edns(int.from_bytes(record[7:9]), int.from_bytes(record[3:5]), more)
+
+    def _edns(self, flags: int, payload: int, options: dict[int, bytes]) -> Edns | None:
+        subnet = client = None
+        if wire.OPTION_SUBNET in options:
+            try:
+                subnet = read_subnet(options[wire.OPTION_SUBNET])
+            except SubnetError:
                 return None
-        client = Client(locate_subnet(subnet, self._locate)) if subnet is not None and subnet.source else None
-        return Edns(int.from_bytes(record[7:9]), int.from_bytes(record[3:5]), subnet, client)
+            if subnet.source:
+                client = Client(locate_subnet(subnet, self._locate))
+        return Edns(flags, payload, subnet, client, more=options, server=self._server)

@@ -2,24 +2,31 @@
 
 A warm query is one look at the header, a dictionary hit each for the question, the OPT record, the client's kind and
 its ranking class, and one concatenation. A new state of the world makes new answers for the ranking classes, which are
-few; what kind a client is of, and which class that is, outlives it. Whatever is unusual in a packet makes `FastWay.answer` give None, and it goes the full way.
+few; what kind a client is of, and which class that is, outlives it. Whatever is unusual in a packet makes
+`FastWay.answer` give None, and it goes the full way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import dns.name
+
 from gtm.core.choice import Choice, Option, pick
 from gtm.core.model import Request
-from gtm.core.outcomes import Outcome, Reason
 from gtm.core.ranking import Ranking, RankingClass
 from gtm.core.router import Ranker, Router
 from gtm.dns import wire
-from gtm.dns.clients import Client, Clients, Edns
-from gtm.dns.content import Content, Record, host_content
+from gtm.dns.clients import Client, Clients, Edns, NoEdns
+from gtm.dns.content import Content, Record, host_content, second_draw, turns
 from gtm.dns.zones import Host, Names, suffixes
-from gtm.telemetry import decision_key
+from gtm.telemetry import decision_key, joint_key, metric_key
 
 LIMIT = 1 << 17
 """How many pairs of question and kind of client are remembered; past it the memory starts anew."""
+
+Seal = Callable[[Content, bytes, int, bool], Content]
+"""(content, name, type, DO flag) → the content with what DNSSEC adds to it."""
 
 _RD, _EDNS = 1, 2
 _SHAPES = {
@@ -31,37 +38,37 @@ _SHAPES = {
 """Bytes 2–11 of a standard query with one question and nothing else but perhaps one additional record → what of it
 matters. The flags in `low` (RA, Z, AD, CD) have no bearing on an authoritative answer."""
 
-_NO_EDNS = Edns(0, wire.PLAIN_PAYLOAD, None, None)
-_NO_EDNS.general = _NO_EDNS.tailored = b""
+_NO_EDNS = NoEdns()
 
 
-class _Ready:
-    """An answer in bytes, but for what each query brings: its id, its question and its OPT record."""
+class Ready:
+    """An answer in bytes, but for what each query brings: its id, its question and its OPT record.
 
-    __slots__ = ("body", "error", "heads", "option", "tailored", "tcp_key", "truncated_heads", "udp_key")
+    The marks stand for all that the answer is counted by, the client aside.
+    """
 
-    def __init__(self, content: Content, rdtype: int, option: Option, question: bytes) -> None:
+    __slots__ = (
+        "body",
+        "error",
+        "heads",
+        "option",
+        "rcode",
+        "tailored",
+        "tcp_mark",
+        "truncated_heads",
+        "udp_mark",
+    )
+
+    def __init__(self, content: Content, question: bytes, option: Option) -> None:
+        self.option = option
+        self.rcode = content.rcode
         self.body = _body(content, question)
         self.heads = _heads(content, truncated=False)
         self.truncated_heads = _heads(content, truncated=True)
         self.tailored = content.tailored
         self.error = b"" if content.error is None else content.error.option
-        self.option = option
-        self.udp_key = query_key(rdtype, content.rcode, tcp=False)
-        self.tcp_key = query_key(rdtype, content.rcode, tcp=True)
-
-
-class _Split:
-    """A choice that leaves several options open, with the answer of each."""
-
-    __slots__ = ("_choice", "_ready")
-
-    def __init__(self, choice: Choice, ready: dict[Option, _Ready]) -> None:
-        self._choice = choice
-        self._ready = ready
-
-    def pick(self, service: str, client: Client, draw: float) -> _Ready:
-        return self._ready[pick(self._choice, Request(service, client.location), draw, sheds=False)]
+        self.udp_mark = f"udp {content.rcode} {option.number} {option.outcome.value}"
+        self.tcp_mark = f"tcp {content.rcode} {option.number} {option.outcome.value}"
 
 
 class _Asked:
@@ -74,27 +81,28 @@ class _Asked:
         self.group = group
 
 
-class _Kind:
-    """A kind of client asking a question: its ranking class, and the counters of its demand by what it was answered."""
+class Kind:
+    """A kind of client asking a question: its ranking class, and what its answers are counted as, by their marks."""
 
     __slots__ = ("asked", "keys", "ranking")
 
     def __init__(self, asked: _Asked, ranking: Ranking) -> None:
         self.asked = asked
         self.ranking = ranking
-        self.keys: dict[tuple[int, Outcome], str] = {}
+        self.keys: dict[str, str] = {}
 
 
 class _Question:
-    """A host name and type, with the kinds of client known so far, and their classes."""
+    """A host name and type, with the kinds of client known so far, and their classes. `label` names it in metrics."""
 
-    __slots__ = ("by_class", "by_kind", "host", "rdtype", "wire")
+    __slots__ = ("by_class", "by_kind", "host", "label", "rdtype", "wire")
 
     def __init__(self, question: bytes, host: Host, rdtype: int) -> None:
         self.wire = question
         self.host = host
         self.rdtype = rdtype
-        self.by_kind: dict[object, _Kind] = {}
+        self.label = name_label(question[:-4])
+        self.by_kind: dict[object, Kind] = {}
         self.by_class: dict[RankingClass, _Asked] = {}
 
 
@@ -115,11 +123,12 @@ class Questions:
         self.by_wire = {
             question: _Question(question, host, rdtype)
             for name, host in names.hosts.items()
-            for rdtype in (wire.A, wire.AAAA)
+            for rdtype in (wire.A, wire.AAAA, wire.HTTPS)
+            if rdtype not in names.records.get(name, {})
             for question in (name + bytes((0, rdtype, 0, wire.CLASS_IN)),)
         }
 
-    def learn(self, question: _Question, client: Client) -> _Kind:
+    def learn(self, question: _Question, client: Client) -> Kind:
         """The kind of a client that a question has not met yet."""
         if self._known >= self._limit:
             self._known = 0
@@ -131,8 +140,32 @@ class Questions:
         asked = question.by_class.get(ranking.group)
         if asked is None:
             asked = question.by_class[ranking.group] = _Asked(question, ranking.group)
-        found = question.by_kind[client.kind_for(self.ranker)] = _Kind(asked, ranking)
+        found = question.by_kind[client.kind_for(self.ranker)] = Kind(asked, ranking)
         return found
+
+
+class Way:
+    """How a question from a ranking class ends in one View: the choice, and the answers made ready so far.
+
+    `only` is the option where there is but one, and `certain` its answer if that comes in one turn only. `ready` has, by
+    the option's id (hashing the option takes longer than all else), an answer for each turn.
+    """
+
+    __slots__ = ("certain", "choice", "only", "ready")
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+        self.only = choice.alone
+        self.certain: Ready | None = None
+        self.ready: dict[int, list[Ready | None]] = {}
+
+
+Found = tuple[int, int, Edns, Client, Kind, Way]
+"""What is known of a query: where its question ends, its shape, its OPT record, who asks, as what kind of client, and
+how that ends. A bare tuple, as one is made for every query."""
+
+Ending = tuple[bytes, str]
+"""A reply after its id, and what it is counted as."""
 
 
 class FastWay:
@@ -143,23 +176,40 @@ class FastWay:
         questions: of the Router's Ranker.
         clients: what is known of clients.
         counts: what answers are counted in.
+        seal: what DNSSEC makes of an answer; None: nothing.
     """
 
-    __slots__ = ("_answers", "_by_option", "_clients", "_counts", "_questions", "_ranker", "_router")
+    __slots__ = ("_clients", "_counts", "_plain", "_questions", "_ranker", "_router", "_seal", "_signed")
 
     def __init__(
-        self, router: Router, questions: Questions, clients: Clients, counts: dict[str, float]
+        self,
+        router: Router,
+        questions: Questions,
+        clients: Clients,
+        counts: dict[str, float],
+        seal: Seal | None = None,
     ) -> None:
         self._router = router
         self._ranker = router.ranker
         self._questions = questions
         self._clients = clients
         self._counts = counts
-        self._answers: dict[_Asked, _Ready | _Split] = {}
-        self._by_option: dict[tuple[_Question, int, Reason], _Ready] = {}
+        self._seal = seal
+        self._plain: dict[_Asked, Way] = {}
+        self._signed: dict[_Asked, Way] = {}
 
     def answer(self, packet: bytes, source: str, draw: float, *, tcp: bool) -> bytes | None:
         """The reply to a packet, or None if it is not for the short way."""
+        found = self.find(packet, source, tcp=tcp)
+        if found is None:
+            return None
+        end, key = self.ending(packet, source, found, draw, tcp=tcp)
+        counts = self._counts
+        counts[key] = counts.get(key, 0) + 1
+        return packet[:2] + end
+
+    def find(self, packet: bytes, source: str, *, tcp: bool) -> Found | None:
+        """What a packet asks, and all that is known about it; None if it is not for the short way."""
         shape = _SHAPES.get(packet[2:12])
         if shape is None:
             return None
@@ -170,7 +220,7 @@ class FastWay:
             return None
         if shape & _EDNS:
             edns = self._clients.edns(packet[end:])
-            if edns is None:
+            if edns is None or (tcp and edns.keepalive):
                 return None
         elif len(packet) == end:
             edns = _NO_EDNS
@@ -179,53 +229,80 @@ class FastWay:
         client = edns.client or self._clients.source(source)
         kind = client.kind if client.ranker is self._ranker else client.kind_for(self._ranker)
         known = question.by_kind.get(kind) or self._questions.learn(question, client)
-        ready = self._answers.get(known.asked) or self._prepare(known.asked)
-        if isinstance(ready, _Split):
-            ready = ready.pick(question.host.service, client, draw)
-        counts = self._counts
-        key = ready.tcp_key if tcp else ready.udp_key
-        counts[key] = counts.get(key, 0) + 1
-        option = ready.option
-        key = known.keys.get((option.number, option.outcome)) or _demand_key(known, option)
-        counts[key] = counts.get(key, 0) + 1
-        return _reply(packet, end, shape, ready, edns, tcp=tcp)
+        ways = self._signed if edns.dnssec_ok else self._plain
+        way = ways.get(known.asked)
+        if way is None:
+            if len(ways) >= LIMIT:
+                ways.clear()
+            way = ways[known.asked] = Way(self._router.choice(known.asked.group))
+        return end, shape, edns, client, known, way
 
-    def _prepare(self, asked: _Asked) -> _Ready | _Split:
-        """The answers to a question from a ranking class, in this state of the world."""
-        choice = self._router.choice(asked.group)
-        ready: _Ready | _Split
-        if choice.certain is not None:
-            ready = self._ready(asked.question, choice.certain)
+    def ready(self, found: Found, draw: float) -> Ready:
+        """The answer made ready that a draw picks."""
+        _, _, edns, client, known, way = found
+        question = known.asked.question
+        option = way.only or pick(
+            way.choice, Request(question.host.service, client.location), draw, sheds=False
+        )
+        ready = way.ready.get(id(option))
+        if ready is None:
+            count = turns(self._router.view, question.host, question.rdtype, option)
+            ready = way.ready[id(option)] = [None] * count
+        turn = 0 if len(ready) == 1 else int(second_draw(draw) * len(ready))
+        made = ready[turn]
+        if made is None:
+            made = ready[turn] = self._make_ready(question, option, turn, dnssec_ok=edns.dnssec_ok)
+            if way.only is not None and len(ready) == 1:
+                way.certain = made
+        return made
+
+    def settled(self, found: Found) -> bool:
+        """Whether every draw picks the same answer. It has been picked once."""
+        _, _, _, client, _, way = found
+        if way.certain is not None:
+            return True
+        if way.only is not None or not way.choice.sticky or client.location.network is None:
+            return False
+        return all(len(ready) == 1 for ready in way.ready.values())
+
+    def ending(self, packet: bytes, source: str, found: Found, draw: float, *, tcp: bool) -> Ending:
+        """The reply for a draw.
+
+        Args:
+            packet: the query.
+            source: the client's address as text.
+            found: about the query.
+            draw: uniform in [0, 1).
+            tcp: it came over TCP.
+        """
+        end, shape, edns, _, known, way = found
+        ready = way.certain or self.ready(found, draw)
+        if ready.error or edns.cookie is not None:
+            opt = edns.opt(ready.error, source, tailored=ready.tailored)
         else:
-            ready = _Split(choice, {option: self._ready(asked.question, option) for option in choice.every})
-        if len(self._answers) >= LIMIT:
-            self._answers = {}
-        self._answers[asked] = ready
-        return ready
+            opt = edns.tailored if ready.tailored else edns.general
+        reply = ready.heads[shape] + packet[12:end] + ready.body + opt
+        if len(reply) + 2 > (wire.TCP_PAYLOAD if tcp else edns.limit):
+            reply = ready.truncated_heads[shape] + packet[12:end] + opt
+        mark = ready.tcp_mark if tcp else ready.udp_mark
+        return reply, known.keys.get(mark) or self._key(known, ready, mark, tcp=tcp)
 
-    def _ready(self, question: _Question, option: Option) -> _Ready:
-        key = (question, option.number, option.reason)
-        found = self._by_option.get(key)
-        if found is None:
-            content = host_content(self._router.view, question.host, question.rdtype, option)
-            found = self._by_option[key] = _Ready(content, question.rdtype, option, question.wire)
-        return found
+    def _key(self, known: Kind, ready: Ready, mark: str, *, tcp: bool) -> str:
+        """What an answer is counted as: among the queries, and among the decisions."""
+        question = known.asked.question
+        decision = decision_key(known.ranking, ready.option, "dns")
+        # Only addresses bring a client to a region; questions for anything else are no demand.
+        if question.rdtype not in (wire.A, wire.AAAA):
+            decision = metric_key(decision)
+        query = query_key(question.rdtype, ready.rcode, question.label, tcp=tcp)
+        key = known.keys[mark] = joint_key(query, decision)
+        return key
 
-
-def _demand_key(known: _Kind, option: Option) -> str:
-    key = known.keys[option.number, option.outcome] = decision_key(known.ranking, option, "dns")
-    return key
-
-
-def _reply(packet: bytes, end: int, shape: int, ready: _Ready, edns: Edns, *, tcp: bool) -> bytes:
-    if ready.error and shape & _EDNS:
-        opt = edns.opt(tailored=ready.tailored, more=ready.error)
-    else:
-        opt = edns.tailored if ready.tailored else edns.general
-    reply = packet[:2] + ready.heads[shape] + packet[12:end] + ready.body + opt
-    if len(reply) > (wire.TCP_PAYLOAD if tcp else edns.limit):
-        return packet[:2] + ready.truncated_heads[shape] + packet[12:end] + opt
-    return reply
+    def _make_ready(self, question: _Question, option: Option, turn: int, *, dnssec_ok: bool) -> Ready:
+        content = host_content(self._router.view, question.host, question.rdtype, option, turn=turn)
+        if self._seal is not None:
+            content = self._seal(content, question.wire[:-4], question.rdtype, dnssec_ok)
+        return Ready(content, question.wire, option)
 
 
 def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:
@@ -264,7 +341,12 @@ def _label_starts(name: bytes) -> set[int]:
     return {len(name) - len(suffix) for suffix in suffixes(name) if suffix != b"\0"}
 
 
-def query_key(rdtype: int, rcode: int, *, tcp: bool) -> str:
-    """The counter of queries that an answer belongs to."""
+def query_key(rdtype: int, rcode: int, name: str, *, tcp: bool) -> str:
+    """The counter of queries that an answer belongs to; `name` is the service's host name or the zone, if any."""
     transport = "tcp" if tcp else "udp"
-    return f"gtm_dns_queries_total\t{wire.type_label(rdtype)}\t{wire.RCODE_NAMES[rcode]}\t{transport}"
+    return f"gtm_dns_queries_total\t{name}\t{wire.type_label(rdtype)}\t{wire.RCODE_NAMES[rcode]}\t{transport}"
+
+
+def name_label(name: bytes) -> str:
+    """A name of the policy, in wire form, as a metric's label."""
+    return dns.name.from_wire(name, 0)[0].to_text(omit_final_dot=True)

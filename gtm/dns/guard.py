@@ -53,5 +53,5 @@ class Guard:
                 return None
             if self._counts is not None:
                 transport = "tcp" if tcp else "udp"
-                self._counts.add(f"gtm_dns_queries_total\tother\tSERVFAIL\t{transport}")
+                self._counts.add(f"gtm_dns_queries_total\t\tother\tSERVFAIL\t{transport}")
             return wire.bare_reply(packet, wire.SERVFAIL)

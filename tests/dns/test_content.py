@@ -308,7 +308,7 @@ def test_affinity_keeps_a_network_on_its_region() -> None:
     """With affinity every draw gives a client network the same region, and networks differ."""
     server = answerer()
     for packet in (query("sticky.demo.test", subnet=DE), query("sticky.demo.test", subnet="10.4.7.0/26")):
-        answers = {tuple(addresses(both(server, packet, draw=draw))) for draw in (0.0, 0.3, 0.6, 0.99)}
+        answers = {frozenset(addresses(both(server, packet, draw=draw))) for draw in (0.0, 0.3, 0.6, 0.99)}
         assert len(answers) == 1
 
 
@@ -316,7 +316,7 @@ def test_the_draw_splits_clients() -> None:
     """Without affinity the draw picks among weighted regions."""
     server = answerer()
     packet = query("drawn.demo.test", subnet=DE)
-    assert addresses(both(server, packet, draw=0.1)) == ["192.0.2.1", "192.0.2.2"]
+    assert set(addresses(both(server, packet, draw=0.1))) == {"192.0.2.1", "192.0.2.2"}
     assert addresses(both(server, packet, draw=0.9)) == ["192.0.2.4"]
 
 
@@ -333,15 +333,18 @@ def test_every_answer_and_drop_is_counted() -> None:
             fast, full = Counts(), Counts()
             answerer(*down, counts=fast).answer(packet, "10.3.0.1", tcp=True, draw=0.5)
             answerer(*down, counts=full).answer_fully(packet, "10.3.0.1", tcp=True, draw=0.5)
-            assert fast == full
-            assert sum(fast.values()) == 2
+            counted = fast.take()
+            counted.pop("gtm_dns_full_way_total\ttcp", None)
+            assert counted == full.take()
+            assert sum(counted.values()) == 2
     counts = Counts()
     server = answerer(counts=counts)
     server.answer(b"short", "10.3.0.1", tcp=False, draw=0.5)
     server.answer(query("example.com", "TYPE999"), "10.3.0.1", tcp=False, draw=0.5)
     assert counts == {
+        "gtm_dns_full_way_total\tudp": 2,
         "gtm_dns_dropped_total\tshort": 1,
-        "gtm_dns_queries_total\tother\tREFUSED\tudp": 1,
+        "gtm_dns_queries_total\t\tother\tREFUSED\tudp": 1,
     }
 
 

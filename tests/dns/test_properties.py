@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
 from gtm.core.model import EndpointHealth, HealthStatus, Location
+from gtm.core.names import absolute
 from gtm.core.router import Router
 from gtm.core.state import State
 from gtm.core.view import Window, view_of
@@ -27,6 +28,7 @@ from .world import (
     IE,
     NETWORKS,
     POLICY,
+    RECORDS,
     REGIONS,
     addresses,
     answerer,
@@ -39,12 +41,19 @@ from .world import (
 
 SERVERS = [answerer(), answerer("eu", "ie"), answerer("us", "jp"), answerer("eu", "ie", "us", "jp", "big")]
 
+BELOW = [
+    *("x.any", "x.y.any", "*.any", "x.here.any", "ent.any", "x.ent.any", "any", "x.alias-any", "x.wild", "a.b.wild"),
+    *("x.own.wild", "_8443._https.x.wild", "x.lab", "ns1.lab", "a.ns1.lab", "x.plain.cuts", "cuts", "ent", "x.www"),
+]
+"""Names that wildcards, delegations and empty non-terminals of demo.test answer for, or do not."""
 NAMES = st.one_of(
     st.sampled_from([host for service in POLICY.services for host in service.hostnames]),
     st.sampled_from([zone.name for zone in POLICY.zones]),
     st.sampled_from(
         ["nope.demo.test", "b.deep.demo.test", "ns1.demo.test", "example.com", ".", "x.sub.demo.test"]
     ),
+    st.sampled_from(sorted({f"{absolute(record.name, 'demo.test')}" for record in RECORDS})),
+    st.sampled_from([f"{name}.demo.test" for name in BELOW]),
 )
 TYPES = st.one_of(st.sampled_from([1, 28, 5, 16, 6, 2, 255, 252, 43, 65]), st.integers(0, 65535))
 
@@ -116,6 +125,23 @@ def test_both_ways_agree(packet: bytes, client: str, tcp: bool, draw: float, ser
     assert reply[:12] == slow[:12]
     if reply != slow:  # only compression differs, and with it perhaps the case of names in the data
         assert dns.message.from_wire(reply).to_text().lower() == dns.message.from_wire(slow).to_text().lower()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(packets(), min_size=1, max_size=3), CLIENTS, UNIT, st.data())
+def test_remembered_replies_are_those_of_the_first_time(
+    asked: list[bytes], client: str, drawn: float, data: st.DataObject
+) -> None:
+    """A query that comes again, with another id or from another client, gets what it would have got at first."""
+    source = data.draw(st.sampled_from(SERVERS))
+    counts = Counts()
+    server = Answerer(source.router, locate, counts, draw=lambda: drawn)
+    for packet in data.draw(st.lists(st.sampled_from(asked), min_size=2, max_size=6)):
+        again = data.draw(st.binary(min_size=2, max_size=2)) + packet[2:]
+        sender = data.draw(st.sampled_from([client, "10.1.0.1"]))
+        assert server.udp(again, sender) == server.answer(again, sender, tcp=False, draw=drawn)
+    taken = counts.take()
+    assert all(count % 2 == 0 for count in taken.values())
 
 
 def check_reply(packet: bytes, reply: bytes | None) -> None:

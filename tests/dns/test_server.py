@@ -267,8 +267,8 @@ def test_internal_errors_are_servfail(caplog: pytest.LogCaptureFixture) -> None:
         assert addresses(dns.query.udp(asked, "127.0.0.1", TIMEOUT, number)) == ["192.0.2.4"]
         assert server.errors == 4
     assert counts == {
-        "gtm_dns_queries_total\tother\tSERVFAIL\tudp": 2,
-        "gtm_dns_queries_total\tother\tSERVFAIL\ttcp": 2,
+        "gtm_dns_queries_total\t\tother\tSERVFAIL\tudp": 2,
+        "gtm_dns_queries_total\t\tother\tSERVFAIL\ttcp": 2,
     }
     assert len(caplog.records) == 2
 

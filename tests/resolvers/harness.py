@@ -83,8 +83,13 @@ class Authority:
 
     def queries(self, rdtype: str = "A") -> int:
         """How many questions of a type gtm has answered, by its counters."""
-        prefix = f"gtm_dns_queries_total\t{rdtype}\t"
-        return int(sum(number for key, number in self.counts.items() if key.startswith(prefix)))
+        found = (
+            (key, number)
+            for joint, number in self.counts.items()
+            for key in joint.split("\n")
+            if key.startswith("gtm_dns_queries_total\t")
+        )
+        return int(sum(number for key, number in found if key.split("\t")[2] == rdtype))
 
     def subnets(self, name: str) -> list[str | None]:
         """The client subnets of the questions for a name, in any case of its letters."""
