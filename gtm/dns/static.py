@@ -81,10 +81,12 @@ def _followed(names: Names, name: bytes, rdtype: int, zone: ZoneData, alias: Rda
             return failure("the aliases form a loop")  # RFC 1034 §3.6.2: an error
         seen.add(name)
         following = _zone_of(names, name, rdtype)
-        if following is None or len(chain) == MAX_ALIASES:
+        if following is None:
             return Content(records=chain, zone=zone)
         zone = following
         found = _look_up(names, name, rdtype, zone)
+        if isinstance(found, Rdatas) and len(chain) == MAX_ALIASES:
+            return Content(records=chain, zone=zone)
     return Alias(chain, name, found) if isinstance(found, Host) else _after(chain, name, found)
 
 

@@ -42,8 +42,29 @@ from .world import (
 SERVERS = [answerer(), answerer("eu", "ie"), answerer("us", "jp"), answerer("eu", "ie", "us", "jp", "big")]
 
 BELOW = [
-    *("x.any", "x.y.any", "*.any", "x.here.any", "ent.any", "x.ent.any", "any", "x.alias-any", "x.wild", "a.b.wild"),
-    *("x.own.wild", "_8443._https.x.wild", "x.lab", "ns1.lab", "a.ns1.lab", "x.plain.cuts", "cuts", "ent", "x.www"),
+    *(
+        "x.any",
+        "x.y.any",
+        "*.any",
+        "x.here.any",
+        "ent.any",
+        "x.ent.any",
+        "any",
+        "x.alias-any",
+        "x.wild",
+        "a.b.wild",
+    ),
+    *(
+        "x.own.wild",
+        "_8443._https.x.wild",
+        "x.lab",
+        "ns1.lab",
+        "a.ns1.lab",
+        "x.plain.cuts",
+        "cuts",
+        "ent",
+        "x.www",
+    ),
 ]
 """Names that wildcards, delegations and empty non-terminals of demo.test answer for, or do not."""
 NAMES = st.one_of(

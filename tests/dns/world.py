@@ -17,6 +17,7 @@ from gtm.core.model import (
     Endpoint,
     EndpointHealth,
     HealthStatus,
+    HttpsRecord,
     Jurisdiction,
     Location,
     Match,
@@ -25,6 +26,7 @@ from gtm.core.model import (
     OnUnusable,
     Places,
     Policy,
+    RecordSet,
     RefusalAddress,
     Region,
     ResidencyRule,
@@ -108,8 +110,16 @@ ALIAS_ONLY = _region(
     Endpoint("http://a", cname="LB.Example.net"),
     Endpoint("http://a-down", ("192.0.2.6",)),
 )
+TLS = _region(
+    "tls",
+    "DE",
+    50.1,
+    8.7,
+    Endpoint("https://tls-1", ("192.0.2.7", "192.0.2.8"), ("2001:db8::7",)),
+    Endpoint("https://tls-2:8443", ("192.0.2.9",)),
+)
 ALWAYS_DOWN = {"http://url-only-down", "http://a-down"}
-REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY, ALIAS_ONLY)
+REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY, ALIAS_ONLY, TLS)
 
 
 def service(name: str, members: str, **fields: object) -> Service:
@@ -137,17 +147,70 @@ SERVICES = (
     service("stubborn", "eu us", ttl=300, on_unusable=OnUnusable.IGNORE_HEALTH),
     service("deep", "us", hostnames=("a.b.deep.demo.test",)),
     service("apex", "eu us", hostnames=("apex.test",), zone="apex.test"),
+    service("wild", "eu us", hostnames=("*.wild.demo.test", "own.wild.demo.test")),
+    service("few", "half", max_answers=3),
+    service("tls", "tls", https_record=HttpsRecord(("h2", "h3"))),
     service("apex-alias", "alias-only", hostnames=("alias.test",), zone="alias.test"),
 )
+RECORDS = (
+    RecordSet("www", "A", ("192.0.2.101", "192.0.2.102"), ttl=120),
+    RecordSet("WWW.demo.test.", "AAAA", ("2001:db8::101",)),
+    RecordSet("mail", "MX", ("10 mx1", "20 mx2.example.net.")),
+    RecordSet("txt", "TXT", ('"a b" "c;d"',)),
+    RecordSet("_dns._udp", "SRV", ("0 5 53 ns1",)),
+    RecordSet("4", "PTR", ("www",)),
+    RecordSet("_443._tcp.www", "TLSA", ("3 1 1 " + "ab" * 32,)),
+    RecordSet("svc", "SVCB", ("1 www alpn=dot port=853",)),
+    RecordSet("new", "TYPE65280", ("\\# 3 010203",)),
+    RecordSet("a.ent", "TXT", ("leaf",)),
+    RecordSet("*.any", "TXT", ("any",)),
+    RecordSet("*.any", "MX", ("5 mail",)),
+    RecordSet("here.any", "A", ("192.0.2.103",)),
+    RecordSet("below.ent.any", "A", ("192.0.2.104",)),
+    RecordSet("*.alias-any", "CNAME", ("www",)),
+    RecordSet("to-www", "CNAME", ("www",), ttl=60),
+    RecordSet("to-to-www", "CNAME", ("To-WWW",)),
+    RecordSet("to-drawn", "CNAME", ("drawn",)),
+    RecordSet("to-alias", "CNAME", ("alias",)),
+    RecordSet("to-wild", "CNAME", ("x.wild",)),
+    RecordSet("to-nowhere", "CNAME", ("nope",)),
+    RecordSet("to-ent", "CNAME", ("ent",)),
+    RecordSet("to-away", "CNAME", ("www.example.net.",)),
+    RecordSet("to-lab", "CNAME", ("x.lab",)),
+    RecordSet("to-failing", "CNAME", ("url-only",)),
+    RecordSet("loop-1", "CNAME", ("loop-2",)),
+    RecordSet("loop-2", "CNAME", ("loop-1",)),
+    *(RecordSet(f"far-{number}", "CNAME", (f"far-{number + 1}",)) for number in range(9)),
+    RecordSet("far-9", "A", ("192.0.2.105",)),
+    RecordSet("lab", "NS", ("ns1.lab", "ns.www2", "ns.example.net."), ttl=600),
+    RecordSet("lab", "DS", ("1 13 2 " + "cd" * 32,)),
+    RecordSet("ns1.lab", "A", ("192.0.2.106",)),
+    RecordSet("ns1.lab", "AAAA", ("2001:db8::106",)),
+    RecordSet("ns.www2", "A", ("192.0.2.107",)),
+    RecordSet("plain.cuts", "NS", ("ns.example.net.",)),
+)
+"""Of demo.test."""
 ZONES = (
     Zone(
         "demo.test",
         "ns1.demo.test",
         "hostmaster.demo.test",
         (NameServer("ns1.demo.test", ("192.0.2.53",), ("2001:db8::53",)), NameServer("ns2.example.net")),
+        records=RECORDS,
     ),
     Zone("sub.demo.test", "ns.example.net", "hostmaster.example.net", minimum=7200, ttl=600),
-    Zone("apex.test", "ns.example.net", "hostmaster.example.net"),
+    Zone(
+        "apex.test",
+        "ns.example.net",
+        "hostmaster.example.net",
+        records=(
+            RecordSet("@", "MX", ("10 mail",)),
+            RecordSet("@", "TXT", ('"v=spf1 -all"',)),
+            RecordSet("@", "CAA", ('0 issue "ca.example.net"',)),
+            RecordSet("@", "HTTPS", ("1 . alpn=h2",)),
+            RecordSet("to-chat", "CNAME", ("chat.demo.test.",)),
+        ),
+    ),
     Zone("alias.test", "ns.example.net", "hostmaster.example.net"),
 )
 RULES = (
