@@ -63,6 +63,23 @@ class ControlSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DnsSettings:
+    """What an edge's DNS says of itself, and how it limits abuse (docs/dns.md).
+
+    `nsid` None is the edge's name, and empty none; an empty `version` is not told. Per client prefix and second, each
+    process sends `rate_limit` replies (0: any number) and `rate_limit_excess` bytes beyond twice the queries'; past that
+    each `rate_limit_slip`-th limited reply is sent, without records. `rate_limit_exempt` are networks.
+    """
+
+    nsid: str | None = None
+    version: str = ""
+    rate_limit: int = 10_000
+    rate_limit_excess: int = 256 * 1024
+    rate_limit_slip: int = 2
+    rate_limit_exempt: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeSettings:
     """`gtm edge`. `data_dir` holds the last-good file; `geoip_db` None is the shipped database.
 
@@ -75,6 +92,8 @@ class EdgeSettings:
 
     `dns_bind` are addresses for DNS alone; none: those of `bind`, on `dns_port`. An edge started by root becomes `user`
     once it has bound its addresses. `replace`: take over from the edge that runs on `data_dir`, if one does.
+
+    `dns_cookie_secret_file` holds what all edges that share an address make DNS cookies with; None: a secret of its own.
     """
 
     data_dir: Path
@@ -85,6 +104,8 @@ class EdgeSettings:
     edge_port: int = DEFAULT_EDGE_PORT
     dns_port: int = DEFAULT_DNS_PORT
     dns_bind: tuple[Address, ...] = ()
+    dns_cookie_secret_file: Path | None = None
+    dns: DnsSettings = DnsSettings()
     workers: int = 1
     geoip_db: Path | None = None
     geoip_overrides: Path | None = None
@@ -116,6 +137,8 @@ class ServeSettings:
     edge_port: int = DEFAULT_EDGE_PORT
     dns_port: int = DEFAULT_DNS_PORT
     dns_bind: tuple[Address, ...] = ()
+    dns_cookie_secret_file: Path | None = None
+    dns: DnsSettings = DnsSettings()
     workers: int = 1
     demo: bool = False
     database_url: str | None = None

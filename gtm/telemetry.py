@@ -7,9 +7,11 @@ to their agent every second, and the agent keeps the totals of the whole edge in
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import nlargest
+from operator import itemgetter
 from threading import Lock
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from gtm.core.choice import Option
 from gtm.core.ranking import Ranking
@@ -25,6 +27,10 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "gtm_dns_full_way_total": ("DNS packets that no prepared answer fits, by transport.", ("transport",)),
     "gtm_dns_dropped_total": ("DNS packets dropped, by reason.", ("reason",)),
+    "gtm_dns_limited_total": (
+        "DNS replies over UDP beyond a client prefix's budget, by what became of them (slipped, dropped).",
+        ("action",),
+    ),
     "gtm_latency_samples_total": (
         "Round trips posted, by who measured (beacon, balancer) and what became of them.",
         ("kind", "verdict"),
@@ -84,6 +90,8 @@ MAX_DEMAND_ROWS = 50_000
 """Rows of demand kept until the next report; what is beyond them is counted in the metrics only."""
 
 _DECISIONS = "gtm_decisions_total"
+_TOP_CLIENTS = "gtm_dns_top_clients"
+_TOP = 10
 _DEMAND = "demand"
 
 
@@ -118,6 +126,11 @@ def demand_row(key: str) -> str | None:
     return row if name == _DEMAND else None
 
 
+def top_client_key(prefix: str) -> str:
+    """The key under which the replies to one of the busiest client prefixes are counted."""
+    return f"{_TOP_CLIENTS}\t{prefix}"
+
+
 class EdgeMetrics:
     """The totals of one edge, across its workers, and the demand not yet reported."""
 
@@ -128,6 +141,13 @@ class EdgeMetrics:
             name: Counter(name, text, labels, registry=self.registry)
             for name, (text, labels) in METRICS.items()
         }
+        self._clients: dict[str, float] = {}
+        self._top_clients = Gauge(
+            _TOP_CLIENTS,
+            "DNS replies over UDP in about the last second to the client prefixes that get the most.",
+            ("prefix",),
+            registry=self.registry,
+        )
 
     def add(self, counts: Mapping[str, float]) -> None:
         """Take in a worker's increments. Keys of unknown metrics or with the wrong number of labels are ignored."""
@@ -136,6 +156,8 @@ class EdgeMetrics:
             if row is not None and (row in self._demand or len(self._demand) < MAX_DEMAND_ROWS):
                 self._demand[row] = self._demand.get(row, 0) + increment
             name, *labels = metric_key(key).split("\t")
+            if name == _TOP_CLIENTS and len(labels) == 1:
+                self._clients[labels[0]] = self._clients.get(labels[0], 0) + increment
             if name in METRICS and len(labels) == len(METRICS[name][1]):
                 self._counters[name].labels(*labels).inc(increment)
 
@@ -145,5 +167,9 @@ class EdgeMetrics:
         return demand
 
     def text(self) -> str:
-        """The metrics in Prometheus's text format."""
+        """The metrics in Prometheus's text format; the top clients are those since the last time."""
+        clients, self._clients = self._clients, {}
+        self._top_clients.clear()
+        for prefix, replies in nlargest(_TOP, clients.items(), key=itemgetter(1)):
+            self._top_clients.labels(prefix).set(replies)
         return generate_latest(self.registry).decode()

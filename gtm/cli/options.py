@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gtm.cli.exits import CommandError
-from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, Address, Network
+from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, Address, DnsSettings, Network
 
 DataDir = Annotated[
     Path,
@@ -45,6 +45,55 @@ DatabaseUrl = Annotated[
 ]
 Workers = Annotated[
     int, typer.Option(help="DNS processes and HTTP processes, each.", envvar="GTM_WORKERS", min=1, max=64)
+]
+DnsCookieSecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="What DNS cookies are made with, for all edges that share an address; without it a secret of its own.",
+        envvar="GTM_DNS_COOKIE_SECRET_FILE",
+    ),
+]
+DnsNsid = Annotated[
+    str,
+    typer.Option(
+        help="What NSID and id.server answer: the edge's name by default; `none`: nothing.",
+        envvar="GTM_DNS_NSID",
+    ),
+]
+DnsVersion = Annotated[
+    str, typer.Option(help="What version.bind answers; without it nothing.", envvar="GTM_DNS_VERSION")
+]
+DnsRateLimit = Annotated[
+    int,
+    typer.Option(
+        help="UDP replies a second and process to one client prefix, /24 or /56 (0: nothing is limited).",
+        envvar="GTM_DNS_RATE_LIMIT",
+        min=0,
+    ),
+]
+DnsRateLimitExcess = Annotated[
+    int,
+    typer.Option(
+        help="Bytes a second and process to one client prefix beyond twice its queries.",
+        envvar="GTM_DNS_RATE_LIMIT_EXCESS",
+        min=0,
+    ),
+]
+DnsRateLimitSlip = Annotated[
+    int,
+    typer.Option(
+        help="Each so-many-th limited reply is sent, without records (0: none).",
+        envvar="GTM_DNS_RATE_LIMIT_SLIP",
+        min=0,
+        max=100,
+    ),
+]
+DnsRateLimitExempt = Annotated[
+    str,
+    typer.Option(
+        help="Networks that are not limited, separated by commas (`none`: all are).",
+        envvar="GTM_DNS_RATE_LIMIT_EXEMPT",
+    ),
 ]
 GeoipDb = Annotated[
     Path | None,
@@ -124,6 +173,8 @@ EDGE = f"http://{LOOPBACK}:{DEFAULT_EDGE_PORT}"
 DATA_DIR = Path("gtm-data")
 WAIT_SECONDS = 60.0
 
+_MAX_TEXT = 255  # RFC 1035 §3.3
+_NONE = "none"  # an empty variable is an unset one
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -173,8 +224,30 @@ def _parts(given: list[str]) -> tuple[str, ...]:
     return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 
 
-def networks(text: str) -> tuple[Network, ...]:
-    """Parse `--trusted-proxies`.
+def dns_settings(
+    *, nsid: str, version: str, rate_limit: int, rate_limit_excess: int, rate_limit_slip: int, exempt: str
+) -> DnsSettings:
+    """Gather the options of DNS.
+
+    Raises:
+        CommandError: a text is too long, or networks are none.
+    """
+    for name, text in (("--dns-nsid", nsid), ("--dns-version", version)):
+        if len(text.encode()) > _MAX_TEXT:
+            raise CommandError(f"{name}: at most {_MAX_TEXT} bytes")
+    own = () if exempt == _NONE else networks(exempt, "--dns-rate-limit-exempt")
+    return DnsSettings(
+        nsid={"": None, _NONE: ""}.get(nsid, nsid),
+        version=version,
+        rate_limit=rate_limit,
+        rate_limit_excess=rate_limit_excess,
+        rate_limit_slip=rate_limit_slip,
+        rate_limit_exempt=tuple(str(network) for network in own),
+    )
+
+
+def networks(text: str, option: str = "--trusted-proxies") -> tuple[Network, ...]:
+    """Parse an option that takes networks.
 
     Raises:
         CommandError: something else than networks.
@@ -182,7 +255,7 @@ def networks(text: str) -> tuple[Network, ...]:
     try:
         return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
     except ValueError as error:
-        raise CommandError(f"--trusted-proxies: {error}") from error
+        raise CommandError(f"{option}: {error}") from error
 
 
 def log_level(text: str) -> str:

@@ -46,6 +46,7 @@ from gtm.prober import Prober
 from gtm.runtime import lifeline
 from gtm.runtime.claim import Claim
 from gtm.runtime.clocks import boot_time
+from gtm.runtime.cookie_secrets import cookie_secrets
 from gtm.runtime.crew import Crew
 from gtm.runtime.handover import HandoverError
 from gtm.runtime.round_trips import RoundTrips
@@ -90,6 +91,7 @@ class Agent:
         self._report_due = asyncio.Event()
         self._stopping = asyncio.Event()
         self._claim = Claim(settings)
+        self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
         self._replaced = False
         self._saving = asyncio.Lock()
         self._unsaved = False
@@ -128,6 +130,7 @@ class Agent:
             moved=self._report_due.set,
             leases=self._leases,
             learned=self._round_trips.learned,
+            cookie_secrets=self._cookie_secrets,
         )
         self._prober.start()
         try:

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import msgspec
 
@@ -49,6 +50,7 @@ class Crew:
             may wait for.
         leases: the quotas' leases that HTTP workers spend.
         learned: called with what HTTP workers learned of round trips.
+        cookie_secrets: what DNS workers make cookies with, and the one before.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Crew:
         moved: Callable[[], None],
         leases: LeaseHolder,
         learned: Callable[[Iterable[Delta]], None],
+        cookie_secrets: tuple[bytes, ...],
     ) -> None:
         self._settings = settings
         self._listeners = listeners
@@ -69,6 +72,7 @@ class Crew:
         self._moved = moved
         self._leases = leases
         self._learned = learned
+        self._cookie_secrets = cookie_secrets
         self._answering: dict[str, int] = {}
         self._lifeline = Lifeline()
         self._links: dict[str, AgentEnd] = {}
@@ -184,6 +188,8 @@ class Crew:
             open_lookups=settings.open_lookups,
             beacons=settings.beacons,
             log_level=settings.log_level,
+            dns=replace(settings.dns, nsid=settings.name if settings.dns.nsid is None else settings.dns.nsid),
+            cookie_secrets=self._cookie_secrets if kind == "dns" else (),
         )
 
     async def _listen(self, link: AgentEnd) -> None:

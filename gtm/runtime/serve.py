@@ -30,7 +30,7 @@ from gtm.runtime.facts import Facts
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
 from gtm.runtime.sockets import reserve, reserve_each
-from gtm.settings import ServeSettings
+from gtm.settings import DnsSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
 
 logger = logging.getLogger(__name__)
@@ -196,6 +196,9 @@ class Supervisor:
             "GTM_DEMAND_DAYS": str(settings.demand_days),
             "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),
         }
+        told |= _dns_environment(settings.dns)
+        if settings.dns_cookie_secret_file is not None:
+            told["GTM_DNS_COOKIE_SECRET_FILE"] = str(settings.dns_cookie_secret_file)
         if settings.geoip_db is not None:
             told["GTM_GEOIP_DB"] = str(settings.geoip_db)
         if settings.geoip_overrides is not None:
@@ -264,6 +267,18 @@ class Supervisor:
         self._lock.release()
         if self._stopping.is_set():
             logger.info("stopped")
+
+
+def _dns_environment(settings: DnsSettings) -> dict[str, str]:
+    """What the edge is told of its DNS."""
+    return {
+        "GTM_DNS_NSID": "none" if settings.nsid == "" else settings.nsid or "",
+        "GTM_DNS_VERSION": settings.version,
+        "GTM_DNS_RATE_LIMIT": str(settings.rate_limit),
+        "GTM_DNS_RATE_LIMIT_EXCESS": str(settings.rate_limit_excess),
+        "GTM_DNS_RATE_LIMIT_SLIP": str(settings.rate_limit_slip),
+        "GTM_DNS_RATE_LIMIT_EXEMPT": ",".join(settings.rate_limit_exempt) or "none",
+    }
 
 
 def _literal(host: str, port: int) -> str:

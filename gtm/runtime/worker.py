@@ -27,8 +27,12 @@ from gtm.core.leases import Parts
 from gtm.core.problems import PolicyError
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
+from gtm.dns.cookies import ServerCookies
 from gtm.dns.dnssec import Signer
+from gtm.dns.limiter import Limiter, RateLimits
+from gtm.dns.options import ServerOptions
 from gtm.dns.server import DnsServer
+from gtm.dns.tcp import TcpLimits
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.edge.quotas import QuotaGate
 from gtm.edge.samples import Intake
@@ -49,7 +53,7 @@ from gtm.runtime.http import PatientProtocol, PatientServer
 from gtm.runtime.link import WorkerEnd
 from gtm.runtime.logs import configure
 from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
-from gtm.telemetry import Counts
+from gtm.telemetry import Counts, top_client_key
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +77,15 @@ class Worker:
         self.holder = ViewHolder(time.time, self._swapped)
         self.answerer: Answerer | None = None
         self._signer = Signer(self.holder.keys, time.time)
+        self._cookies = ServerCookies(*settings.cookie_secrets) if settings.cookie_secrets else None
+        self._options = ServerOptions(
+            settings.dns.nsid.encode() if settings.dns.nsid else b"",
+            settings.dns.version.encode(),
+            TcpLimits().idle,
+            self._cookies,
+        )
+        self.limiter = _limiter(settings, self._cookies, self.counts)
+        self._turn()
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
         self._gone = threading.Event()
         self._gate: QuotaGate | None = None
@@ -121,12 +134,21 @@ class Worker:
         while not self._gone.wait(_TICK):
             beats += 1
             self.holder.tick()
+            self._turn()
             if beats % _RELOAD_EVERY == 0:
                 self._reload_geoip()
             for kind, length in _INTERVALS.items():
                 if beats % length == 0:
                     self._tell_samples(kind)
             self._tell_counts()
+
+    def _turn(self) -> None:
+        """Begin the next second of what answering takes a clock for."""
+        if self._cookies is not None:
+            self._cookies.tick(int(time.time()))
+        if self.limiter is not None:
+            for prefix, replies in self.limiter.turn():
+                self.counts.add(top_client_key(prefix), replies)
 
     def _tell_counts(self) -> None:
         counts = self.counts.take()
@@ -191,7 +213,9 @@ class Worker:
             self._answered_from = data
             if self._signer.keys is not self.holder.keys:
                 self._signer = Signer(self.holder.keys, time.time, self._signer)
-            self.answerer = Answerer(router, self.locator.locate, self.counts, predecessor, self._signer)
+            self.answerer = Answerer(
+                router, self.locator.locate, self.counts, predecessor, self._signer, options=self._options
+            )
 
     def _reload_geoip(self) -> None:
         try:
@@ -201,6 +225,16 @@ class Worker:
                 self.holder.rebuild()
         except GeoIPError as error:
             logger.error("kept the GeoIP database in use: %s", error)
+
+
+def _limiter(settings: WorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:
+    """What limits replies over UDP; None: nothing does."""
+    given = settings.dns
+    if settings.kind != "dns" or given.rate_limit == 0:
+        return None
+    exempt = tuple(ip_network(text) for text in given.rate_limit_exempt)
+    limits = RateLimits(given.rate_limit, given.rate_limit_excess, given.rate_limit_slip, exempt)
+    return Limiter(limits, cookies, counts)
 
 
 def run_dns(worker: Worker) -> None:
@@ -213,7 +247,7 @@ def run_dns(worker: Worker) -> None:
         answerer = worker.answerer
         return None if answerer is None else answerer.answer(packet, client, tcp=tcp, draw=random.random())
 
-    server = DnsServer((), respond, counts=worker.counts)
+    server = DnsServer((), respond, counts=worker.counts, limiter=worker.limiter)
     server.take(_sockets(worker.settings.udp), _sockets(worker.settings.tcp))
     signal.signal(signal.SIGTERM, lambda *_: server.stop(FINISH))
     worker.start(server.stop)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from gtm.settings import DnsSettings
 
 ENVIRONMENT = "GTM_WORKER"
 FINISH = 5.0
@@ -28,3 +30,6 @@ class WorkerSettings:
     open_lookups: bool
     beacons: bool
     log_level: str
+    dns: DnsSettings = field(default_factory=DnsSettings)
+    cookie_secrets: tuple[bytes, ...] = ()
+    """What DNS cookies are made with, and what they were made with before; only workers of DNS have them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.telemetry import KEPT_KEYS, Counts
+from gtm.telemetry import KEPT_KEYS, Counts, EdgeMetrics, top_client_key
 
 
 def test_each_increment_is_told_once() -> None:
@@ -41,3 +41,14 @@ def test_counters_that_stand_still_are_dropped_beyond_a_limit() -> None:
     assert len(counts) <= 2 * KEPT_KEYS
     counts.add("0")
     assert counts.take() == {"0": 1}
+
+
+def test_top_clients_are_those_since_the_last_time() -> None:
+    """The metrics name the ten prefixes that got the most from all workers, and forget them with the next text."""
+    metrics = EdgeMetrics()
+    for _worker in range(2):
+        metrics.add({top_client_key(f"198.51.{number}.0/24"): number + 1 for number in range(20)})
+    lines = [line for line in metrics.text().splitlines() if line.startswith("gtm_dns_top_clients{")]
+    assert len(lines) == 10
+    assert 'gtm_dns_top_clients{prefix="198.51.19.0/24"} 40.0' in lines
+    assert "gtm_dns_top_clients{" not in metrics.text()

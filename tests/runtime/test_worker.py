@@ -69,7 +69,7 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
     predecessors: list[object] = []
 
     class Answers:
-        def __init__(self, *given: object) -> None:
+        def __init__(self, *given: object, **_: object) -> None:
             predecessors.append(given[3])
             if len(predecessors) == 2:
                 worker._data += 1  # another thread has loaded new data, and is about to rebuild
@@ -80,3 +80,13 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
     worker.holder.rebuild()
     worker.holder.rebuild()
     assert [one is None for one in predecessors] == [True, False, True, False]
+
+
+def test_each_beat_is_a_window_of_the_limiter(ends: tuple[Worker, socket.socket]) -> None:
+    """Each beat gives clients their budgets anew, and counts the replies to those that got the most."""
+    worker, _ = ends
+    assert worker.limiter is not None
+    for _ in range(2):
+        worker.limiter.passes("203.0.113.9", bytes(12), bytes(12))
+        worker._turn()
+    assert worker.counts == {"gtm_dns_top_clients\t203.0.113.0/24": 2}
