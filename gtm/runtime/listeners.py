@@ -9,6 +9,7 @@ Laws:
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 
 from gtm.dns.udp import bind_udp, hold
-from gtm.runtime.sockets import bind_tcp, explained, reserve_each
+from gtm.runtime.sockets import PortInUseError, bind_tcp, explained, reserve_each
 from gtm.settings import Address, EdgeSettings
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,10 @@ class Use(StrEnum):
         return socket.SOCK_DGRAM if self is Use.DNS_UDP else socket.SOCK_STREAM
 
 
+Place = tuple[Use, str, int]
+"""What sockets are for, and their address: all of one place share its clients."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """A bound socket, what it is for, and where. A held socket cannot tell its address by itself."""
@@ -47,8 +52,8 @@ class Listener:
     socket: socket.socket
 
     @property
-    def place(self) -> tuple[Use, str, int]:
-        """All sockets of a place share its clients."""
+    def place(self) -> Place:
+        """Where it belongs."""
         return self.use, self.host, self.port
 
 
@@ -68,7 +73,7 @@ class Listeners:
 
     def lent(self, use: Use, number: int) -> tuple[int, ...]:
         """The descriptors that a worker (0 to `workers` - 1) reads: of each place one, or several of TCP."""
-        places: dict[tuple[Use, str, int], list[int]] = {}
+        places: dict[Place, list[int]] = {}
         for one in self.settled:
             if one.use is use:
                 places.setdefault(one.place, []).append(one.socket.fileno())
@@ -106,22 +111,36 @@ def open_listeners(settings: EdgeSettings, inherited: Sequence[Listener] = ()) -
     """
     http = [(host, settings.edge_port) for host in settings.bind]
     dns_option = "--dns-bind" if settings.dns_bind else "--dns-port"
+    dns_uses = (Use.DNS_UDP, Use.DNS_TCP)
+    workers = settings.workers
     settled: list[Listener] = []
     with ExitStack() as undo:
-        for wanted, uses, option in (
-            (http, (Use.HTTP,), "--edge-port"),
-            (settings.dns_addresses, (Use.DNS_UDP, Use.DNS_TCP), dns_option),
-        ):
-            for host, port in _settle(wanted, uses, option, inherited):
-                for use in uses:
-                    there = [one for one in inherited if one.place == (use, host, port)]
-                    settled += there[: settings.workers] if use is Use.DNS_UDP else there
-                    for _ in range(settings.workers - len(there)):
-                        settled.append(_fresh(use, host, port, option))
-                        undo.callback(settled[-1].socket.close)
+        for host, port in _settle(http, (Use.HTTP,), "--edge-port", inherited):
+            settled += _of_place((Use.HTTP, host, port), "--edge-port", workers, inherited, undo)
+        for host, port in _settle(settings.dns_addresses, dns_uses, dns_option, inherited):
+            if any(one.place == (Use.HTTP, host, port) for one in settled):
+                message = (
+                    f"TCP port {port} on {host} is this edge's own for HTTP; choose another with {dns_option}"
+                )
+                raise PortInUseError(errno.EADDRINUSE, message)
+            for use in dns_uses:
+                settled += _of_place((use, host, port), dns_option, workers, inherited, undo)
         undo.pop_all()
     kept = {one.socket for one in settled}
-    return Listeners(settled, [one for one in inherited if one.socket not in kept], settings.workers)
+    return Listeners(settled, [one for one in inherited if one.socket not in kept], workers)
+
+
+def _of_place(
+    place: Place, option: str, workers: int, inherited: Sequence[Listener], undo: ExitStack
+) -> list[Listener]:
+    """The sockets of one place, one for each worker at least."""
+    found = [one for one in inherited if one.place == place]
+    if place[0] is Use.DNS_UDP:
+        del found[workers:]
+    while len(found) < workers:
+        found.append(_fresh(*place, option))
+        undo.callback(found[-1].socket.close)
+    return found
 
 
 def _fresh(use: Use, host: str, port: int, option: str) -> Listener:

@@ -42,12 +42,18 @@ def eventually(check: Callable[[], object], what: str, patience: float = PATIENC
 class Process:
     """A `gtm` process with its output kept."""
 
-    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        python: str = sys.executable,
+    ) -> None:
         self.log = log
         clean = {key: value for key, value in os.environ.items() if not key.startswith("GTM_")}
         with log.open("ab") as out:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "gtm.cli", *arguments],
+                [python, "-m", "gtm.cli", *arguments],
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,

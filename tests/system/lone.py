@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import Counter
@@ -80,15 +81,16 @@ class LoneEdge:
         lastgood.save(data_dir / "edge-last-good", [AccessMessage(Access()), snapshot])
         self.http_port, self.dns_port = free_port(), free_port()
         self.processes: list[Process] = []
+        self.python = sys.executable
 
     def start(self, *arguments: str, environment: dict[str, str] | None = None) -> Process:
         """Start `gtm edge`."""
-        number = len(self.processes)
+        number = len(self.processes) + 1
         command = ["edge", "--control", "http://127.0.0.1:9", "--data-dir", str(self.data_dir)]
         ports = ["--edge-port", str(self.http_port), "--dns-port", str(self.dns_port)]
         log = self.data_dir.with_name(f"edge-{number}.log")
         told = {"GTM_TOKEN": "gtm_none", **(environment or {})}
-        self.processes.append(Process([*command, *ports, *arguments], log, told))
+        self.processes.append(Process([*command, *ports, *arguments], log, told, self.python))
         return self.processes[-1]
 
     def until_ready(self, process: Process, workers: int = 1) -> None:
