@@ -178,7 +178,7 @@ class _ZoneChecks:
     def _check_name(self, content: _Content, name: str, sets: dict[str, _Set]) -> None:
         """What the records of one name are beside each other, and beside what else is there."""
         zone, first = content.zone, next(iter(sets.values()))
-        cut = next((above for above in ancestors(name) if above in content.cuts), None)
+        cut = next((above for above in reversed([*ancestors(name)]) if above in content.cuts), None)
         if name == zone.name and "NS" in sets:
             message = "the zone's own NS records are its `name_servers`"
             self.checks.problem(sets["NS"].path, "overlap", message)

@@ -71,7 +71,7 @@ class Kind:
 
     def count(self, option: Option, via: str) -> str:
         """The key that an answer is counted under."""
-        return decision_key(self.ranking, option, via)
+        return decision_key(self.ranking.group, self.ranking.cell, option, via)
 
     def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
@@ -242,7 +242,7 @@ class Routes:
         except KeyError:
             name = None
             if self.router is not None:
-                name = self.router.view.snapshot.hostnames.get(host_name(host))
+                name = self.router.view.snapshot.service_of(host_name(host))
             if len(self._services) >= self._limit:
                 self._services = {}
             self._services[host] = name

@@ -19,6 +19,7 @@ from gtm.core.model import (
     AdminState,
     DataClass,
     Endpoint,
+    HttpsRecord,
     Jurisdiction,
     Match,
     Member,
@@ -26,6 +27,7 @@ from gtm.core.model import (
     Places,
     Policy,
     Probe,
+    RecordSet,
     RefusalAddress,
     Region,
     ResidencyRule,
@@ -95,6 +97,13 @@ def test_a_good_policy_compiles() -> None:
     assert (snapshot.tenants, snapshot.data_classes) == ({"clinic"}, {"health"})
     drained = compile_policy(_with("regions", admin_state=AdminState.DRAINING), SHIPPED)
     assert drained.names(drained.active) == ("us",)
+
+
+SUB = Zone("sub.demo.test", "ns.example.net", "hostmaster.demo.test")
+
+
+def _record(name: str, rdtype: str = "A", *data: str, ttl: int | None = None) -> RecordSet:
+    return RecordSet(name, rdtype, data or ("ns.example.net.",), ttl)
 
 
 WRONG: dict[str, tuple[Policy, str, str]] = {
@@ -220,6 +229,89 @@ WRONG: dict[str, tuple[Policy, str, str]] = {
         ),
         "services.chat",
         "empty_fence",
+    ),
+    **{
+        what: (
+            replace(GOOD, zones=(replace(GOOD.zones[0], records=records), *more)),
+            f"zones.demo.test.records[{index}]{field}",
+            code,
+        )
+        for what, records, index, field, code, more in (
+            ("record outside its zone", (_record("www.example.net."),), 0, ".name", "outside_zone", ()),
+            ("record with a long name", (_record("a" * 60 + ".b" * 100),), 0, ".name", "out_of_range", ()),
+            ("record in another zone", (_record("www.sub"),), 0, ".name", "outside_zone", (SUB,)),
+            ("NS of another zone", (_record("sub", "NS"),), 0, ".name", "outside_zone", (SUB,)),
+            ("two TTLs", (_record("www"), _record("www", ttl=5)), 1, "", "overlap", ()),
+            ("CNAME at the apex", (_record("@", "CNAME"),), 0, "", "overlap", ()),
+            ("CNAME beside data", (_record("www"), _record("www", "CNAME")), 1, "", "overlap", ()),
+            ("two CNAME", (_record("www", "CNAME", "a", "b"),), 0, "", "overlap", ()),
+            ("NS at the apex", (_record("@", "NS"),), 0, "", "overlap", ()),
+            ("NS at a wildcard", (_record("*.x", "NS"),), 0, "", "overlap", ()),
+            ("DS without NS", (_record("lab", "DS"),), 0, "", "missing", ()),
+            ("data at a cut", (_record("lab", "NS"), _record("lab", "TXT")), 1, "", "outside_zone", ()),
+            ("data below a cut", (_record("lab", "NS"), _record("x.lab")), 1, "", "outside_zone", ()),
+            ("cut below a cut", (_record("lab", "NS"), _record("x.lab", "NS")), 1, "", "outside_zone", ()),
+            ("address of a service", (_record("chat"),), 0, "", "overlap", ()),
+            ("alias of a service's name", (_record("chat", "CNAME"),), 0, "", "overlap", ()),
+        )
+    },
+    "host name below a delegation": (
+        replace(
+            GOOD,
+            zones=(replace(GOOD.zones[0], records=(_record("lab", "NS"),)),),
+            services=(replace(CHAT, hostnames=("chat.lab.demo.test",)),),
+        ),
+        "services.chat.hostnames[0]",
+        "outside_zone",
+    ),
+    "name server with addresses twice": (
+        _with(
+            "zones",
+            name_servers=(NameServer("ns.demo.test", ("192.0.2.53",)),),
+            records=(_record("ns"),),
+        ),
+        "zones.demo.test.name_servers[0]",
+        "overlap",
+    ),
+    "name server that is an alias": (
+        _with(
+            "zones",
+            name_servers=(NameServer("ns.demo.test", ("192.0.2.53",)),),
+            records=(_record("ns", "CNAME"),),
+        ),
+        "zones.demo.test.records[0]",
+        "overlap",
+    ),
+    "HTTPS records of a service beside its own": (
+        replace(
+            _with("zones", records=(_record("chat", "HTTPS"),)),
+            services=(replace(CHAT, https_record=HttpsRecord()),),
+        ),
+        "zones.demo.test.records[0]",
+        "overlap",
+    ),
+    "records beside an alias": (
+        replace(
+            _with("zones", records=(_record("chat", "TXT"),)),
+            regions=(replace(DE, endpoints=(*DE.endpoints, Endpoint("https://c.test", cname="c.test"))), US),
+            services=(replace(CHAT, refusal=RefusalAddress(("192.0.2.9",), ("2001:db8::9",))),),
+        ),
+        "zones.demo.test.records[0]",
+        "overlap",
+    ),
+    "HTTPS records for http": (
+        replace(
+            GOOD,
+            regions=(DE, replace(US, endpoints=(Endpoint("http://us.test", ipv4=("192.0.2.2",)),))),
+            services=(replace(CHAT, https_record=HttpsRecord()),),
+        ),
+        "services.chat.members[1].region",
+        "overlap",
+    ),
+    "HTTPS records without host names": (
+        replace(GOOD, services=(Service("chat", CHAT.members, https_record=HttpsRecord()),)),
+        "services.chat.https_record",
+        "missing",
     ),
     "rule for no service": (
         _match(services=("mail",)),
@@ -480,3 +572,22 @@ def test_a_primary_that_nobody_can_find_is_warned_of() -> None:
     policy = replace(GOOD, zones=(Zone("demo.test", "ns1.demo.test", "hostmaster.demo.test"),))
     (warning,) = compile_policy(policy, SHIPPED).warnings
     assert "ns1.demo.test" in warning
+
+
+def test_records_that_may_stand() -> None:
+    """Delegations with their glue, DS of a zone around another, and other types beside a service's host name."""
+    records = (
+        _record("lab", "NS", "ns.lab", "lab"),
+        _record("lab", "DS"),
+        _record("ns.lab"),
+        _record("lab"),
+        _record("sub", "DS"),
+        _record("chat", "TXT"),
+        _record("chat", "HTTPS"),
+        _record("*"),
+        _record("www"),
+        _record("WWW"),
+    )
+    snapshot = compile_policy(replace(GOOD, zones=(replace(GOOD.zones[0], records=records), SUB)), SHIPPED)
+    assert snapshot.warnings == ()
+    assert compile_policy(replace(GOOD, services=(replace(CHAT, https_record=HttpsRecord()),)), SHIPPED)
