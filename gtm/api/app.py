@@ -16,6 +16,7 @@ from fastapi.openapi.utils import get_openapi
 from gtm import __version__
 from gtm.api import (
     demand,
+    dnssec,
     docs,
     drafts,
     edges,
@@ -60,6 +61,7 @@ _TAGS = [
     {"name": "latency", "description": "Measured round trips."},
     {"name": "plan", "description": "What the planner makes of it all, every second."},
     {"name": "edges", "description": "The feed, and which edges have what."},
+    {"name": "dnssec", "description": "Keys of signed zones."},
     {"name": "tokens", "description": "Bearer tokens."},
     {"name": "operations", "description": "For machines that watch control."},
 ]
@@ -71,7 +73,7 @@ def create_app(
     max_moved: float = DEFAULT_MAX_MOVED_SHARE,
     demand_days: int = DEFAULT_DEMAND_DAYS,
     half_life: float = DEFAULT_HALF_LIFE,
-    dnssec: DnssecSettings | None = None,
+    signing: DnssecSettings | None = None,
     locate: Callable[[str], Location] | None = None,
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
@@ -84,10 +86,10 @@ def create_app(
         max_moved: the share (0–1) of the present demand that a change may move at once.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
         half_life: seconds after which a measured round trip counts half.
-        dnssec: how keys of signed zones are kept; None: this process has no key file.
+        signing: how keys of signed zones are kept; None: this process has no key file.
         locate: where an address is; None: by the shipped database.
     """
-    hub = FeedHub(database, half_life=half_life, dnssec=dnssec)
+    hub = FeedHub(database, half_life=half_life, dnssec=signing)
     live = Live(hub)
     metrics = Metrics()
 
@@ -124,7 +126,7 @@ def create_app(
     app.include_router(jurisdictions.router)
     for kind in SLUGS:
         app.include_router(resource_router(kind))
-    for module in (drafts, demand, tokens, edges, load, latency, overview, operations, docs):
+    for module in (drafts, demand, dnssec, tokens, edges, load, latency, overview, operations, docs):
         app.include_router(module.router)
     app.include_router(operations.metrics_router(metrics, hub))
     app.add_middleware(BodyGuard, max_body=MAX_BODY)

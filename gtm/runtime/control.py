@@ -89,7 +89,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         max_moved=settings.max_moved_share,
         demand_days=settings.demand_days,
         half_life=settings.latency_half_life,
-        dnssec=settings.dnssec,
+        signing=settings.dnssec,
         locate=_locating(settings),
     )
     config = uvicorn.Config(

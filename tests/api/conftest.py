@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import httpx
@@ -16,6 +18,7 @@ import uvicorn
 from gtm.api.app import create_app
 from gtm.control import tokens
 from gtm.core.access import Role
+from gtm.settings import DnssecSettings
 from gtm.storage.session import Database
 
 ROLES = tuple(Role)
@@ -41,7 +44,9 @@ class Server:
     """uvicorn with the control application on a free loopback port."""
 
     def __init__(self, database_url: str) -> None:
-        self.app = create_app(Database(database_url))
+        self._home = TemporaryDirectory()
+        signing = DnssecSettings(Path(self._home.name) / "dnssec-key")
+        self.app = create_app(Database(database_url), signing=signing)
         self._socket = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
@@ -59,6 +64,7 @@ class Server:
         self._server.should_exit = True
         self._thread.join(20)
         assert not self._thread.is_alive()
+        self._home.cleanup()
 
 
 @dataclass

@@ -1,0 +1,173 @@
+"""DNSSEC keys of signed zones: what they are at, and rolling them by hand."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
+from gtm.api.schemas import Schema, errors
+from gtm.control import fields
+from gtm.control.documents import Document
+from gtm.control.errors import NotFound
+from gtm.control.key_status import ZoneStatus, zone_status
+from gtm.core.rollover import KeyRole, KeyState
+
+logger = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/v1/dnssec", tags=["dnssec"])
+
+ZoneName = Annotated[fields.HostName, Path(description="The zone's name.")]
+
+
+class KeySchema(Schema):
+    """A key of a zone."""
+
+    id: str
+    tag: int
+    """As in DS and RRSIG records (RFC 4034 appendix B)."""
+    role: KeyRole
+    state: KeyState
+    created_at: datetime
+    since: datetime
+    """When it came into its state."""
+    next_at: datetime | None
+    """When time alone brings its next state; null: something else has to happen, or nothing will."""
+    urgent: bool
+    """Its steps wait for edges in reach alone."""
+
+
+class ZoneKeysSchema(Schema):
+    """The keys of a zone, and what they wait for."""
+
+    zone: str
+    signed: bool
+    """Whether the policy has it signed; keys of zones that it no longer has signed are kept."""
+    withdrawing: bool
+    """Whether the parent is asked to drop its DS records."""
+    keys: list[KeySchema]
+    """Oldest first."""
+    ds: list[str]
+    """The DS records that the parent should have, and no others."""
+    ds_from: datetime | None
+    """When they may be put there; null: at once."""
+    waits_for: str
+    """What somebody has to do, in words; empty: nothing."""
+    signatures_until: datetime
+    """Edges without control answer validly until then."""
+
+
+class ZoneKeysList(Schema):
+    """All zones with keys."""
+
+    items: list[ZoneKeysSchema]
+    problem: str
+    """Why keys cannot be made, rolled or read now; empty if they can."""
+
+
+class RollRequest(Document):
+    """Which key to replace."""
+
+    role: KeyRole
+    urgent: fields.Flag = False
+    """Wait for edges in reach alone: those that have lost control for an hour break."""
+
+
+class WithdrawRequest(Document):
+    """Whether the parent is to drop its DS records."""
+
+    withdrawing: fields.Flag = True
+
+
+@router.get(
+    "",
+    operation_id="list_dnssec",
+    summary="Keys of all signed zones, by zone",
+    response_model=ZoneKeysList,
+    responses=errors(),
+)
+async def list_(ctx: Ctx, _: Viewer) -> Response:
+    """All zones that have keys."""
+    zones = await _statuses(ctx)
+    return reply({"items": list(zones.values()), "problem": ctx.hub.dnssec.problem})
+
+
+@router.get(
+    "/{zone:segment}",
+    operation_id="get_dnssec",
+    summary="Keys of a zone",
+    description="Their states and next steps, and the DS records that the parent should have.",
+    response_model=ZoneKeysSchema,
+    responses=errors(404),
+)
+async def get(ctx: Ctx, _: Viewer, zone: ZoneName) -> Response:
+    """One zone."""
+    return await _status(ctx, zone)
+
+
+@router.post(
+    "/{zone:segment}/roll",
+    operation_id="roll_dnssec_key",
+    summary="Replace a key",
+    description="Begins the replacement, or makes one under way urgent; the steps follow by themselves, but for the DS "
+    "record of a new key-signing key.",
+    response_model=ZoneKeysSchema,
+    responses=errors(404, 409, 413, 415),
+)
+async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Response:
+    """Begin to."""
+    await ctx.hub.dnssec.roll(zone, body.role, urgent=body.urgent)
+    urgently = ", urgently" if body.urgent else ""
+    return await _changed(ctx, who, zone, f"replaces the {body.role.name}{urgently}")
+
+
+@router.post(
+    "/{zone:segment}/ds-seen",
+    operation_id="confirm_ds",
+    summary="Confirm that the parent has the DS record",
+    description="Of the newest key-signing key. Where control has a resolver (`GTM_DNSSEC_RESOLVER`) it sees that itself.",
+    response_model=ZoneKeysSchema,
+    responses=errors(404, 409),
+)
+async def ds_seen(ctx: Ctx, who: Operator, zone: ZoneName) -> Response:
+    """Go on."""
+    await ctx.hub.dnssec.ds_seen(zone)
+    return await _changed(ctx, who, zone, "has seen the DS record")
+
+
+@router.post(
+    "/{zone:segment}/withdraw",
+    operation_id="withdraw_ds",
+    summary="Ask the parent to drop its DS records",
+    description="Publishes the CDS and CDNSKEY records for that (RFC 8078), before DNSSEC is switched off; with "
+    "`withdrawing` false, the usual ones again.",
+    response_model=ZoneKeysSchema,
+    responses=errors(404, 413, 415),
+)
+async def withdraw(ctx: Ctx, who: Operator, zone: ZoneName, body: WithdrawRequest) -> Response:
+    """Ask, or stop asking."""
+    await ctx.hub.dnssec.withdraw(zone, withdrawing=body.withdrawing)
+    return await _changed(ctx, who, zone, "withdraws it" if body.withdrawing else "no longer withdraws it")
+
+
+async def _changed(ctx: Context, who: Principal, zone: str, what: str) -> Response:
+    logger.info("dnssec of `%s`: %s %s", zone, who.name, what)
+    ctx.hub.followers.announce()
+    return await _status(ctx, zone)
+
+
+async def _status(ctx: Context, zone: str) -> Response:
+    found = (await _statuses(ctx)).get(zone)
+    if found is None:
+        raise NotFound(f"`{zone}` has no keys: set `dnssec: true` in its policy first")
+    return reply(found)
+
+
+async def _statuses(ctx: Context) -> dict[str, ZoneStatus]:
+    book = ctx.hub.dnssec
+    asks = book.settings is not None and book.settings.resolver is not None
+    stored = await book.zones()
+    return {name: zone_status(zone, book.times, asks=asks) for name, zone in stored.items()}

@@ -1,0 +1,133 @@
+"""DNSSEC keys over the API, from the policy that signs a zone to edges that follow."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from gtm.core.dnssec import CDS
+from gtm.feed.wire import KeysMessage
+from tests.api.conftest import ZONE, Api
+from tests.api.test_feed import follow, until
+
+PATH = "/v1/dnssec/demo.test"
+
+
+@pytest.fixture
+def signed(world: Api) -> Api:
+    """A control tier with a signed zone."""
+    world.must_put("/v1/zones/demo.test", {**ZONE, "dnssec": True})
+    return world
+
+
+def status(api: Api) -> dict[str, Any]:
+    """The state of the zone's keys."""
+    found = api.viewer.get(PATH)
+    assert found.status_code == 200, found.text
+    body: dict[str, Any] = found.json()
+    return body
+
+
+def age(api: Api) -> None:
+    """Let the keys have been in their states for two days already."""
+    with psycopg.connect(api.database_url, autocommit=True) as session:
+        session.execute("UPDATE dnssec_keys SET since = since - interval '2 days'")
+
+
+def test_a_signed_zone_gets_keys_and_edges_get_them(signed: Api) -> None:
+    """Switching DNSSEC on makes keys, tells the DS record, and sends edges what they sign with."""
+    found = status(signed)
+    assert [(key["role"], key["state"]) for key in found["keys"]] == [("ksk", "published"), ("zsk", "active")]
+    (ds,) = found["ds"]
+    assert re.fullmatch(rf"demo\.test\. 3600 IN DS {found['keys'][0]['tag']} 13 2 [0-9A-F]{{64}}", ds)
+    assert found["ds_from"] == found["keys"][0]["next_at"]
+    assert (found["signed"], found["withdrawing"], found["waits_for"]) == (True, False, "")
+    assert signed.viewer.get("/v1/dnssec").json() == {"items": [found], "problem": ""}
+    with follow(signed) as messages:
+        keys = until(messages, lambda m: isinstance(m, KeysMessage))
+    assert isinstance(keys, KeysMessage)
+    assert [zone.key_tag for zone in keys.keys.zones] == [found["keys"][1]["tag"]]
+
+
+def test_a_key_is_rolled(signed: Api) -> None:
+    """A roll is begun once, told to connected edges at once, and made urgent on demand."""
+    with follow(signed) as messages:
+        until(messages, lambda m: isinstance(m, KeysMessage))
+        rolled = signed.operator.post(f"{PATH}/roll", json={"role": "zsk"})
+        assert rolled.status_code == 200, rolled.text
+        assert rolled.json() == status(signed)
+        keys = until(messages, lambda m: isinstance(m, KeysMessage))
+    assert isinstance(keys, KeysMessage)
+    assert len(keys.keys.zones[0].sets[0].rdatas) == 3
+    again = signed.operator.post(f"{PATH}/roll", json={"role": "zsk"})
+    assert (again.status_code, "is being replaced already" in again.json()["detail"]) == (409, True)
+    urgent = signed.operator.post(f"{PATH}/roll", json={"role": "zsk", "urgent": True})
+    assert urgent.json()["keys"][-1]["urgent"] is True
+
+
+def test_the_ds_record_is_confirmed(signed: Api) -> None:
+    """A key-signing key waits for its DS record once it is old enough; then it can be confirmed, once."""
+    early = signed.operator.post(f"{PATH}/ds-seen")
+    assert (early.status_code, "waits for its DS record" in early.json()["detail"]) == (409, True)
+    age(signed)
+    done = signed.operator.post(f"{PATH}/ds-seen")
+    assert done.status_code == 200, done.text
+    assert (done.json()["keys"][0]["state"], done.json()["ds_from"]) == ("active", None)
+    assert signed.operator.post(f"{PATH}/ds-seen").status_code == 409
+
+
+def test_a_zone_is_withdrawn(signed: Api) -> None:
+    """Withdrawing publishes CDS records that ask for it, and says what comes next; it can be taken back."""
+    with follow(signed) as messages:
+        done = signed.operator.post(f"{PATH}/withdraw", json={})
+        assert (done.json()["withdrawing"], done.json()["ds"]) == (True, [])
+        keys = until(messages, lambda m: isinstance(m, KeysMessage) and len(m.keys.zones[0].sets) == 3)
+    assert isinstance(keys, KeysMessage)
+    assert keys.keys.zones[0].sets[1].rdtype == CDS
+    back = signed.operator.post(f"{PATH}/withdraw", json={"withdrawing": False})
+    assert (back.json()["withdrawing"], len(back.json()["ds"])) == (False, 1)
+
+
+def test_unsigned_zones_have_no_keys(world: Api) -> None:
+    """What is asked of zones that were never signed is 404; keys of one that is no longer signed are kept."""
+    for answer in (
+        world.viewer.get(PATH),
+        world.operator.post(f"{PATH}/roll", json={"role": "ksk"}),
+        world.operator.post(f"{PATH}/ds-seen"),
+        world.operator.post(f"{PATH}/withdraw", json={}),
+    ):
+        assert (answer.status_code, "set `dnssec: true`" in answer.json()["detail"]) == (404, True)
+    assert world.viewer.get("/v1/dnssec").json() == {"items": [], "problem": ""}
+    world.must_put("/v1/zones/demo.test", {**ZONE, "dnssec": True})
+    before = status(world)
+    world.must_put("/v1/zones/demo.test", ZONE)
+    world.must_put("/v1/zones/demo.test", {**ZONE, "dnssec": True})
+    assert [key["tag"] for key in status(world)["keys"]] == [key["tag"] for key in before["keys"]]
+
+
+def test_roles(signed: Api) -> None:
+    """Viewers read, operators roll; nobody else gets in, and no private key gets out."""
+
+    def codes(client: httpx.Client) -> tuple[int, int]:
+        return client.get(PATH).status_code, client.post(f"{PATH}/withdraw", json={}).status_code
+
+    assert [codes(client) for client in (signed.anonymous, signed.edge, signed.viewer, signed.operator)] == [
+        (401, 401),
+        (403, 403),
+        (200, 403),
+        (200, 200),
+    ]
+    assert "private" not in signed.viewer.get(PATH).text
+    assert "sealed" not in signed.viewer.get(PATH).text
+
+
+def test_bad_requests(signed: Api) -> None:
+    """Unknown roles, fields and names are told from each other."""
+    for body in ({}, {"role": "csk"}, {"role": "zsk", "now": True}, {"role": "zsk", "urgent": "yes"}):
+        assert signed.operator.post(f"{PATH}/roll", json=body).status_code == 422
+    assert signed.viewer.get("/v1/dnssec/no_host!").status_code == 422
+    assert signed.viewer.get("/v1/dnssec/DEMO.test.").status_code == 200
