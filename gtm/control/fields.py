@@ -28,6 +28,7 @@ HOSTNAME_PATTERN = rf"^{_LABEL}(\.{_LABEL})*\.?$"
 SERVICE_HOST_PATTERN = rf"^(\*\.)?{_LABEL}(\.{_LABEL})*\.?$"
 _RECORD_LABEL = r"[A-Za-z0-9_/-]{1,63}"
 RECORD_NAME_PATTERN = rf"^(@|\*|(\*\.)?{_RECORD_LABEL}(\.{_RECORD_LABEL})*\.?)$"
+RECORD_TYPE_PATTERN = r"^[A-Za-z0-9-]+$"
 ALPN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9./-]*$"
 URL_PATTERN = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s/?#@]+(/[^\s?#]*)?$"
 PATH_PATTERN = r"^/[!-\"$-~]*$"
@@ -46,6 +47,7 @@ PATTERN_WORDS = {
     "and inner hyphens, at most 63 characters each; write international names in their ASCII form (xn--…)",
     RECORD_NAME_PATTERN: "must be `@`, or labels of letters, digits, hyphens, underscores and slashes (at most 63 "
     "characters each), the first of which may be `*`; with a dot at the end it is absolute, else relative to the zone",
+    RECORD_TYPE_PATTERN: "must be a record type's mnemonic such as `MX`, or `TYPE` and its number",
     ALPN_PATTERN: "must be a protocol's name such as `h2`, `h3` or `http/1.1`",
     URL_PATTERN: "must be an http or https URL with a host and an optional path, without user, query or fragment",
     PATH_PATTERN: "must begin with `/` and hold printable ASCII without spaces or `#`",
@@ -192,7 +194,7 @@ RecordName = Annotated[
     StrictStr, Field(pattern=RECORD_NAME_PATTERN, max_length=254), AfterValidator(str.lower)
 ]
 RecordType = Annotated[
-    StrictStr, Field(pattern=r"^[A-Za-z0-9-]+$", max_length=20), AfterValidator(_record_type)
+    StrictStr, Field(pattern=RECORD_TYPE_PATTERN, max_length=20), AfterValidator(_record_type)
 ]
 RecordData = Annotated[StrictStr, Field(pattern=LINE_PATTERN, max_length=65_535)]
 Alpn = Annotated[StrictStr, Field(pattern=ALPN_PATTERN, max_length=32)]

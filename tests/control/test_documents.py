@@ -43,6 +43,8 @@ PARTS = [
     (model.Endpoint, documents.EndpointDocument),
     (model.Member, documents.MemberDocument),
     (model.NameServer, documents.NameServerDocument),
+    (model.RecordSet, documents.RecordSetDocument),
+    (model.HttpsRecord, documents.HttpsRecordDocument),
 ]
 
 

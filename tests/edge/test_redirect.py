@@ -223,3 +223,18 @@ def test_without_a_policy_nobody_is_redirected(run_edge: Callable[..., Edge]) ->
     edge = run_edge(load=False)
     assert edge.get("/r/web/x").status_code == 503
     assert edge.get("/x", headers=HOST).status_code == 404
+
+
+def test_a_wildcard_host_redirects_as_its_service(app: Edge) -> None:
+    """Names below a wildcard host name are its service's, but for those that exist by themselves."""
+
+    def wild(before: Policy) -> Policy:
+        chat, web, *others = before.services
+        web = replace(web, hostnames=("*.models.demo.test", "a.own.models.demo.test"))
+        return replace(before, services=(chat, web, *others))
+
+    app.load(change=wild)
+    for host in (b"x.models.demo.test", b"X.Y.Models.demo.test.:443", b"a.own.models.demo.test"):
+        assert ask(app, b"/", host=host)[0] == 307
+    for host in (b"models.demo.test", b"own.models.demo.test", b"x.own.models.demo.test"):
+        assert ask(app, b"/", host=host)[0] == 404
