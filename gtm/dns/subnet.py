@@ -54,9 +54,9 @@ class Subnet:
         """
         if self.source == 0:
             return 0
-        if location.network is None or (":" in location.network) != (self.family == 2):
+        if location.network is None or (":" in location.network and self.family == 1):
             return self.source
-        return min(location.prefix_length, _FAMILY_BYTES[self.family] * 8)
+        return min(_length(location, self), _FAMILY_BYTES[self.family] * 8)
 
     def option(self, scope: int) -> bytes:
         """The option of a reply: family, source and address as in the query (§7.2.1)."""

@@ -38,6 +38,8 @@ _PLACELESS = tuple(
         # Databases keep IPv4 here. The IPv6 addresses that would meet it (RFC 4291 §2.5.5.1) are nobody's, and
         # overrides of IPv4 networks don't reach them.
         "::/96",
+        # IPv4-mapped addresses are looked up as IPv4: networks of IPv6 stop short of them (law 2).
+        "::ffff:0:0/96",
         # Carried over IPv4 from anywhere: Teredo, 6to4, NAT64 (RFC 4380, 3056, 6052, 8215). Databases give these the
         # place of whoever registered the prefix, or of a relay.
         "2001::/32",
