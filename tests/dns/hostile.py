@@ -162,21 +162,31 @@ def noise(draw: random.Random, seeds: list[bytes]) -> bytes:
 
 
 def main() -> None:
-    """Serve the world until standard input ends; print the port first."""
+    """Serve the world until standard input ends; print the port first, and last how many internal errors there were.
+
+    With the argument `limited`, clients of this machine are limited too.
+    """
     counts = Counts()
     answerer = Answerer(router(), locate, counts, options=OPTIONS)
+    limits = RateLimits(exempt=()) if "limited" in sys.argv else RateLimits()
+    limiter = Limiter(limits, OPTIONS.cookies, counts)
 
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
-        return answerer.answer(packet, client, tcp=tcp, draw=0.5)
+        return answerer.answer(packet, client, tcp=tcp, draw=0.5) if tcp else answerer.udp(packet, client)
 
-    server = DnsServer(
-        [("127.0.0.1", 0)], respond, counts=counts, limiter=Limiter(RateLimits(), OPTIONS.cookies, counts)
-    )
+    def turn() -> None:
+        while not ended.wait(1.0):
+            limiter.turn()
+
+    ended = threading.Event()
+    server = DnsServer([("127.0.0.1", 0)], respond, counts=counts, limiter=limiter)
     server.bind()
     sys.stdout.write(f"{server.addresses[0][1]}\n")
     sys.stdout.flush()
-    threading.Thread(target=server.serve, daemon=True).start()
+    for work in (server.serve, turn):
+        threading.Thread(target=work, daemon=True).start()
     sys.stdin.read()
+    ended.set()
     server.stop()
     sys.stdout.write(f"{server.errors}\n")
 
