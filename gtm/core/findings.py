@@ -15,13 +15,14 @@ from gtm.core.problems import Problem
 from gtm.core.references import some, utc
 from gtm.core.shadows import find_shadows
 from gtm.core.snapshot import Snapshot
+from gtm.core.zone_findings import zone_findings
 
 SOON = 180 * 86_400.0
 """Seconds before the end of a membership from which on it is mentioned."""
 
 
 def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
-    """Everything about a policy's residency rules that its authors may want to look at again.
+    """Everything about a policy that its authors may want to look at again.
 
     Args:
         snapshot: the policy; its size is bounded by `gtm.control.documents`, and the time this takes by that (seconds).
@@ -29,13 +30,14 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `shadowed`, `not_compared`, `membership_ends`, and
-        those of `gtm.core.coverage`.
+        those of `gtm.core.coverage` and of `gtm.core.zone_findings`.
     """
     return (
         *_of_rules(snapshot, now),
         *_of_shadows(snapshot, now),
         *_of_memberships(snapshot, now),
         *coverage(snapshot, now),
+        *zone_findings(snapshot),
     )
 
 
