@@ -14,7 +14,7 @@ from threading import Lock
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from gtm.core.choice import Option
-from gtm.core.ranking import Ranking
+from gtm.core.ranking import RankingClass
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_decisions_total": (
@@ -95,12 +95,11 @@ _TOP = 10
 _DEMAND = "demand"
 
 
-def decision_key(ranking: Ranking, option: Option, via: str) -> str:
+def decision_key(group: RankingClass, cell: str, option: Option, via: str) -> str:
     """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`).
 
     It says what the metrics say, and the request's ranking class and demand cell for the planner.
     """
-    group = ranking.group
     return "\t".join(
         (
             _DEMAND,
@@ -109,7 +108,7 @@ def decision_key(ranking: Ranking, option: Option, via: str) -> str:
             option.outcome.value,
             via,
             group.key,
-            ranking.cell,
+            cell,
         )
     )
 

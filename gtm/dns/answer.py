@@ -14,7 +14,6 @@ from gtm.dns.dnssec import Signer
 from gtm.dns.fast import FastWay, Questions, name_label, query_key
 from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, render
 from gtm.dns.options import NO_OPTIONS, ServerOptions
-from gtm.dns.repeats import Repeats
 from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
@@ -42,7 +41,6 @@ class Answerer:
         "_fast",
         "_locate",
         "_options",
-        "_repeats",
         "clients",
         "names",
         "questions",
@@ -76,10 +74,9 @@ class Answerer:
         if predecessor is not None and predecessor.router.ranker is router.ranker:
             self.questions: Questions = predecessor.questions
         else:
-            self.questions = Questions(router.ranker, self.names)
+            self.questions = Questions(router.ranker, self.names, self.clients)
         seal = self._seal if signer is not None and signer.zones else None
         self._fast = FastWay(router, self.questions, self.clients, counts, seal)
-        self._repeats = Repeats(self._fast, counts, draw)
 
     def answer(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """The reply to a packet, or None to drop it.
@@ -97,12 +94,9 @@ class Answerer:
         return self.answer_fully(packet, client, tcp=tcp, draw=draw)
 
     def udp(self, packet: bytes, client: str) -> bytes | None:
-        """The reply to a packet that came over UDP, with a new draw; a query that repeats is remembered whole."""
-        reply = self._repeats.answer(packet, client)
-        if reply is not None:
-            return reply
-        self._counts.add("gtm_dns_full_way_total\tudp")
-        return self.answer_fully(packet, client, tcp=False, draw=self._draw())
+        """The reply to a packet that came over UDP, with a new draw."""
+        reply = self._fast.repeated(packet, client)
+        return self.answer(packet, client, tcp=False, draw=self._draw()) if reply is None else reply
 
     def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """As `answer`, never the short way."""
@@ -163,7 +157,7 @@ class Answerer:
         ranking = router.ranker.ranking(request)
         chosen = router.choice(ranking.group)
         option = pick(chosen, request, draw, sheds=False)
-        key = decision_key(ranking, option, "dns")
+        key = decision_key(ranking.group, ranking.cell, option, "dns")
         # Only addresses bring a client to a region; questions for anything else are no demand.
         self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()

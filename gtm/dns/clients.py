@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gtm.core.model import Location
-from gtm.core.router import Ranker
 from gtm.dns import wire
 from gtm.dns.cookies import SIZES
 from gtm.dns.options import NO_OPTIONS, ServerOptions
@@ -27,21 +26,14 @@ NO_DATA: Mapping[int, bytes] = MappingProxyType({})
 
 
 class Client:
-    """Where a client is. `kind` is what one Ranker tells clients apart by: the one in `ranker`."""
+    """Where a client is. `kind` stands for what tells it from others where `questions` are asked: the latest ones."""
 
-    __slots__ = ("kind", "location", "ranker")
+    __slots__ = ("kind", "location", "questions")
 
     def __init__(self, location: Location) -> None:
         self.location = location
-        self.ranker: Ranker | None = None
-        self.kind: object = None
-
-    def kind_for(self, ranker: Ranker) -> object:
-        """What a Ranker tells this client from others by, remembered for the latest one."""
-        if self.ranker is not ranker:
-            self.kind = ranker.kind(self.location)
-            self.ranker = ranker
-        return self.kind
+        self.questions: object = None
+        self.kind = 0
 
 
 class Edns:
@@ -131,33 +123,33 @@ class Clients:
         server: what replies may say of the server.
     """
 
-    __slots__ = ("_locate", "_records", "_server", "_sources")
+    __slots__ = ("_locate", "_server", "records", "sources")
 
     def __init__(self, locate: Locate, server: ServerOptions = NO_OPTIONS) -> None:
         self._locate = locate
         self._server = server
-        self._records: dict[bytes, Edns] = {}
-        self._sources: dict[str, Client] = {}
+        self.records: dict[bytes, Edns] = {}
+        self.sources: dict[str, Client] = {}
 
     def edns(self, record: bytes) -> Edns | None:
         """What an OPT record says; None if it takes the full way to tell, or if `record` is something else."""
-        found = self._records.get(record)
+        found = self.records.get(record)
         if found is None:
             found = self._read(record)
             if found is not None and len(record) <= _MAX_REMEMBERED:
-                if len(self._records) >= LIMIT:
-                    self._records = {}
-                self._records[record] = found
+                if len(self.records) >= LIMIT:
+                    self.records.clear()  # not replaced: `Questions` holds it too
+                self.records[record] = found
         return found
 
     def source(self, address: str) -> Client:
         """The client at an address."""
-        found = self._sources.get(address)
+        found = self.sources.get(address)
         if found is None:
             found = Client(self._locate(address))
-            if len(self._sources) >= LIMIT:
-                self._sources = {}
-            self._sources[address] = found
+            if len(self.sources) >= LIMIT:
+                self.sources.clear()
+            self.sources[address] = found
         return found
 
     def _read(self, record: bytes) -> Edns | None:

@@ -1,20 +1,21 @@
 """The short way: addresses of services' host names, from bytes made ready.
 
-A warm query is one look at the header, a dictionary hit each for the question, the OPT record, the client's kind and
-its ranking class, and one concatenation. A new state of the world makes new answers for the ranking classes, which are
-few; what kind a client is of, and which class that is, outlives it. Whatever is unusual in a packet makes
-`FastWay.answer` give None, and it goes the full way.
+A query of which everything was met before costs a dictionary hit each for its question, its OPT record and the client's
+kind, and one concatenation (`FastWay.repeated`). A new state of the world makes new answers for the ranking classes,
+which are few; what kind a client is of, and which class that is, outlives it. What is new, drawn or has a cookie takes
+`FastWay.answer`; whatever is unusual in a packet makes that give None, and it goes the full way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 import dns.name
 
 from gtm.core.choice import Choice, Option, pick
 from gtm.core.model import Request
-from gtm.core.ranking import Ranking, RankingClass
+from gtm.core.ranking import Classes, RankingClass, rank
 from gtm.core.router import Ranker, Router
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns, NoEdns
@@ -22,8 +23,8 @@ from gtm.dns.content import Content, Record, host_content, second_draw, turns
 from gtm.dns.zones import Host, Names, suffixes
 from gtm.telemetry import decision_key, joint_key, metric_key
 
-LIMIT = 1 << 17
-"""How many pairs of question and kind of client are remembered; past it the memory starts anew."""
+LIMIT = 1 << 18
+"""How many pairs of question and kind of client are remembered, some 200 bytes each."""
 
 Seal = Callable[[Content, bytes, int, bool], Content]
 """(content, name, type, DO flag) → the content with what DNSSEC adds to it."""
@@ -39,17 +40,20 @@ _SHAPES = {
 matters. The flags in `low` (RA, Z, AD, CD) have no bearing on an authoritative answer."""
 
 _NO_EDNS = NoEdns()
+_NO_RECORDS: dict[bytes, Edns] = {b"": _NO_EDNS}
+_NUMBERS = count()
 
 
 class Ready:
     """An answer in bytes, but for what each query brings: its id, its question and its OPT record.
 
-    The marks stand for all that the answer is counted by, the client aside.
+    `fronts` have the question as the policy spells it. The marks stand for all that the answer is counted by, the client aside.
     """
 
     __slots__ = (
         "body",
         "error",
+        "fronts",
         "heads",
         "option",
         "rcode",
@@ -64,6 +68,7 @@ class Ready:
         self.rcode = content.rcode
         self.body = _body(content, question)
         self.heads = _heads(content, truncated=False)
+        self.fronts = tuple(head + question + self.body for head in self.heads)
         self.truncated_heads = _heads(content, truncated=True)
         self.tailored = content.tailored
         self.error = b"" if content.error is None else content.error.option
@@ -76,34 +81,49 @@ class _Asked:
 
     __slots__ = ("group", "question")
 
-    def __init__(self, question: _Question, group: RankingClass) -> None:
+    def __init__(self, question: Question, group: RankingClass) -> None:
         self.question = question
         self.group = group
 
 
+Prepared = tuple[object, Ready, str]
+"""A token of the View, an answer, and what it is counted as."""
+
+
 class Kind:
-    """A kind of client asking a question: its ranking class, and what its answers are counted as, by their marks."""
+    """A kind of client asking a question: its ranking class, its demand cell, and what its answers are counted as.
 
-    __slots__ = ("asked", "keys", "ranking")
+    `plain` and `signed` are the prepared answers without and with DNSSEC, read and replaced whole, as several threads
+    may do so.
+    """
 
-    def __init__(self, asked: _Asked, ranking: Ranking) -> None:
+    __slots__ = ("asked", "cell", "keys", "plain", "signed")
+
+    def __init__(self, asked: _Asked, cell: str) -> None:
         self.asked = asked
-        self.ranking = ranking
-        self.keys: dict[str, str] = {}
+        self.cell = cell
+        self.keys: dict[str, str] | None = None
+        self.plain: Prepared | None = None
+        self.signed: Prepared | None = None
 
 
-class _Question:
+class Question:
     """A host name and type, with the kinds of client known so far, and their classes. `label` names it in metrics."""
 
-    __slots__ = ("by_class", "by_kind", "host", "label", "rdtype", "wire")
+    __slots__ = ("by_class", "host", "kinds", "label", "rdtype", "wire")
 
     def __init__(self, question: bytes, host: Host, rdtype: int) -> None:
         self.wire = question
         self.host = host
         self.rdtype = rdtype
         self.label = name_label(question[:-4])
-        self.by_kind: dict[object, Kind] = {}
+        self.kinds: dict[int, Kind] = {}
         self.by_class: dict[RankingClass, _Asked] = {}
+
+
+Spelling = tuple[dict[bytes, Edns], dict[int, Kind], int]
+"""A query's bytes from its flags to its question's end stand for: the OPT records that may follow, the question's kinds
+of client, and the query's shape."""
 
 
 class Questions:
@@ -112,39 +132,69 @@ class Questions:
     Args:
         ranker: what tells clients apart.
         names: of the Ranker's policy.
+        clients: what is known of clients.
+        limit: how many pairs of question and kind of client are remembered. Past it, the older half is forgotten.
     """
 
-    __slots__ = ("_known", "_limit", "by_wire", "ranker")
+    __slots__ = ("_classes", "_clients", "_known", "_limit", "_numbers", "by_wire", "ranker", "spellings")
 
-    def __init__(self, ranker: Ranker, names: Names) -> None:
+    def __init__(self, ranker: Ranker, names: Names, clients: Clients, limit: int = LIMIT) -> None:
         self.ranker = ranker
+        self.spellings: dict[bytes, Spelling] = {}
+        self._clients = clients
         self._known = 0
-        self._limit = min(LIMIT, 2 * ranker.limit)
+        self._limit = limit
+        self._classes: Classes = {}
+        self._numbers: dict[object, int] = {}
         self.by_wire = {
-            question: _Question(question, host, rdtype)
+            question: Question(question, host, rdtype)
             for name, host in names.hosts.items()
             for rdtype in (wire.A, wire.AAAA, wire.HTTPS)
-            if rdtype not in names.records.get(name, {})
             for question in (name + bytes((0, rdtype, 0, wire.CLASS_IN)),)
         }
 
-    def learn(self, question: _Question, client: Client) -> Kind:
+    def spelt(self, query: bytes, question: Question, shape: int) -> None:
+        """Remember a query's bytes from its flags to its question's end."""
+        records = self._clients.records if shape & _EDNS else _NO_RECORDS
+        self.spellings[query] = records, question.kinds, shape
+
+    def number(self, client: Client) -> int:
+        """What stands for the kind of a client: hashing the kind itself takes longer than all else."""
+        kind = self.ranker.kind(client.location)
+        found = self._numbers.get(kind)
+        if found is None:
+            if len(self._numbers) >= LIMIT:
+                self._numbers.clear()
+                for question in self.by_wire.values():
+                    question.kinds.clear()
+                self._known = 0
+            # Never one that was given before: a client may still have it.
+            found = self._numbers[kind] = next(_NUMBERS)
+        client.kind, client.questions = found, self
+        return found
+
+    def learn(self, question: Question, client: Client, number: int) -> Kind:
         """The kind of a client that a question has not met yet."""
         if self._known >= self._limit:
-            self._known = 0
-            for other in self.by_wire.values():
-                other.by_kind = {}
-                other.by_class = {}
+            self._forget()
         self._known += 1
-        ranking = self.ranker.ranking(Request(question.host.service, client.location))
+        ranking = rank(self.ranker.basis, Request(question.host.service, client.location), self._classes)
         asked = question.by_class.get(ranking.group)
         if asked is None:
             asked = question.by_class[ranking.group] = _Asked(question, ranking.group)
-        found = question.by_kind[client.kind_for(self.ranker)] = Kind(asked, ranking)
+        found = question.kinds[number] = Kind(asked, ranking.cell)
         return found
 
+    def _forget(self) -> None:
+        """Forget the half of each question's kinds that it met first."""
+        self._known = 0
+        for question in self.by_wire.values():
+            for number in list(question.kinds)[: (len(question.kinds) + 1) // 2]:
+                del question.kinds[number]
+            self._known += len(question.kinds)
 
-class Way:
+
+class _Way:
     """How a question from a ranking class ends in one View: the choice, and the answers made ready so far.
 
     `only` is the option where there is but one, and `certain` its answer if that comes in one turn only. `ready` has, by
@@ -160,14 +210,6 @@ class Way:
         self.ready: dict[int, list[Ready | None]] = {}
 
 
-Found = tuple[int, int, Edns, Client, Kind, Way]
-"""What is known of a query: where its question ends, its shape, its OPT record, who asks, as what kind of client, and
-how that ends. A bare tuple, as one is made for every query."""
-
-Ending = tuple[bytes, str]
-"""A reply after its id, and what it is counted as."""
-
-
 class FastWay:
     """The short way for one Router.
 
@@ -179,7 +221,7 @@ class FastWay:
         seal: what DNSSEC makes of an answer; None: nothing.
     """
 
-    __slots__ = ("_clients", "_counts", "_plain", "_questions", "_ranker", "_router", "_seal", "_signed")
+    __slots__ = ("_clients", "_counts", "_plain", "_questions", "_router", "_seal", "_signed", "_token")
 
     def __init__(
         self,
@@ -190,32 +232,50 @@ class FastWay:
         seal: Seal | None = None,
     ) -> None:
         self._router = router
-        self._ranker = router.ranker
         self._questions = questions
         self._clients = clients
         self._counts = counts
         self._seal = seal
-        self._plain: dict[_Asked, Way] = {}
-        self._signed: dict[_Asked, Way] = {}
+        self._token = object()
+        self._plain: dict[_Asked, _Way] = {}
+        self._signed: dict[_Asked, _Way] = {}
+
+    def repeated(self, packet: bytes, source: str) -> bytes | None:  # noqa: PLR0911 - at each step, all may be over
+        """The reply over UDP to a packet of which everything has been met before and nothing is drawn; None for others."""
+        end = packet.find(0, 12) + 5
+        spelling = self._questions.spellings.get(packet[2:end])
+        if spelling is None:
+            return None
+        records, kinds, shape = spelling
+        edns = records.get(packet[end:])
+        if edns is None or edns.cookie is not None:
+            return None
+        client = edns.client or self._clients.sources.get(source)
+        if client is None or client.questions is not self._questions:
+            return None
+        known = kinds.get(client.kind)
+        if known is None:
+            return None
+        prepared = known.signed if edns.dnssec_ok else known.plain
+        if prepared is None or prepared[0] is not self._token:
+            return None
+        _, ready, key = prepared
+        reply = packet[:2] + ready.fronts[shape] + (edns.tailored if ready.tailored else edns.general)
+        if len(reply) > edns.limit:
+            return None
+        counts = self._counts
+        counts[key] = counts.get(key, 0) + 1
+        return reply
 
     def answer(self, packet: bytes, source: str, draw: float, *, tcp: bool) -> bytes | None:
         """The reply to a packet, or None if it is not for the short way."""
-        found = self.find(packet, source, tcp=tcp)
-        if found is None:
-            return None
-        end, key = self.ending(packet, source, found, draw, tcp=tcp)
-        counts = self._counts
-        counts[key] = counts.get(key, 0) + 1
-        return packet[:2] + end
-
-    def find(self, packet: bytes, source: str, *, tcp: bool) -> Found | None:
-        """What a packet asks, and all that is known about it; None if it is not for the short way."""
         shape = _SHAPES.get(packet[2:12])
         if shape is None:
             return None
         # No label of a known name holds a zero byte, and lowering touches neither lengths nor the types looked for.
         end = packet.find(0, 12) + 5
-        question = self._questions.by_wire.get(packet[12:end].lower())
+        asked = packet[12:end]
+        question = self._questions.by_wire.get(asked.lower())
         if question is None:
             return None
         if shape & _EDNS:
@@ -227,82 +287,85 @@ class FastWay:
         else:
             return None
         client = edns.client or self._clients.source(source)
-        kind = client.kind if client.ranker is self._ranker else client.kind_for(self._ranker)
-        known = question.by_kind.get(kind) or self._questions.learn(question, client)
+        number = client.kind if client.questions is self._questions else self._questions.number(client)
+        known = question.kinds.get(number) or self._questions.learn(question, client, number)
+        ready, key = self._ending(known, edns, client, draw, tcp=tcp)
+        counts = self._counts
+        counts[key] = counts.get(key, 0) + 1
+        if asked == question.wire:
+            # Other spellings are a client's that draws the case anew for each query, to know its replies by it.
+            self._questions.spelt(packet[2:end], question, shape)
+        return _reply(packet, end, shape, ready, edns, source, tcp=tcp)
+
+    def _ending(
+        self, known: Kind, edns: Edns, client: Client, draw: float, *, tcp: bool
+    ) -> tuple[Ready, str]:
+        """The answer for a draw, and what it is counted as."""
+        asked = known.asked
         ways = self._signed if edns.dnssec_ok else self._plain
-        way = ways.get(known.asked)
+        way = ways.get(asked)
         if way is None:
             if len(ways) >= LIMIT:
                 ways.clear()
-            way = ways[known.asked] = Way(self._router.choice(known.asked.group))
-        return end, shape, edns, client, known, way
+            way = ways[asked] = _Way(self._router.choice(asked.group))
+        ready = way.certain or self._drawn(asked.question, way, client, draw, dnssec_ok=edns.dnssec_ok)
+        mark = ready.tcp_mark if tcp else ready.udp_mark
+        key = None if known.keys is None else known.keys.get(mark)
+        if key is None:
+            key = self._key(known, ready, mark, tcp=tcp)
+        if way.certain is not None and not tcp and not ready.error:
+            prepared = self._token, ready, key
+            if edns.dnssec_ok:
+                known.signed = prepared
+            else:
+                known.plain = prepared
+        return ready, key
 
-    def ready(self, found: Found, draw: float) -> Ready:
+    def _drawn(self, question: Question, way: _Way, client: Client, draw: float, *, dnssec_ok: bool) -> Ready:
         """The answer made ready that a draw picks."""
-        _, _, edns, client, known, way = found
-        question = known.asked.question
         option = way.only or pick(
             way.choice, Request(question.host.service, client.location), draw, sheds=False
         )
         ready = way.ready.get(id(option))
         if ready is None:
-            count = turns(self._router.view, question.host, question.rdtype, option)
-            ready = way.ready[id(option)] = [None] * count
+            several = turns(self._router.view, question.host, question.rdtype, option)
+            ready = way.ready[id(option)] = [None] * several
         turn = 0 if len(ready) == 1 else int(second_draw(draw) * len(ready))
         made = ready[turn]
         if made is None:
-            made = ready[turn] = self._make_ready(question, option, turn, dnssec_ok=edns.dnssec_ok)
+            content = host_content(self._router.view, question.host, question.rdtype, option, turn=turn)
+            if self._seal is not None:
+                content = self._seal(content, question.wire[:-4], question.rdtype, dnssec_ok)
+            made = ready[turn] = Ready(content, question.wire, option)
             if way.only is not None and len(ready) == 1:
                 way.certain = made
         return made
 
-    def settled(self, found: Found) -> bool:
-        """Whether every draw picks the same answer. It has been picked once."""
-        _, _, _, client, _, way = found
-        if way.certain is not None:
-            return True
-        if way.only is not None or not way.choice.sticky or client.location.network is None:
-            return False
-        return all(len(ready) == 1 for ready in way.ready.values())
-
-    def ending(self, packet: bytes, source: str, found: Found, draw: float, *, tcp: bool) -> Ending:
-        """The reply for a draw.
-
-        Args:
-            packet: the query.
-            source: the client's address as text.
-            found: about the query.
-            draw: uniform in [0, 1).
-            tcp: it came over TCP.
-        """
-        end, shape, edns, _, known, way = found
-        ready = way.certain or self.ready(found, draw)
-        if ready.error or edns.cookie is not None:
-            opt = edns.opt(ready.error, source, tailored=ready.tailored)
-        else:
-            opt = edns.tailored if ready.tailored else edns.general
-        reply = ready.heads[shape] + packet[12:end] + ready.body + opt
-        if len(reply) + 2 > (wire.TCP_PAYLOAD if tcp else edns.limit):
-            reply = ready.truncated_heads[shape] + packet[12:end] + opt
-        mark = ready.tcp_mark if tcp else ready.udp_mark
-        return reply, known.keys.get(mark) or self._key(known, ready, mark, tcp=tcp)
-
     def _key(self, known: Kind, ready: Ready, mark: str, *, tcp: bool) -> str:
         """What an answer is counted as: among the queries, and among the decisions."""
         question = known.asked.question
-        decision = decision_key(known.ranking, ready.option, "dns")
+        decision = decision_key(known.asked.group, known.cell, ready.option, "dns")
         # Only addresses bring a client to a region; questions for anything else are no demand.
         if question.rdtype not in (wire.A, wire.AAAA):
             decision = metric_key(decision)
-        query = query_key(question.rdtype, ready.rcode, question.label, tcp=tcp)
-        key = known.keys[mark] = joint_key(query, decision)
+        key = joint_key(query_key(question.rdtype, ready.rcode, question.label, tcp=tcp), decision)
+        if known.keys is None:
+            known.keys = {}
+        known.keys[mark] = key
         return key
 
-    def _make_ready(self, question: _Question, option: Option, turn: int, *, dnssec_ok: bool) -> Ready:
-        content = host_content(self._router.view, question.host, question.rdtype, option, turn=turn)
-        if self._seal is not None:
-            content = self._seal(content, question.wire[:-4], question.rdtype, dnssec_ok)
-        return Ready(content, question.wire, option)
+
+def _reply(  # noqa: PLR0917 - one for every query: names cost
+    packet: bytes, end: int, shape: int, ready: Ready, edns: Edns, source: str, *, tcp: bool
+) -> bytes:
+    if ready.error or edns.cookie is not None:
+        opt = edns.opt(ready.error, source, tailored=ready.tailored)
+    else:
+        opt = edns.tailored if ready.tailored else edns.general
+    reply = packet[:2] + ready.heads[shape] + packet[12:end] + ready.body + opt
+    if len(reply) > (wire.TCP_PAYLOAD if tcp else edns.limit):
+        return packet[:2] + ready.truncated_heads[shape] + packet[12:end] + opt
+    return reply
 
 
 def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:

@@ -65,7 +65,7 @@ def test_packets_without_a_header_are_dropped(size: int) -> None:
     """There is nobody to answer without an id (RFC 1035 §4.1.1)."""
     counts = Counts()
     assert answerer(counts=counts).answer(bytes(size), RESOLVER, tcp=False, draw=0.5) is None
-    assert counts == {"gtm_dns_dropped_total\tshort": 1}
+    assert counts["gtm_dns_dropped_total\tshort"] == 1
 
 
 @pytest.mark.rfc("1035", "4.1.1", "a packet that says it is a response is never answered")
@@ -75,7 +75,7 @@ def test_responses_are_dropped() -> None:
     packet = bytearray(query("chat.demo.test"))
     packet[2] |= 0x80
     assert answerer(counts=counts).answer(bytes(packet), RESOLVER, tcp=False, draw=0.5) is None
-    assert counts == {"gtm_dns_dropped_total\tresponse": 1}
+    assert counts["gtm_dns_dropped_total\tresponse"] == 1
 
 
 @pytest.mark.rfc("8906", "3.1.4", "unknown opcodes get NOTIMP, never silence")
@@ -128,9 +128,7 @@ def test_malformed_packets_are_format_errors(packet: bytes) -> None:
 
 @pytest.mark.rfc("1035", "4.1.1", "RD is copied, RA is clear, AA is set")
 @pytest.mark.rfc("4035", "3.1.6", "AD and CD are clear in authoritative answers")
-@pytest.mark.rfc(
-    "8906", "3.1.3", "reserved header flags change nothing and are not echoed"
-)
+@pytest.mark.rfc("8906", "3.1.3", "reserved header flags change nothing and are not echoed")
 def test_flags() -> None:
     """RD is copied; RA is clear, for there is no recursion; AD and CD are clear (RFC 1035 §4.1.1, RFC 4035 §3.1.6)."""
     for name in ("chat.demo.test", "nope.demo.test"):
