@@ -77,6 +77,7 @@ class Worker:
         self.holder = ViewHolder(time.time, self._swapped)
         self.answerer: Answerer | None = None
         self._signer = Signer(self.holder.keys, time.time)
+        self._period = self._signer.period()
         self._cookies = ServerCookies(*settings.cookie_secrets) if settings.cookie_secrets else None
         self._options = ServerOptions(
             settings.dns.nsid.encode() if settings.dns.nsid else b"",
@@ -134,6 +135,7 @@ class Worker:
         while not self._gone.wait(_TICK):
             beats += 1
             self.holder.tick()
+            self._sign_anew()
             self._turn()
             if beats % _RELOAD_EVERY == 0:
                 self._reload_geoip()
@@ -213,9 +215,15 @@ class Worker:
             self._answered_from = data
             if self._signer.keys is not self.holder.keys:
                 self._signer = Signer(self.holder.keys, time.time, self._signer)
+            self._period = self._signer.period()
             self.answerer = Answerer(
                 router, self.locator.locate, self.counts, predecessor, self._signer, options=self._options
             )
+
+    def _sign_anew(self) -> None:
+        """Let go of the answers that were made ready with the signatures of another period."""
+        if self._signer.zones and self._signer.period() != self._period:
+            self.holder.rebuild()
 
     def _reload_geoip(self) -> None:
         try:

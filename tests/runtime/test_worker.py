@@ -10,10 +10,13 @@ import pytest
 
 from gtm.core.model import Policy
 from gtm.core.state import State
-from gtm.feed.wire import HeartbeatMessage, SnapshotMessage, StateMessage, encode
+from gtm.dns.signatures import PERIOD
+from gtm.feed.wire import HeartbeatMessage, KeysMessage, SnapshotMessage, StateMessage, encode
 from gtm.runtime.worker import Worker
 from gtm.runtime.worker_settings import WorkerSettings
 from tests.core.strategies import SHIPPED
+from tests.dns.signing import NOW, keys
+from tests.dns.world import POLICY, locate, query
 
 SETTINGS = WorkerSettings("dns", "dns-1", -1, (), (), None, None, None, (), False, False, "info")
 
@@ -80,6 +83,37 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
     worker.holder.rebuild()
     worker.holder.rebuild()
     assert [one is None for one in predecessors] == [True, False, True, False]
+
+
+@pytest.mark.rfc("4034", "3.1.5", "signatures are renewed while they are valid, whatever else changes")
+def test_signatures_are_renewed_while_nothing_else_changes(ends: tuple[Worker, socket.socket]) -> None:
+    """An edge that hears nothing new makes its answers anew when the period of their signatures ends."""
+    worker, _ = ends
+    worker.holder.apply(KeysMessage(keys(["demo.test"])))
+    worker.holder.apply(SnapshotMessage.of(1, 1.0, POLICY, SHIPPED))
+    worker.holder.apply(StateMessage(State(1)))
+    now = [NOW]
+    worker._signer._clock = lambda: now[0]
+    asked = query("chat.demo.test", "A", edns=True, want_dnssec=True, id=1)
+
+    def answer() -> bytes | None:
+        worker._sign_anew()
+        assert worker.answerer is not None
+        return worker.answerer.answer(asked, "192.0.2.1", tcp=False, draw=0.5)
+
+    worker.locator.locate = locate  # type: ignore[method-assign]
+    worker.holder.rebuild()
+    first = answer()
+    assert answer() == first
+    current = worker.answerer
+    assert answer() == first
+    assert worker.answerer is current
+    now[0] += PERIOD
+    second = answer()
+    assert second is not None
+    assert first is not None
+    assert second != first
+    assert len(second) == len(first)
 
 
 def test_each_beat_is_a_window_of_the_limiter(ends: tuple[Worker, socket.socket]) -> None:
