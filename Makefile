@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test tools coverage lint format docs bench lock clean help
+.PHONY: run test tools coverage lint format docs bench fuzz lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -37,6 +37,12 @@ docs:            ## Write docs/dns-compliance.md anew, from the tests' markers.
 
 bench: $(VENV)/.dev        ## Print the benchmarks (installs nothing outside the virtual environment).
 	$(BIN)/python tests/bench/route_bench.py $(ARGS)
+
+fuzz: $(VENV)/.dev         ## Look for DNS packets that are answered wrongly, for ten minutes (installs atheris).
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check 'atheris>=2.3,<4'
+	@mkdir -p build/fuzz
+	$(BIN)/python -m tests.fuzz.fuzz_answer -max_total_time=600 -max_len=1400 -artifact_prefix=build/fuzz- \
+	  $(ARGS) build/fuzz tests/fuzz/corpus
 
 lock: $(VENV)/.dev         ## Resolve the dependencies anew (needs uv: `pip install uv`).
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from ipaddress import ip_address
 
+import dns.edns
+import dns.message
 import pytest
 
 from gtm.core.model import Policy
 from gtm.core.state import State
+from gtm.dns.cookies import ServerCookies
 from gtm.dns.signatures import PERIOD
 from gtm.feed.wire import HeartbeatMessage, KeysMessage, SnapshotMessage, StateMessage, encode
 from gtm.runtime.worker import Worker
 from gtm.runtime.worker_settings import WorkerSettings
+from gtm.settings import DnsSettings
 from tests.core.strategies import SHIPPED
 from tests.dns.signing import NOW, keys
 from tests.dns.world import POLICY, locate, query
@@ -83,6 +89,36 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
     worker.holder.rebuild()
     worker.holder.rebuild()
     assert [one is None for one in predecessors] == [True, False, True, False]
+
+
+def test_a_worker_says_what_it_is_told_to(
+    ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DNS worker answers with the name, the version and the cookies of its settings."""
+    given = {name: getattr(SETTINGS, name) for name in WorkerSettings.__slots__}
+    _, theirs = socket.socketpair()
+    settings = {
+        **given,
+        "descriptor": theirs.detach(),
+        "dns": DnsSettings(nsid="fra-1", rate_limit=0),
+        "cookie_secrets": (bytes(16), bytes(range(16))),
+    }
+    worker = Worker(WorkerSettings(**settings))
+    worker.holder.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
+    worker.holder.apply(StateMessage(State(1)))
+    asked = dns.message.make_query(
+        "id.server", "TXT", "CH", use_edns=0, options=[dns.edns.CookieOption(bytes(8), b"")]
+    )
+    assert worker.answerer is not None
+    assert worker.limiter is None
+    reply = worker.answerer.answer(asked.to_wire(), "192.0.2.1", tcp=False, draw=0.0)
+    assert reply is not None
+    message = dns.message.from_wire(reply)
+    assert message.answer[0].to_text() == 'id.server. 0 CH TXT "fra-1"'
+    cookie = message.options[0]
+    assert isinstance(cookie, dns.edns.CookieOption)
+    packed = ip_address("192.0.2.1").packed
+    assert ServerCookies(bytes(16)).check(bytes(8), cookie.server, packed, int(time.time())).proven
 
 
 @pytest.mark.rfc("4034", "3.1.5", "signatures are renewed while they are valid, whatever else changes")
