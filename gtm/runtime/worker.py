@@ -217,7 +217,13 @@ class Worker:
                 self._signer = Signer(self.holder.keys, time.time, self._signer)
             self._period = self._signer.period()
             self.answerer = Answerer(
-                router, self.locator.locate, self.counts, predecessor, self._signer, options=self._options
+                router,
+                self.locator.locate,
+                self.counts,
+                predecessor,
+                self._signer,
+                options=self._options,
+                draw=random.random,
             )
 
     def _sign_anew(self) -> None:
@@ -253,7 +259,11 @@ def run_dns(worker: Worker) -> None:
 
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
         answerer = worker.answerer
-        return None if answerer is None else answerer.answer(packet, client, tcp=tcp, draw=random.random())
+        if answerer is None:
+            return None
+        if tcp:
+            return answerer.answer(packet, client, tcp=True, draw=random.random())
+        return answerer.udp(packet, client)
 
     server = DnsServer((), respond, counts=worker.counts, limiter=worker.limiter)
     server.take(_sockets(worker.settings.udp), _sockets(worker.settings.tcp))
