@@ -79,12 +79,14 @@ class DnsServer:
         """Serve sockets that others have bound, hold (`gtm.dns.udp.hold`) or serve too; from here on, they receive.
 
         Raises:
-            OSError: a socket cannot be released.
+            OSError: a socket cannot be released, or does not listen.
         """
         for sock in udp:
             release(sock)
             self._udp.append(sock)
-        self._tcp += tcp
+        for sock in tcp:
+            sock.listen(socket.SOMAXCONN)
+            self._tcp.append(sock)
 
     def serve(self) -> None:
         """Serve until `stop`. Blocks: one thread for each UDP socket, and one for TCP."""
