@@ -26,6 +26,8 @@ LIMIT = 1 << 14
 _SHARED = 256
 """Budgets that further prefixes share."""
 _TOP = 10
+_COOKIE = wire.OPTION_COOKIE.to_bytes(2) + b"\0"
+"""What a cookie option begins with: its code, and the first byte of its length."""
 _PREFIX_BYTES = {4: 3, 16: 7}
 """Bytes of an address → of the prefix that counts as one client: of IPv4 /24, the least that is routed between networks;
 of IPv6 /56, what one site gets (RFC 6177)."""
@@ -149,38 +151,41 @@ class Limiter:
 
     def _limited(self, bucket: _Bucket, source: str, query: bytes, reply: bytes) -> bytes | None:
         """What goes out past a budget."""
-        try:
-            outline = wire.outline(query)
-        except wire.MalformedError:
-            outline = None
-        opt = outline.opts[0] if outline is not None and len(outline.opts) == 1 else None
-        cookie = None if opt is None else self._cookie(opt.options, source)
+        cookie = self._cookie(query, source)
         if cookie is not None and cookie[0].proven:
             return reply
         bucket.limited += 1
         out = None
         if self._slip and bucket.limited % self._slip == 0:
-            if len(reply) <= len(query):
-                out = reply  # an error, which is a header and little more
-            elif outline is not None:
-                out = _without_records(query, outline.question_end, opt, cookie)
+            # An error is no longer than its query: a header and little more.
+            out = reply if len(reply) <= len(query) else _without_records(query, cookie)
         key = f"gtm_dns_limited_total\t{'dropped' if out is None else 'slipped'}"
         self._counts[key] = self._counts.get(key, 0) + 1
         return out
 
-    def _cookie(self, options: bytes, source: str) -> tuple[Verdict, bytes] | None:
+    def _cookie(self, query: bytes, source: str) -> tuple[Verdict, bytes] | None:
         """The verdict on a query's cookie and the option that answers it; None without one."""
-        data = None if self._cookies is None else wire.first_option(options, wire.OPTION_COOKIE)
-        if self._cookies is None or data is None or len(data) not in SIZES:
+        if self._cookies is None or _COOKIE not in query:
             return None
-        return self._cookies.answer(data, source)
+        try:
+            opts = wire.outline(query).opts
+        except wire.MalformedError:
+            return None
+        data = wire.first_option(opts[0].options, wire.OPTION_COOKIE) if len(opts) == 1 else None
+        return None if data is None or len(data) not in SIZES else self._cookies.answer(data, source)
 
 
-def _without_records(
-    query: bytes, end: int, opt: wire.Opt | None, cookie: tuple[Verdict, bytes] | None
-) -> bytes:
-    """The reply that makes a client come again: BADCOOKIE with a good cookie, if it knows cookies, or else TC."""
-    flags = None if opt is None else opt.flags
+def _without_records(query: bytes, cookie: tuple[Verdict, bytes] | None) -> bytes | None:
+    """The reply that makes a client come again: BADCOOKIE with a good cookie, if it knows cookies, or else TC.
+
+    Not longer than the query but for the cookie; None if the query cannot be read.
+    """
+    try:
+        outline = wire.outline(query)
+    except wire.MalformedError:
+        return None
+    flags = outline.opts[0].flags if outline.opts else None
+    end = outline.question_end
     if cookie is None:
         return wire.bare_reply(query, wire.NOERROR, question_end=end, opt_flags=flags, truncated=True)
     return wire.bare_reply(query, wire.BADCOOKIE, question_end=end, opt_flags=flags, options=cookie[1])
