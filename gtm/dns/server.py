@@ -54,6 +54,7 @@ class DnsServer:
         self._udp: list[socket.socket] = []
         self._tcp: list[socket.socket] = []
         self._tcp_server: TcpServer | None = None
+        self._serving = False
         self._stopping = threading.Event()
         self._grace = inf
         self._threads: list[threading.Thread] = []
@@ -90,6 +91,10 @@ class DnsServer:
 
     def serve(self) -> None:
         """Serve until `stop`. Blocks: one thread for each UDP socket, and one for TCP."""
+        self._serving = True  # from here on, `stop` leaves closing to this
+        if self._stopping.is_set():
+            self._close()
+            return
         self._tcp_server = TcpServer(self._tcp, self._guard, self._limits)
         self._threads = [
             threading.Thread(
@@ -119,9 +124,9 @@ class DnsServer:
         """
         self._grace = min(self._grace, grace)
         self._stopping.set()
-        if self._tcp_server is None:
+        if not self._serving:
             self._close()
-        else:
+        elif self._tcp_server is not None:
             self._tcp_server.stop(self._grace)
 
     def _bind(self, host: str, port: int) -> tuple[str, int]:
