@@ -17,9 +17,11 @@ import pytest
 
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
+from gtm.dns.cookies import ServerCookies
 from gtm.dns.limiter import Limiter, RateLimits
 from gtm.dns.server import DnsServer
 from gtm.telemetry import Counts
+from tests.tools import tool
 
 from .hostile import CRAFTED, OPTIONS, noise, seeds
 from .test_server import TIMEOUT, connect, framed, receive, respond, running
@@ -118,6 +120,20 @@ def test_a_flood_is_not_amplified() -> None:
     assert received <= 2 * sent + limits.excess
     assert received > limits.excess
     assert counts["gtm_dns_limited_total\tdropped"] > 1000
+
+
+@pytest.mark.rfc("7873", "5.3", "a client that is told BADCOOKIE comes again with the cookie it was given")
+@pytest.mark.parametrize(("option", "transport"), [("+cookie", "(UDP)"), ("+nocookie", "(TCP)")])
+def test_a_real_client_comes_through(option: str, transport: str) -> None:
+    """Though its prefix may have no more bytes, dig gets its answer: by its cookie, or else over TCP."""
+    cookies = ServerCookies(bytes(16))
+    limiter = Limiter(RateLimits(excess=0, slip=1, exempt=()), cookies, {})
+    with running(DnsServer([("127.0.0.1", 0)], respond, limiter=limiter)) as server:
+        where = ["@127.0.0.1", "-p", str(server.addresses[0][1]), "+tries=1"]
+        command = [tool("dig"), *where, option, "half.demo.test"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert "ANSWER: 40" in done.stdout
+    assert transport in done.stdout
 
 
 def drain(sock: socket.socket) -> int:
