@@ -38,7 +38,7 @@ class ControlSettings:
 
     `geoip_db` and `geoip_overrides` are an edge's, for questions about a client's latency. After `latency_half_life`
     seconds, a measured round trip counts half. A change may move `max_moved_share` (0–1) of the present demand at once;
-    demand is recorded for `demand_days` days, 0 for none.
+    demand is recorded for `demand_days` days, 0 for none. For what begins with `dnssec_` see `DnssecSettings`.
     """
 
     data_dir: Path

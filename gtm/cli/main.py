@@ -13,6 +13,7 @@ from gtm.cli import (
     db,
     demo,
     dns_query,
+    dnssec,
     exporting,
     latency,
     load,
@@ -46,6 +47,7 @@ for _group, _name, _help in (
     (token.app, "token", "Make, list and revoke bearer tokens."),
     (db.app, "db", "Migrations of the database's schema."),
     (dns_query.app, "dns", "Ask an edge's DNS, and see the decision behind its answer."),
+    (dnssec.app, "dnssec", "The keys of signed zones: states, DS records, rolls."),
     (demo.app, "demo", "Fail, restore and resize regions of the running demo world, and send it traffic."),
 ):
     app.add_typer(_group, name=_name, help=_help)

@@ -152,6 +152,29 @@ DemandDays = Annotated[
         max=366,
     ),
 ]
+DnssecKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="What private DNSSEC keys are encrypted with in the database; made in the data directory by default.",
+        envvar="GTM_DNSSEC_KEY_FILE",
+    ),
+]
+DnssecZskDays = Annotated[
+    int,
+    typer.Option(
+        help="Days after which a zone-signing key is replaced (0: only by hand).",
+        envvar="GTM_DNSSEC_ZSK_DAYS",
+        min=0,
+        max=3660,
+    ),
+]
+DnssecResolver = Annotated[
+    str,
+    typer.Option(
+        help="A resolver (address, or address:port) to ask for the parents' DS records; without it nobody is asked.",
+        envvar="GTM_DNSSEC_RESOLVER",
+    ),
+]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.", envvar="GTM_LOG_LEVEL")]
 ControlUrl = Annotated[str, typer.Option("--control", help="The control API.", envvar="GTM_CONTROL_URL")]
 Token = Annotated[
@@ -256,6 +279,22 @@ def networks(text: str, option: str = "--trusted-proxies") -> tuple[Network, ...
         return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise CommandError(f"{option}: {error}") from error
+
+
+def resolver(text: str) -> Address | None:
+    """Parse `--dnssec-resolver`.
+
+    Raises:
+        CommandError: something else than an address.
+    """
+    if not text:
+        return None
+    from gtm.control.parent import resolver_address
+
+    try:
+        return resolver_address(text)
+    except ValueError as error:
+        raise CommandError(f"--dnssec-resolver: {error}") from error
 
 
 def log_level(text: str) -> str:

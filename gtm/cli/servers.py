@@ -19,6 +19,7 @@ from gtm.settings import (
     DEFAULT_EDGE_PORT,
     DEFAULT_HALF_LIFE,
     DEFAULT_MAX_MOVED_SHARE,
+    DEFAULT_ZSK_DAYS,
     ControlSettings,
     DnsSettings,
     EdgeSettings,
@@ -62,6 +63,9 @@ def serve(
     latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
     max_moved_share: options.MaxMovedShare = DEFAULT_MAX_MOVED_SHARE,
     demand_days: options.DemandDays = DEFAULT_DEMAND_DAYS,
+    dnssec_key_file: options.DnssecKeyFile = None,
+    dnssec_zsk_days: options.DnssecZskDays = DEFAULT_ZSK_DAYS,
+    dnssec_resolver: options.DnssecResolver = "",
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
@@ -101,6 +105,9 @@ def serve(
         latency_half_life=latency_half_life,
         max_moved_share=max_moved_share,
         demand_days=demand_days,
+        dnssec_key_file=dnssec_key_file,
+        dnssec_zsk_days=dnssec_zsk_days,
+        dnssec_resolver=options.resolver(dnssec_resolver),
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "serve")
@@ -122,6 +129,9 @@ def control(
     latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
     max_moved_share: options.MaxMovedShare = DEFAULT_MAX_MOVED_SHARE,
     demand_days: options.DemandDays = DEFAULT_DEMAND_DAYS,
+    dnssec_key_file: options.DnssecKeyFile = None,
+    dnssec_zsk_days: options.DnssecZskDays = DEFAULT_ZSK_DAYS,
+    dnssec_resolver: options.DnssecResolver = "",
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
@@ -138,6 +148,9 @@ def control(
         latency_half_life=latency_half_life,
         max_moved_share=max_moved_share,
         demand_days=demand_days,
+        dnssec_key_file=dnssec_key_file,
+        dnssec_zsk_days=dnssec_zsk_days,
+        dnssec_resolver=options.resolver(dnssec_resolver),
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "control")

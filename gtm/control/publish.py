@@ -173,9 +173,9 @@ class FeedHub:
             self.followers.announce()
 
     async def _prepare_keys(self, policy: Policy) -> None:
-        """Have the keys of zones that a policy has signed before anybody is told of it."""
+        """Have the keys of just those zones that a policy has signed, before anybody is told of it."""
         signed = {zone.name for zone in policy.zones if zone.dnssec}
-        if signed - {keys.zone for keys in self.dnssec.keys.zones}:
+        if signed != {keys.zone for keys in self.dnssec.keys.zones}:
             with contextlib.suppress(StorageUnavailable):  # made as soon as the database answers
                 await self.dnssec.settle()
 

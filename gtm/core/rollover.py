@@ -7,10 +7,10 @@ Zone-signing keys are pre-published (RFC 7583 §3.2.1), key-signing keys doubled
 
 (1) every DNSKEY set without it has left all caches; (2) its successor is active; (3) every signature by it has left all
 caches; (4) as (1), and so have unsigned answers; (5) the parent's DS record of it was seen; (6) likewise of a successor;
-(7) every DS set without the successor has left all caches.
+(7) every DS set without the successor has left all edges and caches.
 
-Law: an edge may have been without control for as long as its DNSKEY set is valid. That time is in (1), (3) and (4), so
-that what any edge says is valid with what any other says.
+Law: an edge may have been without control for as long as its DNSKEY set is valid. That time is in (1), (3), (4) and, since
+edges may serve the parent too, (7): what any edge says is valid with what any other says.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Times:
 
     def retirement(self, key: Key) -> float:
         """From retirement until nothing cached needs the key."""
-        return self.reach(key) + self.max_ttl if key.role is KeyRole.ZSK else self.parent
+        return self.reach(key) + (self.max_ttl if key.role is KeyRole.ZSK else self.parent)
 
 
 Keyring = tuple[Key, ...]

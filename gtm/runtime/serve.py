@@ -194,11 +194,16 @@ class Supervisor:
             "GTM_LATENCY_HALF_LIFE": str(settings.latency_half_life),
             "GTM_MAX_MOVED_SHARE": str(settings.max_moved_share),
             "GTM_DEMAND_DAYS": str(settings.demand_days),
+            "GTM_DNSSEC_ZSK_DAYS": str(settings.dnssec_zsk_days),
             "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),
         }
         told |= _dns_environment(settings.dns)
         if settings.dns_cookie_secret_file is not None:
             told["GTM_DNS_COOKIE_SECRET_FILE"] = str(settings.dns_cookie_secret_file)
+        if settings.dnssec_key_file is not None:
+            told["GTM_DNSSEC_KEY_FILE"] = str(settings.dnssec_key_file)
+        if settings.dnssec_resolver is not None:
+            told["GTM_DNSSEC_RESOLVER"] = _literal(*settings.dnssec_resolver)
         if settings.geoip_db is not None:
             told["GTM_GEOIP_DB"] = str(settings.geoip_db)
         if settings.geoip_overrides is not None:

@@ -206,7 +206,7 @@ async def test_a_ksk_rolls_by_hand(world: World) -> None:
     assert (await world.status(book)).ds != before
     await book.ds_seen("demo.test")
     assert await world.states(KSK) == [KeyState.RETIRED, KeyState.ACTIVE]
-    world.now += 2 * DAY
+    world.now += 32 * DAY
     await book.settle()
     assert await world.states(KSK) == [KeyState.ACTIVE]
 

@@ -16,8 +16,9 @@ import pytest
 
 from tests.docs.blocks import ROOT, Block, Command, difference, runnable
 from tests.system.harness import PATIENCE, System, eventually, system
+from tests.tools import tool
 
-DOCUMENTS = ("README.md", "docs/api.md", "docs/cli.md", "docs/concepts.md", "docs/simulate.md")
+DOCUMENTS = ("README.md", "docs/api.md", "docs/cli.md", "docs/concepts.md", "docs/simulate.md", "docs/dnssec.md")
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]
 
 _ASKS = re.compile(
@@ -137,6 +138,8 @@ def test_example(demo: System, tmp_path: Path, block: Block) -> None:
     missing = sorted(word for word in needed | {"bash"} if shutil.which(word) is None)
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}")
+    if any("delv " in command.text for command in block.commands):
+        tool("delv")
     reader = Reader(demo, tmp_path)
     try:
         for command in block.commands:
