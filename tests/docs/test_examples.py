@@ -18,7 +18,15 @@ from tests.docs.blocks import ROOT, Block, Command, difference, runnable
 from tests.system.harness import PATIENCE, System, eventually, system
 from tests.tools import tool
 
-DOCUMENTS = ("README.md", "docs/api.md", "docs/cli.md", "docs/concepts.md", "docs/simulate.md", "docs/dnssec.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/api.md",
+    "docs/cli.md",
+    "docs/concepts.md",
+    "docs/dns.md",
+    "docs/simulate.md",
+    "docs/dnssec.md",
+)
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]
 
 _ASKS = re.compile(
