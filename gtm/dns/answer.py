@@ -11,9 +11,10 @@ from gtm.dns import wire
 from gtm.dns.clients import Clients
 from gtm.dns.content import Content, explanation, host_content, second_draw, turns
 from gtm.dns.dnssec import Signer
-from gtm.dns.fast import FastWay, Questions, name_label, query_key
+from gtm.dns.fast import FastWay, query_key
 from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, render
 from gtm.dns.options import NO_OPTIONS, ServerOptions
+from gtm.dns.questions import Questions, name_label
 from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names

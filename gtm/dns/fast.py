@@ -9,189 +9,28 @@ which are few; what kind a client is of, and which class that is, outlives it. W
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 
-import dns.name
-
-from gtm.core.choice import Choice, Option, pick
+from gtm.core.choice import Choice, pick
 from gtm.core.model import Request
-from gtm.core.ranking import Classes, RankingClass, rank
-from gtm.core.router import Ranker, Router
+from gtm.core.router import Router
 from gtm.dns import wire
-from gtm.dns.clients import Client, Clients, Edns, NoEdns
-from gtm.dns.content import Content, Record, host_content, second_draw, turns
-from gtm.dns.zones import Host, Names, suffixes
+from gtm.dns.clients import Client, Clients, Edns
+from gtm.dns.content import Content, host_content, second_draw, turns
+from gtm.dns.questions import LIMIT, NO_EDNS, Asked, Kind, Question, Questions
+from gtm.dns.ready import EDNS, RECURSION, Ready
 from gtm.telemetry import decision_key, joint_key, metric_key
-
-LIMIT = 1 << 18
-"""How many pairs of question and kind of client are remembered, some 200 bytes each."""
 
 Seal = Callable[[Content, bytes, int, bool], Content]
 """(content, name, type, DO flag) → the content with what DNSSEC adds to it."""
 
-_RD, _EDNS = 1, 2
 _SHAPES = {
-    bytes((rd, low << 4, 0, 1, 0, 0, 0, 0, 0, edns)): (_RD if rd else 0) | (_EDNS if edns else 0)
+    bytes((rd, low << 4, 0, 1, 0, 0, 0, 0, 0, edns)): (RECURSION if rd else 0) | (EDNS if edns else 0)
     for rd in (0, 1)
     for low in range(16)
     for edns in (0, 1)
 }
 """Bytes 2–11 of a standard query with one question and nothing else but perhaps one additional record → what of it
 matters. The flags in `low` (RA, Z, AD, CD) have no bearing on an authoritative answer."""
-
-_NO_EDNS = NoEdns()
-_NO_RECORDS: dict[bytes, Edns] = {b"": _NO_EDNS}
-_NUMBERS = count()
-
-
-class Ready:
-    """An answer in bytes, but for what each query brings: its id, its question and its OPT record.
-
-    `fronts` have the question as the policy spells it. The marks stand for all that the answer is counted by, the client aside.
-    """
-
-    __slots__ = (
-        "body",
-        "error",
-        "fronts",
-        "heads",
-        "option",
-        "rcode",
-        "tailored",
-        "tcp_mark",
-        "truncated_heads",
-        "udp_mark",
-    )
-
-    def __init__(self, content: Content, question: bytes, option: Option) -> None:
-        self.option = option
-        self.rcode = content.rcode
-        self.body = _body(content, question)
-        self.heads = _heads(content, truncated=False)
-        self.fronts = tuple(head + question + self.body for head in self.heads)
-        self.truncated_heads = _heads(content, truncated=True)
-        self.tailored = content.tailored
-        self.error = b"" if content.error is None else content.error.option
-        self.udp_mark = f"udp {content.rcode} {option.number} {option.outcome.value}"
-        self.tcp_mark = f"tcp {content.rcode} {option.number} {option.outcome.value}"
-
-
-class _Asked:
-    """A host name and type as one ranking class asks for it."""
-
-    __slots__ = ("group", "question")
-
-    def __init__(self, question: Question, group: RankingClass) -> None:
-        self.question = question
-        self.group = group
-
-
-Prepared = tuple[object, Ready, str]
-"""A token of the View, an answer, and what it is counted as."""
-
-
-class Kind:
-    """A kind of client asking a question: its ranking class, its demand cell, and what its answers are counted as.
-
-    `plain` and `signed` are the prepared answers without and with DNSSEC, read and replaced whole, as several threads
-    may do so.
-    """
-
-    __slots__ = ("asked", "cell", "keys", "plain", "signed")
-
-    def __init__(self, asked: _Asked, cell: str) -> None:
-        self.asked = asked
-        self.cell = cell
-        self.keys: dict[str, str] | None = None
-        self.plain: Prepared | None = None
-        self.signed: Prepared | None = None
-
-
-class Question:
-    """A host name and type, with the kinds of client known so far, and their classes. `label` names it in metrics."""
-
-    __slots__ = ("by_class", "host", "kinds", "label", "rdtype", "wire")
-
-    def __init__(self, question: bytes, host: Host, rdtype: int) -> None:
-        self.wire = question
-        self.host = host
-        self.rdtype = rdtype
-        self.label = name_label(question[:-4])
-        self.kinds: dict[int, Kind] = {}
-        self.by_class: dict[RankingClass, _Asked] = {}
-
-
-Spelling = tuple[dict[bytes, Edns], dict[int, Kind], int]
-"""A query's bytes from its flags to its question's end stand for: the OPT records that may follow, the question's kinds
-of client, and the query's shape."""
-
-
-class Questions:
-    """What the short way answers, and which ranking class each kind of client falls into: valid as long as a Ranker.
-
-    Args:
-        ranker: what tells clients apart.
-        names: of the Ranker's policy.
-        clients: what is known of clients.
-        limit: how many pairs of question and kind of client are remembered. Past it, the older half is forgotten.
-    """
-
-    __slots__ = ("_classes", "_clients", "_known", "_limit", "_numbers", "by_wire", "ranker", "spellings")
-
-    def __init__(self, ranker: Ranker, names: Names, clients: Clients, limit: int = LIMIT) -> None:
-        self.ranker = ranker
-        self.spellings: dict[bytes, Spelling] = {}
-        self._clients = clients
-        self._known = 0
-        self._limit = limit
-        self._classes: Classes = {}
-        self._numbers: dict[object, int] = {}
-        self.by_wire = {
-            question: Question(question, host, rdtype)
-            for name, host in names.hosts.items()
-            for rdtype in (wire.A, wire.AAAA, wire.HTTPS)
-            for question in (name + bytes((0, rdtype, 0, wire.CLASS_IN)),)
-        }
-
-    def spelt(self, query: bytes, question: Question, shape: int) -> None:
-        """Remember a query's bytes from its flags to its question's end."""
-        records = self._clients.records if shape & _EDNS else _NO_RECORDS
-        self.spellings[query] = records, question.kinds, shape
-
-    def number(self, client: Client) -> int:
-        """What stands for the kind of a client: hashing the kind itself takes longer than all else."""
-        kind = self.ranker.kind(client.location)
-        found = self._numbers.get(kind)
-        if found is None:
-            if len(self._numbers) >= LIMIT:
-                self._numbers.clear()
-                for question in self.by_wire.values():
-                    question.kinds.clear()
-                self._known = 0
-            # Never one that was given before: a client may still have it.
-            found = self._numbers[kind] = next(_NUMBERS)
-        client.kind, client.questions = found, self
-        return found
-
-    def learn(self, question: Question, client: Client, number: int) -> Kind:
-        """The kind of a client that a question has not met yet."""
-        if self._known >= self._limit:
-            self._forget()
-        self._known += 1
-        ranking = rank(self.ranker.basis, Request(question.host.service, client.location), self._classes)
-        asked = question.by_class.get(ranking.group)
-        if asked is None:
-            asked = question.by_class[ranking.group] = _Asked(question, ranking.group)
-        found = question.kinds[number] = Kind(asked, ranking.cell)
-        return found
-
-    def _forget(self) -> None:
-        """Forget the half of each question's kinds that it met first."""
-        self._known = 0
-        for question in self.by_wire.values():
-            for number in list(question.kinds)[: (len(question.kinds) + 1) // 2]:
-                del question.kinds[number]
-            self._known += len(question.kinds)
 
 
 class _Way:
@@ -237,8 +76,8 @@ class FastWay:
         self._counts = counts
         self._seal = seal
         self._token = object()
-        self._plain: dict[_Asked, _Way] = {}
-        self._signed: dict[_Asked, _Way] = {}
+        self._plain: dict[Asked, _Way] = {}
+        self._signed: dict[Asked, _Way] = {}
 
     def repeated(self, packet: bytes, source: str) -> bytes | None:  # noqa: PLR0911 - at each step, all may be over
         """The reply over UDP to a packet of which everything has been met before and nothing is drawn; None for others."""
@@ -275,15 +114,15 @@ class FastWay:
         # No label of a known name holds a zero byte, and lowering touches neither lengths nor the types looked for.
         end = packet.find(0, 12) + 5
         asked = packet[12:end]
-        question = self._questions.by_wire.get(asked.lower())
+        question = self._questions.find(asked.lower())
         if question is None:
             return None
-        if shape & _EDNS:
+        if shape & EDNS:
             edns = self._clients.edns(packet[end:])
             if edns is None or (tcp and edns.keepalive):
                 return None
         elif len(packet) == end:
-            edns = _NO_EDNS
+            edns = NO_EDNS
         else:
             return None
         client = edns.client or self._clients.source(source)
@@ -292,7 +131,7 @@ class FastWay:
         ready, key = self._ending(known, edns, client, draw, tcp=tcp)
         counts = self._counts
         counts[key] = counts.get(key, 0) + 1
-        if asked == question.wire:
+        if asked == question.wire and question.wildcard is None:
             # Other spellings are a client's that draws the case anew for each query, to know its replies by it.
             self._questions.spelt(packet[2:end], question, shape)
         return _reply(packet, end, shape, ready, edns, source, tcp=tcp)
@@ -368,48 +207,7 @@ def _reply(  # noqa: PLR0917 - one for every query: names cost
     return reply
 
 
-def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:
-    """Bytes 2–11 of the reply, by shape of the query."""
-    heads = []
-    for shape in range(4):
-        asked = wire.RD if shape & _RD else 0
-        flags = wire.reply_flags(asked, authoritative=content.authoritative, truncated=truncated)
-        answers = 0 if truncated else len(content.records)
-        authorities = 0 if truncated else len(content.authority)
-        additionals = (0 if truncated else len(content.additional)) + (1 if shape & _EDNS else 0)
-        counts = (1, answers, authorities, additionals)
-        heads.append(wire.HEADER.pack(0, flags | content.rcode, *counts)[2:])
-    return tuple(heads)
-
-
-def _body(content: Content, question: bytes) -> bytes:
-    """Answer, authority and additional section, but for the OPT record."""
-    name = question[:-4]
-    sections = (content.records, content.authority, content.additional)
-    return b"".join(_record(record, name) for section in sections for record in section)
-
-
-def _record(record: Record, name: bytes) -> bytes:
-    """Owners inside the question are pointers into it, so its case is kept (RFC 4343 §4.1)."""
-    owner = name if record.owner is None else record.owner
-    if name.endswith(owner) and (inside := len(name) - len(owner)) in _label_starts(name):
-        encoded = (0xC000 | wire.HEADER_SIZE + inside).to_bytes(2)
-    else:
-        encoded = owner
-    rest = wire.RECORD.pack(record.rdtype, wire.CLASS_IN, record.ttl, len(record.rdata))
-    return encoded + rest + record.rdata
-
-
-def _label_starts(name: bytes) -> set[int]:
-    return {len(name) - len(suffix) for suffix in suffixes(name) if suffix != b"\0"}
-
-
 def query_key(rdtype: int, rcode: int, name: str, *, tcp: bool) -> str:
     """The counter of queries that an answer belongs to; `name` is the service's host name or the zone, if any."""
     transport = "tcp" if tcp else "udp"
     return f"gtm_dns_queries_total\t{name}\t{wire.type_label(rdtype)}\t{wire.RCODE_NAMES[rcode]}\t{transport}"
-
-
-def name_label(name: bytes) -> str:
-    """A name of the policy, in wire form, as a metric's label."""
-    return dns.name.from_wire(name, 0)[0].to_text(omit_final_dot=True)

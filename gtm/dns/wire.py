@@ -129,13 +129,23 @@ class Outline:
 
 
 def essence(packet: bytes, outline: Outline) -> bytes:
-    """A query without the records that have no bearing on its answer: header, question and OPT.
+    """A query without what has no bearing on its answer: header, question, and OPT with the client subnet alone.
 
     Other records may take long to read, and signatures are not checked: without keys, TSIG is a record like any other.
+    Other options may hold anything, right or wrong (RFC 6891 §6.1.2).
+
+    Raises:
+        MalformedError: an option is cut short, or there are too many.
     """
-    records = b"".join(opt.record for opt in outline.opts)
+    records = b"".join(_with_subnets(opt) for opt in outline.opts)
     header = packet[:4] + HEADER.pack(0, 0, outline.questions, 0, 0, len(outline.opts))[4:]
     return header + packet[HEADER_SIZE : outline.question_end] + records
+
+
+def _with_subnets(opt: Opt) -> bytes:
+    """An OPT record without any options but client subnets."""
+    kept = b"".join(option(code, data) for code, data in options(opt.options) if code == OPTION_SUBNET)
+    return opt.record[: -2 - len(opt.options)] + len(kept).to_bytes(2) + kept
 
 
 def type_label(rdtype: int) -> str:
@@ -188,6 +198,14 @@ def _skip_name(packet: bytes, at: int, *, pointers: bool = True) -> int:
         if length > 63:
             raise MalformedError("a label has an undefined type")
         at += 1 + length
+
+
+def is_name(data: bytes) -> bool:
+    """Whether bytes are one whole uncompressed name in wire form."""
+    try:
+        return len(data) <= MAX_NAME and _skip_name(data, 0, pointers=False) == len(data)
+    except MalformedError:
+        return False
 
 
 def opt_record(flags: int, options: bytes = b"", *, extended_rcode: int = 0) -> bytes:

@@ -1,0 +1,197 @@
+"""Which questions the short way answers, and which ranking class each kind of client falls into."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import dns.name
+
+from gtm.core.model import Request
+from gtm.core.ranking import Classes, RankingClass, rank
+from gtm.core.router import Ranker
+from gtm.dns import wire
+from gtm.dns.clients import Client, Clients, Edns, NoEdns
+from gtm.dns.ready import EDNS, Ready
+from gtm.dns.static import static_content
+from gtm.dns.zones import Host, Names
+
+LIMIT = 1 << 18
+"""How many pairs of question and kind of client are remembered, some 200 bytes each."""
+NO_EDNS = NoEdns()
+_NO_RECORDS: dict[bytes, Edns] = {b"": NO_EDNS}
+_NUMBERS = count()
+_TYPES = (wire.A, wire.AAAA, wire.HTTPS)
+_ASKED_TYPES = frozenset(bytes((0, rdtype, 0, wire.CLASS_IN)) for rdtype in _TYPES)
+_WILDCARD = b"\x01*"
+_WILD = 4096
+"""Names remembered for which wildcards stand: hostile clients make up new ones for each query."""
+
+
+class Asked:
+    """A host name and type as one ranking class asks for it."""
+
+    __slots__ = ("group", "question")
+
+    def __init__(self, question: Question, group: RankingClass) -> None:
+        self.question = question
+        self.group = group
+
+
+Prepared = tuple[object, Ready, str]
+"""A token of the View, an answer, and what it is counted as."""
+
+
+class Kind:
+    """A kind of client asking a question: its ranking class, its demand cell, and what its answers are counted as.
+
+    `plain` and `signed` are the prepared answers without and with DNSSEC, read and replaced whole, as several threads
+    may do so.
+    """
+
+    __slots__ = ("asked", "cell", "keys", "plain", "signed")
+
+    def __init__(self, asked: Asked, cell: str) -> None:
+        self.asked = asked
+        self.cell = cell
+        self.keys: dict[str, str] | None = None
+        self.plain: Prepared | None = None
+        self.signed: Prepared | None = None
+
+
+class Question:
+    """A host name and type, with the kinds of client known so far, and their classes. `label` names it in metrics.
+
+    `wildcard` is the question for the wildcard that stands for the name, if one does: it knows the classes.
+    """
+
+    __slots__ = ("by_class", "host", "kinds", "label", "rdtype", "wildcard", "wire")
+
+    def __init__(self, question: bytes, host: Host, rdtype: int, wildcard: Question | None = None) -> None:
+        self.wire = question
+        self.host = host
+        self.rdtype = rdtype
+        self.wildcard = wildcard
+        self.label: str = name_label(question[:-4]) if wildcard is None else wildcard.label
+        self.kinds: dict[int, Kind] = {}
+        self.by_class: dict[RankingClass, Asked] = {}
+
+
+Spelling = tuple[dict[bytes, Edns], dict[int, Kind], int]
+"""A query's bytes from its flags to its question's end stand for: the OPT records that may follow, the question's kinds
+of client, and the query's shape."""
+
+
+class Questions:
+    """What the short way answers, and which ranking class each kind of client falls into: valid as long as a Ranker.
+
+    Args:
+        ranker: what tells clients apart.
+        names: of the Ranker's policy.
+        clients: what is known of clients.
+        limit: how many pairs of question and kind of client are remembered. Past it, the older half is forgotten.
+    """
+
+    __slots__ = (
+        "_classes",
+        "_clients",
+        "_has_wildcards",
+        "_known",
+        "_limit",
+        "_names",
+        "_numbers",
+        "_wild",
+        "by_wire",
+        "ranker",
+        "spellings",
+    )
+
+    def __init__(self, ranker: Ranker, names: Names, clients: Clients, limit: int = LIMIT) -> None:
+        self.ranker = ranker
+        self.spellings: dict[bytes, Spelling] = {}
+        self._clients = clients
+        self._known = 0
+        self._limit = limit
+        self._classes: Classes = {}
+        self._names = names
+        self._has_wildcards = any(name.startswith(_WILDCARD) for name in names.hosts)
+        self._numbers: dict[object, int] = {}
+        self._wild: dict[bytes, Question] = {}
+        self.by_wire = {
+            question: Question(question, host, rdtype)
+            for name in names.hosts
+            for rdtype in _TYPES
+            if isinstance(host := static_content(names, name, rdtype), Host)
+            for question in (name + bytes((0, rdtype, 0, wire.CLASS_IN)),)
+        }
+
+    def find(self, asked: bytes) -> Question | None:
+        """The question that bytes ask, in lower case, for a host name of a service; None: they ask another, or none."""
+        found = self.by_wire.get(asked) or self._wild.get(asked)
+        if found is not None or not self._has_wildcards:
+            return found
+        name, rest = asked[:-4], asked[-4:]
+        if rest not in _ASKED_TYPES or not wire.is_name(name):
+            return None
+        rdtype = rest[1]
+        host = static_content(self._names, name, rdtype)
+        zone = self._names.zone_of(name)
+        source = None if zone is None else self._names.source_of(name, zone)
+        if not isinstance(host, Host) or source is None:
+            return None
+        wildcard = self.by_wire[source + rest]
+        if len(self._wild) >= _WILD:
+            self._wild.clear()
+        found = self._wild[asked] = Question(asked, host, rdtype, wildcard)
+        return found
+
+    def spelt(self, query: bytes, question: Question, shape: int) -> None:
+        """Remember a query's bytes from its flags to its question's end."""
+        records = self._clients.records if shape & EDNS else _NO_RECORDS
+        self.spellings[query] = records, question.kinds, shape
+
+    def number(self, client: Client) -> int:
+        """What stands for the kind of a client: hashing the kind itself takes longer than all else."""
+        kind = self.ranker.kind(client.location)
+        found = self._numbers.get(kind)
+        if found is None:
+            if len(self._numbers) >= LIMIT:
+                self._numbers.clear()
+                for question in (*self.by_wire.values(), *self._wild.values()):
+                    question.kinds.clear()
+                self._known = 0
+            # Never one that was given before: a client may still have it.
+            found = self._numbers[kind] = next(_NUMBERS)
+        client.kind, client.questions = found, self
+        return found
+
+    def learn(self, question: Question, client: Client, number: int) -> Kind:
+        """The kind of a client that a question has not met yet."""
+        if question.wildcard is not None:
+            known = question.wildcard.kinds.get(number) or self.learn(question.wildcard, client, number)
+            return self._kind(question, number, known.asked.group, known.cell)
+        ranking = rank(self.ranker.basis, Request(question.host.service, client.location), self._classes)
+        return self._kind(question, number, ranking.group, ranking.cell)
+
+    def _kind(self, question: Question, number: int, group: RankingClass, cell: str) -> Kind:
+        if self._known >= self._limit:
+            self._forget()
+        self._known += 1
+        asked = question.by_class.get(group)
+        if asked is None:
+            asked = question.by_class[group] = Asked(question, group)
+        found = question.kinds[number] = Kind(asked, cell)
+        return found
+
+    def _forget(self) -> None:
+        """Forget the half of each question's kinds that it met first, and all names that wildcards stand for."""
+        self._known = 0
+        self._wild.clear()
+        for question in self.by_wire.values():
+            for number in list(question.kinds)[: (len(question.kinds) + 1) // 2]:
+                del question.kinds[number]
+            self._known += len(question.kinds)
+
+
+def name_label(name: bytes) -> str:
+    """A name of the policy, in wire form, as a metric's label."""
+    return dns.name.from_wire(name, 0)[0].to_text(omit_final_dot=True)

@@ -1,0 +1,79 @@
+"""Answers made ready in bytes, which a query completes with its id, its question and its OPT record."""
+
+from __future__ import annotations
+
+from gtm.core.choice import Option
+from gtm.dns import wire
+from gtm.dns.content import Content, Record
+from gtm.dns.zones import suffixes
+
+RECURSION, EDNS = 1, 2
+"""Bits of a query's shape: it has the RD flag, it has an OPT record. All else in its header has no bearing."""
+
+
+class Ready:
+    """An answer in bytes, but for what each query brings: its id, its question and its OPT record.
+
+    `fronts` have the question as the policy spells it. The marks stand for all that the answer is counted by, the client aside.
+    """
+
+    __slots__ = (
+        "body",
+        "error",
+        "fronts",
+        "heads",
+        "option",
+        "rcode",
+        "tailored",
+        "tcp_mark",
+        "truncated_heads",
+        "udp_mark",
+    )
+
+    def __init__(self, content: Content, question: bytes, option: Option) -> None:
+        self.option = option
+        self.rcode = content.rcode
+        self.body = _body(content, question)
+        self.heads = _heads(content, truncated=False)
+        self.fronts = tuple(head + question + self.body for head in self.heads)
+        self.truncated_heads = _heads(content, truncated=True)
+        self.tailored = content.tailored
+        self.error = b"" if content.error is None else content.error.option
+        self.udp_mark = f"udp {content.rcode} {option.number} {option.outcome.value}"
+        self.tcp_mark = f"tcp {content.rcode} {option.number} {option.outcome.value}"
+
+
+def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:
+    """Bytes 2–11 of the reply, by shape of the query."""
+    heads = []
+    for shape in range(4):
+        asked = wire.RD if shape & RECURSION else 0
+        flags = wire.reply_flags(asked, authoritative=content.authoritative, truncated=truncated)
+        answers = 0 if truncated else len(content.records)
+        authorities = 0 if truncated else len(content.authority)
+        additionals = (0 if truncated else len(content.additional)) + (1 if shape & EDNS else 0)
+        counts = (1, answers, authorities, additionals)
+        heads.append(wire.HEADER.pack(0, flags | content.rcode, *counts)[2:])
+    return tuple(heads)
+
+
+def _body(content: Content, question: bytes) -> bytes:
+    """Answer, authority and additional section, but for the OPT record."""
+    name = question[:-4]
+    sections = (content.records, content.authority, content.additional)
+    return b"".join(_record(record, name) for section in sections for record in section)
+
+
+def _record(record: Record, name: bytes) -> bytes:
+    """Owners inside the question are pointers into it, so its case is kept (RFC 4343 §4.1)."""
+    owner = name if record.owner is None else record.owner
+    if name.endswith(owner) and (inside := len(name) - len(owner)) in _label_starts(name):
+        encoded = (0xC000 | wire.HEADER_SIZE + inside).to_bytes(2)
+    else:
+        encoded = owner
+    rest = wire.RECORD.pack(record.rdtype, wire.CLASS_IN, record.ttl, len(record.rdata))
+    return encoded + rest + record.rdata
+
+
+def _label_starts(name: bytes) -> set[int]:
+    return {len(name) - len(suffix) for suffix in suffixes(name) if suffix != b"\0"}
