@@ -51,7 +51,7 @@ def test_json(bare: Gtm, served: Authority) -> None:
     """Scripts get the same as JSON, here of an answer that needs TCP."""
     told = bare.ok("dns", "query", "big.demo.test", "--server", f"127.0.0.1:{served.port}", "--json").json
     assert (told["transport"], told["rcode"], len(told["answer"])) == ("tcp", "NOERROR", MANY)
-    assert told["answer"][0] == {"name": "big.demo.test.", "ttl": 3600, "type": "A", "data": "198.51.100.1"}
+    assert {"name": "big.demo.test.", "ttl": 3600, "type": "A", "data": "198.51.100.1"} in told["answer"]
     assert (told["client_subnet"], told["extended_errors"]) == (None, [])
     assert (told["decision"]["region"], told["decision"]["rules"]) == ("big", [])
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.model import Location, Service
+from gtm.dns import clients
 from gtm.dns.answer import Answerer
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
@@ -84,11 +85,37 @@ def test_the_option_comes_back_for_every_prefix(client: tuple[int, bytes], name:
         ("nope.demo.test", "A"),
         ("example.com", "A"),
         ("demo.test", "AXFR"),
+        ("www.demo.test", "A"),
+        ("to-www.demo.test", "A"),
+        ("x.any.demo.test", "TXT"),
+        ("ns1.demo.test", "AAAA"),
     ],
 )
 def test_answers_for_everyone_have_scope_zero(name: str, rdtype: str) -> None:
     """Answers that need no location say that they hold for everyone, the rcode whatever it is."""
     assert subnet_of(both(answerer(), query(name, rdtype, subnet="10.1.2.0/24"))) == ("10.1.2.0", 24, 0)
+
+
+@pytest.mark.rfc("7871", "7.4", "referrals have scope 0, and glue ignores the client's network")
+@pytest.mark.parametrize("name", ["lab.demo.test", "x.lab.demo.test", "y.plain.cuts.demo.test"])
+def test_delegations_have_scope_zero(name: str) -> None:
+    """A referral holds for everyone: it is the same for every client network."""
+    replies = [both(answerer(), query(name, subnet=network)) for network in ("10.1.2.0/24", "10.2.3.0/24")]
+    assert not replies[0].flags & dns.flags.AA
+    assert [subnet_of(reply) for reply in replies] == [("10.1.2.0", 24, 0), ("10.2.3.0", 24, 0)]
+    first, second = ([*map(str, reply.authority), *map(str, reply.additional)] for reply in replies)
+    assert first == second != []
+
+
+@pytest.mark.rfc(
+    "7871", "7.2.1", "of sets in one answer the longest scope counts: an alias to a service has the service's"
+)
+@pytest.mark.parametrize(
+    "name", ["to-chat.apex.test", "to-drawn.demo.test", "x.wild.demo.test", "to-wild.demo.test"]
+)
+def test_aliases_and_wildcards_of_services_are_tailored(name: str) -> None:
+    """Names that lead to a service carry the scope of its answer."""
+    assert subnet_of(both(answerer(), query(name, subnet="10.1.2.0/24"))) == ("10.1.2.0", 24, 16)
 
 
 @pytest.mark.rfc("7871", "7.2.1", "a server fault is marked as none that holds for a network")
@@ -287,14 +314,16 @@ def test_private_addresses_are_like_others() -> None:
 
 
 @pytest.mark.rfc("7871", "11.3", "what is remembered of client subnets is bounded, whatever resolvers send")
-def test_memory_of_subnets_is_bounded() -> None:
+def test_memory_of_subnets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subnets made up by the million displace what is remembered, and grow nothing."""
-    from gtm.dns import clients
-
-    memory = clients.Clients(locate)
-    memory._records = dict.fromkeys((str(number).encode() for number in range(clients.LIMIT)), None)  # type: ignore[arg-type]
-    assert memory.edns(opt(ecs(1, 24, 0, b"\x0a\1\2"))) is not None
-    assert len(memory._records) == 1
+    monkeypatch.setattr(clients, "LIMIT", 4)
+    server = answerer()
+    for third in range(50):
+        server.answer(
+            query("chat.demo.test", subnet=f"10.1.{third}.0/24"), f"10.3.0.{third}", tcp=False, draw=0.5
+        )
+        assert len(server.clients.records) <= 4
+        assert len(server.clients.sources) <= 4
 
 
 def test_names_are_of_the_world() -> None:

@@ -12,7 +12,7 @@ import dns.query
 import dns.rcode
 import dns.rdatatype
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.dns.test_protocol import header, opt, question, with_opt
@@ -195,7 +195,11 @@ def test_extended_errors_need_an_opt() -> None:
     "6891", "6.1.2", "an option of unknown code or odd length is skipped, the others still count"
 )
 @settings(max_examples=60, deadline=None)
-@given(st.integers(20, 65535), st.binary(max_size=64))
+@example(15, b"\0")
+@example(18, b"")
+@example(22, b"x")
+@example(24, b"\xff")
+@given(st.integers(12, 65535), st.binary(max_size=64))
 def test_unknown_options_hide_no_others(code: int, data: bytes) -> None:
     """An unknown option before or behind a client subnet leaves it in force."""
     subnet = struct.pack("!HHHBB", 8, 7, 1, 24, 0) + b"\x0a\1\2"

@@ -21,7 +21,7 @@ from tests.tools import tool
 
 pytestmark = pytest.mark.xdist_group("resolvers")
 
-EUROPE = ["192.0.2.1", "192.0.2.2"]
+EUROPE = {"192.0.2.1", "192.0.2.2"}
 COMPLAINTS = re.compile(r"malformed|mismatch|warn|error:|bad cookie|;; Got bad|extra bytes", re.IGNORECASE)
 """What clients print where an answer is not well-formed or not what they asked."""
 
@@ -74,7 +74,7 @@ def delv(served: Authority, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["chat.demo.test", "+short", "-b", GERMAN], "192.0.2.1\n192.0.2.2\n"),
+        (["chat.demo.test", "+short", "-b", GERMAN], "192.0.2.1\n"),
         (["chat.demo.test", "+short", "-b", AMERICAN], "192.0.2.4\n"),
         (["chat.demo.test", "+short", "+tcp", "-b", AMERICAN], "192.0.2.4\n"),
         (["chat.demo.test", "AAAA", "+short", "-b", GERMAN], "2001:db8::1\n"),
@@ -99,6 +99,22 @@ def delv(served: Authority, *arguments: str) -> str:
         (["big.demo.test", "+notcp", "+ignore"], "flags: qr aa tc"),
         (["big.demo.test"], f"ANSWER: {MANY},"),
         (["id.server", "CH", "TXT", "+short"], '"fra-1"\n'),
+        (
+            ["tls.demo.test", "HTTPS", "+short"],
+            '1 . alpn="h2,h3" port=8443 ipv4hint=192.0.2.9\n',
+        ),
+        (["x.wild.demo.test", "+short", "-b", AMERICAN], "192.0.2.4\n"),
+        (["mail.demo.test", "MX", "+short"], "10 mx1.demo.test.\n"),
+        (["_dns._udp.demo.test", "SRV", "+short"], "0 5 53 ns1.demo.test.\n"),
+        (["svc.demo.test", "SVCB", "+short"], '1 www.demo.test. alpn="dot" port=853\n'),
+        (["new.demo.test", "TYPE65280", "+short"], "\\# 3 010203\n"),
+        (["apex.test", "CAA", "+short"], '0 issue "ca.example.net"\n'),
+        (["to-to-www.demo.test", "+short"], "To-WWW.demo.test.\nwww.demo.test.\n192.0.2.10"),
+        (["x.lab.demo.test"], "AUTHORITY: 3"),
+        (["chat.demo.test", "+edns=1", "+noednsnegotiation"], "status: BADVERS"),
+        (["chat.demo.test", "+ednsopt=100", "+ednsflags=0x80"], "status: NOERROR"),
+        (["chat.demo.test", "+opcode=4"], "status: NOTIMP"),
+        (["demo.test", "AXFR"], "; Transfer failed."),
     ],
 )
 def test_dig(served: Authority, arguments: list[str], expected: str) -> None:
@@ -116,7 +132,7 @@ def test_dig_returns_its_cookie(served: Authority) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["chat.demo.test", "+short", "-b", GERMAN], "192.0.2.1\n192.0.2.2\n"),
+        (["chat.demo.test", "+short", "-b", GERMAN], "192.0.2.1\n"),
         (["chat.demo.test", "+tcp", "+short", "-b", AMERICAN], "192.0.2.4\n"),
         (["chat.demo.test", "+subnet=127.1.7.0/24"], ";; CLIENT-SUBNET: 127.1.7.0/24/16\n"),
         (["chat.demo.test", "+nsid"], '"fra-1"'),
@@ -129,6 +145,10 @@ def test_dig_returns_its_cookie(served: Authority) -> None:
         (["example.com", "+edns"], "EDE: 20 (Not Authoritative)"),
         (["big.demo.test", "+tcp"], f"ANSWER: {MANY};"),
         (["demo.test", "NS", "+dnssec"], "flags: do"),
+        (["tls.demo.test", "HTTPS", "+short"], "1 . alpn=h2,h3 ipv4hint="),
+        (["_443._tcp.www.demo.test", "TLSA", "+short"], "3 1 1 ABAB"),
+        (["x.any.demo.test", "TXT", "+short"], '"any"\n'),
+        (["x.lab.demo.test"], "AUTHORITY: 3;"),
     ],
 )
 def test_kdig(served: Authority, arguments: list[str], expected: str) -> None:
@@ -206,7 +226,7 @@ def test_dnspython(served: Authority) -> None:
     query = dns.message.make_query("ChAt.demo.test", "A", use_edns=0, options=options, want_dnssec=True)
     for ask in (dns.query.udp, dns.query.tcp):
         reply = ask(query, "127.0.0.1", PATIENCE, served.port)
-        assert addresses(reply) == EUROPE
+        assert set(addresses(reply)) == EUROPE
         assert subnet_of(reply) == ("127.1.7.0", 24, 16)
         assert errors_of(reply) == []
         assert reply.ednsflags & dns.flags.DO
