@@ -51,7 +51,8 @@ class Context:
 
     def guard(self, *, force: bool, reason: str) -> Guard:
         """What judges a change; see `force_reason` for what is wrong with the parameters."""
-        return Guard(self.live.situation, self.max_moved, force_reason(force=force, reason=reason))
+        why = force_reason(force=force, reason=reason)
+        return Guard(self.live.situation, self.max_moved, why, self.hub.dnssec.keys)
 
 
 @dataclass(frozen=True, slots=True)

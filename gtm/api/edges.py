@@ -267,9 +267,15 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
             "epoch": hub.state.epoch,
             "database": "up" if await hub.ping() else "down",
             "sync": await edges.sync(ctx.database, hub, revision),
-            "warnings": hub.compiled.warnings if hub.compiled else (),
+            "warnings": _warnings(hub),
         }
     )
+
+
+def _warnings(hub: FeedHub) -> list[str]:
+    """Of the policy in force, and what is wrong with its zones' keys."""
+    policy = hub.compiled.warnings if hub.compiled else ()
+    return [*policy, f"dnssec: {hub.dnssec.problem}"] if hub.dnssec.problem else [*policy]
 
 
 @router.get(

@@ -10,6 +10,7 @@ from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
 from gtm.api.schemas import Liveness, Readiness, errors
 from gtm.control.publish import FeedHub
+from gtm.core.dnssec import expiry
 
 router = APIRouter(tags=["operations"])
 
@@ -53,6 +54,16 @@ def metrics_router(metrics: Metrics, hub: FeedHub) -> APIRouter:
             "gtm_control_database_up",
             "1 if the database answered when last asked.",
             lambda: int(hub.database_up),
+        ),
+        (
+            "gtm_control_dnssec_problem",
+            "1 if DNSSEC keys cannot be made, rolled or read.",
+            lambda: int(bool(hub.dnssec.problem)),
+        ),
+        (
+            "gtm_control_dnssec_expiry_timestamp_seconds",
+            "When the first signature over a zone's keys ends; 0: no zone is signed.",
+            lambda: expiry(hub.dnssec.keys),
         ),
         ("gtm_control_edges_live", "Edges heard of within the last 10 seconds.", lambda: len(hub.edges())),
     ):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gtm.control.errors import BadRequest, UnsafeChange
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
 from gtm.core.compile import compile_policy
+from gtm.core.dnssec import NO_KEYS, Keys
 from gtm.core.model import Policy
 from gtm.core.plan.problem import PlanError
-from gtm.core.safety import Verdict, judge
+from gtm.core.safety import Verdict, judge, unsigned
 from gtm.core.snapshot import Snapshot
 
 
@@ -24,15 +25,18 @@ class Guard:
         situation: the present.
         max_moved: the share (0–1) of the present demand that may move at once.
         reason: why a change is made that breaks rules; None: it is not.
+        keys: what edges sign zones with.
     """
 
     situation: Callable[[], Situation]
     max_moved: float
     reason: str | None = None
+    keys: Keys = NO_KEYS
 
     async def judge(self, before: Policy, after: Snapshot) -> Verdict:
         """What the rules say of a change, worked out beside the event loop."""
-        return await asyncio.to_thread(_judge, self.situation(), before, after, self.max_moved)
+        verdict = await asyncio.to_thread(_judge, self.situation(), before, after, self.max_moved)
+        return replace(verdict, breaches=(*verdict.breaches, *unsigned(before, after.policy, self.keys)))
 
     async def require(self, before: Policy, after: Snapshot) -> str:
         """Let a change pass, or not.

@@ -17,6 +17,8 @@ from gtm.core.dnssec import (
     ALGORITHM,
     CDNSKEY,
     CDS,
+    DELETE_CDNSKEY,
+    DELETE_CDS,
     DNSKEY,
     KSK_FLAGS,
     ZSK_FLAGS,
@@ -36,10 +38,6 @@ _BEFORE = HOUR
 _TTL = int(Times().key_ttl)
 _SHA256 = 2
 """The digest type of DS records (RFC 4509)."""
-_DELETE_CDS = bytes(5)
-"""`0 0 0 00`: the parent is to drop its DS records (RFC 8078 §4)."""
-_DELETE_CDNSKEY = b"\0\0\3\0\0"
-"""`0 3 0 AA==`: likewise."""
 _CURVE = ec.SECP256R1()
 
 
@@ -78,7 +76,7 @@ def sign_sets(
     sets = {DNSKEY: [key.dnskey for key in keys]}
     trusted = delegated(keys)
     if withdrawing:
-        sets |= {CDS: [_DELETE_CDS], CDNSKEY: [_DELETE_CDNSKEY]}
+        sets |= {CDS: [DELETE_CDS], CDNSKEY: [DELETE_CDNSKEY]}
     elif trusted is not None:
         sets |= {CDS: [ds_rdata(zone, trusted.dnskey)], CDNSKEY: [trusted.dnskey]}
     signers = [key for key in keys if key.role is KeyRole.KSK]

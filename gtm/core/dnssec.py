@@ -22,6 +22,11 @@ DNSKEY = 48
 CDS = 59
 CDNSKEY = 60
 
+DELETE_CDS = bytes(5)
+"""RDATA `0 0 0 00` of a CDS record: the parent is to drop its DS records (RFC 8078 §4)."""
+DELETE_CDNSKEY = b"\0\0\3\0\0"
+"""RDATA `0 3 0 AA==` of a CDNSKEY record: likewise."""
+
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Of the curve P-256 (NIST SP 800-186 §3.2.1.3)."""
 
@@ -86,6 +91,26 @@ class Keys:
 
 
 NO_KEYS = Keys()
+
+
+def trusted_zones(keys: Keys) -> frozenset[str]:
+    """The zones whose CDS records ask for a DS record, which their parents may therefore have (RFC 7344, RFC 8078 §4)."""
+    return frozenset(
+        zone.zone
+        for zone in keys.zones
+        if any(one.rdtype == CDS and DELETE_CDS not in one.rdatas for one in zone.sets)
+    )
+
+
+def expiry(keys: Keys) -> int:
+    """When the first of control's signatures ends, in POSIX seconds (RFC 4034 §3.1.5); 0 if there are none."""
+    ends = [
+        int.from_bytes(signature[8:12], "big")
+        for zone in keys.zones
+        for one in zone.sets
+        for signature in one.signatures
+    ]
+    return min(ends, default=0)
 
 
 def dnskey_rdata(flags: int, public: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Whether a change of policy is safe to make now: three rules, each refusing with its numbers.
+"""Whether a change of policy is safe to make now: four rules, each refusing with its numbers.
 
 After Route 53 ARC's safety rules, which refuse to turn off what the rest could not carry.
 
@@ -6,6 +6,7 @@ After Route 53 ARC's safety rules, which refuse to turn off what the rest could 
   2. `capacity`: no more of the present demand than now lacks capacity, and a total that suffices does not fall short.
   3. `moved`: no more than a set share of the present demand leaves the region that serves it, all at once. Of a demand
      below 5 requests/s no share says much, and any may move.
+  4. `dnssec`: no zone loses its signatures while its parent may have its DS record; validators would refuse all of it.
 
 Rule 1 needs health; without any, nothing has a usable region now, and nothing can be lost. Rules 2 and 3 need demand.
 """
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gtm.core.countries import COUNTRIES
-from gtm.core.model import Location, OnUnusable, Request
+from gtm.core.dnssec import Keys, trusted_zones
+from gtm.core.model import Location, OnUnusable, Policy, Request
 from gtm.core.residency import fence
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection
@@ -38,6 +40,7 @@ class SafetyRule(StrEnum):
     REACH = "reach"
     CAPACITY = "capacity"
     MOVED = "moved"
+    DNSSEC = "dnssec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,29 @@ def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved
             f"moved: the present demand of {made.before.rate:.2g} requests/s is below {LEAST_DEMAND:g}"
         )
     return Verdict(tuple(breaches), tuple(unchecked), made.displaced, (made.before.short, made.after.short))
+
+
+def unsigned(before: Policy, after: Policy, keys: Keys) -> tuple[Breach, ...]:
+    """Rule 4: a breach for each zone that stays, but loses signatures that validators may ask for.
+
+    Args:
+        before: the policy in force.
+        after: the same with the change.
+        keys: what edges sign with.
+    """
+    signed = {zone.name for zone in before.zones if zone.dnssec} & trusted_zones(keys)
+    return tuple(
+        Breach(
+            SafetyRule.DNSSEC,
+            f"zone `{zone.name}` would lose its signatures, and validating resolvers would refuse all of it, if its "
+            f"parent has its DS record still: run `gtm dnssec withdraw {zone.name}` first",
+            1.0,
+            0.0,
+            "zones",
+        )
+        for zone in after.zones
+        if zone.name in signed and not zone.dnssec
+    )
 
 
 # --- rule 1 ---

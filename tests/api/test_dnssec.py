@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import httpx
@@ -90,6 +91,32 @@ def test_a_zone_is_withdrawn(signed: Api) -> None:
     assert keys.keys.zones[0].sets[1].rdtype == CDS
     back = signed.operator.post(f"{PATH}/withdraw", json={"withdrawing": False})
     assert (back.json()["withdrawing"], len(back.json()["ds"])) == (False, 1)
+
+
+def test_signatures_are_not_lost_under_a_ds_record(signed: Api) -> None:
+    """Once the parent may have the DS record, DNSSEC is switched off by force only, or after withdrawing."""
+    url = "/v1/zones/demo.test"
+    age(signed)
+    assert signed.operator.post(f"{PATH}/ds-seen").status_code == 200
+    refused = signed.put(url, ZONE)
+    assert (refused.status_code, refused.json()["breaches"][0]["rule"]) == (409, "dnssec")
+    assert "gtm dnssec withdraw demo.test" in refused.json()["errors"][0]["message"]
+    assert signed.operator.post(f"{PATH}/withdraw", json={}).status_code == 200
+    signed.must_put(url, ZONE)
+    found = status(signed)
+    assert (found["signed"], found["ds"]) == (False, [])
+
+
+def test_watching(signed: Api) -> None:
+    """Metrics tell when signatures end, and when keys cannot be made; the status warns of that."""
+    text = signed.anonymous.get("/metrics").text
+    until = re.search(r"^gtm_control_dnssec_expiry_timestamp_seconds (\S+)", text, re.MULTILINE)
+    assert until is not None
+    assert float(until[1]) == pytest.approx(time.time() + 30 * 86400, abs=600)
+    assert "gtm_control_dnssec_problem 0.0" in text
+    signed.server.app.state.context.hub.dnssec.problem = "no key file"
+    assert "gtm_control_dnssec_problem 1.0" in signed.anonymous.get("/metrics").text
+    assert "dnssec: no key file" in signed.viewer.get("/v1/status").json()["warnings"]
 
 
 def test_unsigned_zones_have_no_keys(world: Api) -> None:

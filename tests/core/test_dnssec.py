@@ -6,7 +6,23 @@ from base64 import b64decode
 
 import pytest
 
-from gtm.core.dnssec import KSK_FLAGS, Keys, ZoneKeys, dnskey_rdata, ds_digest, key_tag
+from gtm.core.dnssec import (
+    CDS,
+    DELETE_CDS,
+    DNSKEY,
+    KSK_FLAGS,
+    NO_KEYS,
+    Keys,
+    SignedSet,
+    ZoneKeys,
+    dnskey_rdata,
+    ds_digest,
+    expiry,
+    key_tag,
+    trusted_zones,
+)
+from gtm.core.model import Policy, Zone
+from gtm.core.safety import SafetyRule, unsigned
 
 # RFC 6605 §6.1.
 PUBLIC = b64decode("GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==")
@@ -45,3 +61,36 @@ def test_what_is_no_key_is_refused(dnskey: bytes, private: bytes) -> None:
     """Scalars outside the curve's order, and DNSKEY records of another kind, make no value."""
     with pytest.raises(ValueError, match="is not"):
         ZoneKeys("demo.test", (), 1, dnskey, private)
+
+
+def signed(zone: str, *sets: SignedSet) -> ZoneKeys:
+    """A zone with these sets."""
+    return ZoneKeys(zone, sets, 1, dnskey_rdata(256, PUBLIC), PRIVATE)
+
+
+def test_zones_that_parents_may_trust() -> None:
+    """A zone counts as trusted from its first CDS record on, until that asks for the DS record's end."""
+    keys = Keys(
+        1,
+        (
+            signed("young.test", SignedSet(DNSKEY, 60, (b"",), ())),
+            signed("demo.test", SignedSet(CDS, 60, (b"\1",), ())),
+            signed("leaving.test", SignedSet(CDS, 60, (DELETE_CDS,), ())),
+        ),
+    )
+    assert trusted_zones(keys) == {"demo.test"}
+    zones = [Zone(one.zone, "ns.test", "h.test", dnssec=True) for one in keys.zones]
+    before = Policy(zones=(*zones, Zone("plain.test", "ns.test", "h.test")))
+    off = Policy(zones=tuple(Zone(zone.name, "ns.test", "h.test") for zone in before.zones))
+    (breach,) = unsigned(before, off, keys)
+    assert (breach.rule, "`demo.test`" in breach.message) == (SafetyRule.DNSSEC, True)
+    assert unsigned(before, before, keys) == unsigned(off, off, keys) == unsigned(before, off, NO_KEYS) == ()
+    assert unsigned(before, Policy(), keys) == ()
+
+
+def test_the_first_signature_to_end() -> None:
+    """The earliest expiration of all signatures; 0 without any."""
+    ends = [b"\0" * 8 + end.to_bytes(4, "big") + b"\xff" for end in (2**32 - 1, 1_800_000_000)]
+    keys = Keys(1, (signed("demo.test", SignedSet(DNSKEY, 60, (b"",), tuple(ends))),))
+    assert expiry(keys) == 1_800_000_000
+    assert expiry(NO_KEYS) == 0
