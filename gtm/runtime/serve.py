@@ -186,6 +186,7 @@ class Supervisor:
             "GTM_EDGE_PORT": str(settings.edge_port),
             "GTM_DNS_BIND": ",".join(f"[{host}]:{port}" for host, port in settings.dns_addresses),
             "GTM_EDGE_NAME": "local",
+            "GTM_USER": "",  # the data directory is not the edge's alone
             "GTM_TOKEN": self._edge_token,
             "GTM_WORKERS": str(settings.workers),
             "GTM_LOG_LEVEL": settings.log_level,
