@@ -50,6 +50,8 @@ overrides:
   - {network: 127.1.0.0/16, country: DE, lat: 50.1, lon: 8.7}
   - {network: 127.2.0.0/16, country: US, lat: 39.0, lon: -77.5}
   - {network: 127.3.0.0/16, country: JP, lat: 35.7, lon: 139.7}
+  - {network: "2001:db8:1::/48", country: DE, lat: 50.1, lon: 8.7}
+  - {network: "2001:db8:2::/48", country: US, lat: 39.0, lon: -77.5}
 """
 
 

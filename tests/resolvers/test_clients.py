@@ -86,6 +86,8 @@ def delv(served: Authority, *arguments: str) -> str:
         (["chat.demo.test", "+cookie"], "(good)"),
         (["chat.demo.test", "+nocookie"], "udp: 1232\n;; QUESTION"),
         (["chat.demo.test", "+keepalive", "+tcp"], "; TCP KEEPALIVE: 10.0 secs"),
+        (["chat.demo.test", "+noedns"], "status: NOERROR"),
+        (["chat.demo.test", "+dnssec"], "flags: do; udp: 1232"),
         (["chat.demo.test", "+padding=128"], "status: NOERROR"),
         (["cHaT.dEmO.tEsT"], ";cHaT.dEmO.tEsT."),
         (["chat.demo.test", "TXT", "+short", "-b", GERMAN], '"region=eu"'),

@@ -94,6 +94,31 @@ def test_resolvers_resolve(plain: Pair) -> None:
         assert 0 < denial.authority[0].ttl <= 3600
 
 
+@pytest.mark.rfc(
+    "4592", "4.1", "resolvers find records, aliases and wildcards that are the same for everyone"
+)
+@pytest.mark.rfc("3597", "3", "resolvers hand on records of types that they don't know")
+@pytest.mark.parametrize(
+    ("name", "rdtype", "expected"),
+    [
+        ("www.demo.test", "A", {"192.0.2.101", "192.0.2.102"}),
+        ("mail.demo.test", "MX", {"10 mx1.demo.test.", "20 mx2.example.net."}),
+        ("_dns._udp.demo.test", "SRV", {"0 5 53 ns1.demo.test."}),
+        ("new.demo.test", "TYPE65280", {"\\# 3 010203"}),
+        ("svc.demo.test", "SVCB", {'1 www.demo.test. alpn="dot" port="853"'}),
+        ("to-to-www.demo.test", "A", {"to-www.demo.test.", "www.demo.test.", "192.0.2.101", "192.0.2.102"}),
+        ("to-chat.apex.test", "A", {"chat.demo.test.", "192.0.2.4"}),
+        ("x.any.demo.test", "TXT", {'"any"'}),
+        ("x.alias-any.demo.test", "AAAA", {"www.demo.test.", "2001:db8::101"}),
+        ("x.y.wild.demo.test", "A", {"192.0.2.4"}),
+    ],
+)
+def test_records(plain: Pair, name: str, rdtype: str, expected: set[str]) -> None:
+    """Records of zones, wildcards and chains of aliases arrive as they were written."""
+    found = {text.lower() for text in told(plain[1].ask(name, rdtype))}
+    assert found == expected
+
+
 @pytest.mark.rfc("7766", "5", "resolvers follow TC to TCP and get the whole answer")
 def test_long_answers_arrive(plain: Pair) -> None:
     """An answer that needs TCP comes whole through resolvers."""
@@ -214,6 +239,9 @@ def test_subnets_of_clients_are_forwarded(subnets: Pair) -> None:
     assert asked.subnets("sticky.demo.test")[-1] == "127.1.77.0/24"
     assert told(resolver.ask("apex.test", client=AMERICAN, subnet="127.1.78.0/24")) == EUROPE
     assert told(resolver.ask("apex.test", client=GERMAN, subnet="127.2.78.0/24")) == AMERICA
+    assert told(resolver.ask("apex.test", client=AMERICAN, subnet="2001:db8:1:4200::/56")) == EUROPE
+    assert told(resolver.ask("apex.test", client=GERMAN, subnet="2001:db8:2:4200::/56")) == AMERICA
+    assert asked.subnets("apex.test")[-1] == "2001:db8:2:4200::/56"
 
 
 @pytest.mark.rfc("7871", "7.1.2", "a client that hides, with source 0, is hidden from gtm by its resolver")
