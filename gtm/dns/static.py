@@ -16,6 +16,8 @@ MAX_ALIASES = 8
 
 _EDE_NOT_AUTHORITATIVE, _EDE_NOT_SUPPORTED, _EDE_INVALID_TYPE = 20, 21, 30
 
+_UNREADABLE = "this server cannot read the record"
+
 NOT_AUTHORITATIVE = Content(
     wire.REFUSED,
     authoritative=False,
@@ -122,7 +124,7 @@ def _at(names: Names, source: bytes, rdtype: int, zone: ZoneData) -> Content | H
 
 def _answer(rdtype: int, rdatas: Rdatas, zone: ZoneData) -> Content:
     if not rdatas.data:
-        return failure("this server cannot read the record")
+        return failure(_UNREADABLE)
     return Content(records=_records(rdtype, rdatas), zone=zone)
 
 
@@ -132,6 +134,8 @@ def _records(rdtype: int, rdatas: Rdatas, owner: bytes | None = None) -> tuple[R
 
 def _referral(cut: Cut) -> Content:
     """Where to ask instead, with the addresses known of those servers (RFC 1034 §4.3.2, step 3b; RFC 9471 §3)."""
+    if not cut.servers.data:
+        return failure(_UNREADABLE)
     authority = _records(wire.NS, cut.servers, cut.name)
     if cut.ds is not None:
         authority += _records(wire.DS, cut.ds, cut.name)

@@ -6,7 +6,7 @@ A name belongs to the closest zone above it, whatever other zones are configured
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from socket import AF_INET, AF_INET6, inet_pton
 
@@ -48,12 +48,32 @@ class Host:
     apex: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Rdatas:
-    """Data of records of one name and type, uncompressed. TTL in seconds. None in it: none could be read here."""
+    """Data of the records of one name and type. TTL in seconds.
 
-    ttl: int
-    data: tuple[bytes, ...]
+    What operators wrote is read when it is first asked for: zones are large, and few of their names are asked for often.
+
+    Args:
+        ttl: of all of them.
+        data: in uncompressed wire form; None: to be read.
+        written: what to read it from, with the zone that names are relative to.
+    """
+
+    __slots__ = ("_data", "ttl", "written")
+
+    def __init__(
+        self, ttl: int, data: tuple[bytes, ...] | None = None, written: tuple[tuple[RecordSet, str], ...] = ()
+    ) -> None:
+        self.ttl = ttl
+        self.written = written
+        self._data = data
+
+    @property
+    def data(self) -> tuple[bytes, ...]:
+        """In uncompressed wire form; none if this gtm cannot read all of it, so that the question fails here."""
+        if self._data is None:
+            self._data = _read(self.written)
+        return self._data
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,8 +148,15 @@ def suffixes(name: bytes) -> Iterator[bytes]:
 
 
 def wire_name(text: str) -> bytes:
-    """A domain name in lower-case wire form."""
-    return dns.name.from_text(text).to_digestable()
+    """A domain name without escapes, in lower-case wire form (RFC 1035 §3.1).
+
+    Raises:
+        ValueError: a label is empty or too long, or a character is not ASCII.
+    """
+    labels = [label.encode("ascii") for label in text.removesuffix(".").lower().split(".")]
+    if not all(0 < len(label) <= wire.MAX_LABEL for label in labels):
+        raise ValueError(f"`{text}` is not a domain name")
+    return b"".join([bytes((len(label),)) + label for label in labels]) + _ROOT
 
 
 def build_names(snapshot: Snapshot) -> Names:
@@ -145,63 +172,56 @@ def build_names(snapshot: Snapshot) -> Names:
             names.hosts[name] = Host(service, zone, apex=name == zone.name)
     for written in snapshot.policy.zones:
         zone = names.zones[wire_name(written.name)]
-        _add(names.records, zone.name, wire.SOA, Rdatas(zone.ttl, (zone.soa,)))
-        _add(names.records, zone.name, wire.NS, Rdatas(zone.ttl, zone.name_servers))
+        apex = names.records.setdefault(zone.name, {})
+        apex[wire.SOA] = Rdatas(zone.ttl, (zone.soa,))
+        apex[wire.NS] = Rdatas(zone.ttl, zone.name_servers)
         for server in written.name_servers:
             _add_addresses(names.records, wire_name(server.name), wire.A, server.ipv4, written.ttl)
             _add_addresses(names.records, wire_name(server.name), wire.AAAA, server.ipv6, written.ttl)
         for record in written.records:
-            rdatas = Rdatas(written.ttl if record.ttl is None else record.ttl, _read(record, written.name))
-            owner = wire_name(absolute(record.name, written.name))
-            _add(names.records, owner, dns.rdatatype.from_text(record.type), rdatas)
+            ttl = written.ttl if record.ttl is None else record.ttl
+            sets = names.records.setdefault(wire_name(absolute(record.name, written.name)), {})
+            rdtype = dns.rdatatype.from_text(record.type)
+            before = sets[rdtype].written if rdtype in sets else ()
+            sets[rdtype] = Rdatas(ttl, written=(*before, (record, written.name)))
     _cut(names)
     return names
-
-
-def _add(records: dict[bytes, dict[int, Rdatas]], name: bytes, rdtype: int, rdatas: Rdatas) -> None:
-    sets = records.setdefault(name, {})
-    before = sets.get(rdtype)
-    if before is not None:
-        rdatas = Rdatas(before.ttl, before.data + rdatas.data)
-    sets[rdtype] = rdatas
 
 
 def _add_addresses(
     records: dict[bytes, dict[int, Rdatas]], name: bytes, rdtype: int, addresses: Sequence[str], ttl: int
 ) -> None:
-    family = AF_INET if rdtype == wire.A else AF_INET6
-    if addresses and rdtype not in records.get(name, {}):  # a server of several zones is listed in each
-        _add(records, name, rdtype, Rdatas(ttl, tuple(inet_pton(family, each) for each in addresses)))
+    if addresses:
+        family = AF_INET if rdtype == wire.A else AF_INET6
+        data = tuple(inet_pton(family, each) for each in addresses)
+        records.setdefault(name, {})[rdtype] = Rdatas(ttl, data)
 
 
-def _read(record: RecordSet, zone: str) -> tuple[bytes, ...]:
-    """The data of records in wire form; none if this gtm cannot read all of it, so that the question fails here."""
-    origin = dns.name.from_text(zone)
-    try:
-        return tuple(
-            rdata_wire(dns.rdata.from_text(dns.rdataclass.IN, record.type, text, origin, relativize=False))
-            for text in record.data
-        )
-    except (dns.exception.DNSException, ValueError) as error:
-        logger.error(
-            "records of %s cannot be read, and are answered by SERVFAIL: %s %s: %s",
-            zone,
-            record.name,
-            record.type,
-            error,
-        )
-        return ()
+def _read(written: Iterable[tuple[RecordSet, str]]) -> tuple[bytes, ...]:
+    found = []
+    for record, zone in written:
+        origin = dns.name.from_text(zone)
+        try:
+            for text in record.data:
+                rdata = dns.rdata.from_text(
+                    dns.rdataclass.IN, record.type, text, origin=origin, relativize=False
+                )
+                found.append(rdata_wire(rdata))
+        except (dns.exception.DNSException, ValueError) as error:
+            what = f"{record.name} {record.type} of {zone}"
+            logger.error("records cannot be read, and are answered by SERVFAIL: %s: %s", what, error)
+            return ()
+    return tuple(found)
 
 
 def _cut(names: Names) -> None:
     """Take delegations, and what lies below them, out of the records that are answered."""
     apexes = names.zones.keys()
     owners = [name for name, sets in names.records.items() if wire.NS in sets and name not in apexes]
-    servers = {name: names.records[name] for name in owners}
     for name in owners:
         zone = names.zone_of(name)
         if zone is not None:
-            sets = servers[name]
+            sets = names.records[name]
             known = (
                 (server.lower(), rdtype) for server in sets[wire.NS].data for rdtype in (wire.A, wire.AAAA)
             )
@@ -211,7 +231,7 @@ def _cut(names: Names) -> None:
                 if (found := names.records.get(server, {}).get(rdtype)) is not None
             )
             names.cuts[name] = Cut(name, zone, sets[wire.NS], sets.get(wire.DS), glue)
-    for name in list(names.records):
+    for name in list(names.records) if names.cuts else ():
         zone = names.zone_of(name)
         if zone is None or names.cut_of(name, zone) is not None:
             del names.records[name]
