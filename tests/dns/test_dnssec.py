@@ -63,7 +63,7 @@ UNSIGNED = signing(signer=Signer(NO_KEYS, lambda: NOW))
 @pytest.mark.rfc("4035", "3.1.1", "each set of the answer and authority section comes with its signature")
 @pytest.mark.rfc("4035", "3.1.3", "a negative answer comes with its proof")
 @pytest.mark.rfc("6605", "4", "signatures are ECDSA P-256 with SHA-256, r and s")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(NAMES),
     st.sampled_from(TYPES),
@@ -84,6 +84,47 @@ def test_every_answer_validates(
     )
     if in_signed and rdtype != "RRSIG" and message.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
         assert found.secure
+
+
+LABELS = st.lists(
+    st.binary(min_size=1, max_size=63) | st.sampled_from([b"*", b"CHAT", b"wild", b"\0", b"\xff" * 63]),
+    max_size=6,
+)
+
+
+@pytest.mark.rfc("4034", "6.1", "names are signed in lower case, whatever case they are asked in")
+@settings(max_examples=150, deadline=None)
+@given(LABELS, st.sampled_from(["demo.test", "Chat.DEMO.test", "x.Wild.demo.test"]), st.sampled_from(TYPES))
+def test_any_name_validates(labels: list[bytes], below: str, rdtype: str) -> None:
+    """Any name below a signed zone's, of any octets, in any case and as long as names can be."""
+    suffix = dns.name.from_text(below)
+    while sum(len(label) + 1 for label in labels) + len(suffix.to_wire() or b"") > wire.MAX_NAME:
+        labels.pop()
+    packet = dns.message.make_query(
+        dns.name.Name([*labels, *suffix.labels]), rdtype, use_edns=0, want_dnssec=True
+    )
+    reply = SERVERS[()].answer(packet.to_wire(), "10.2.0.1", tcp=True, draw=0.5)
+    assert reply is not None
+    message = dns.message.from_wire(reply)
+    validate(message, ANCHORS)
+    assert message.question[0].name.to_text() == packet.question[0].name.to_text()
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from(NAMES), st.sampled_from(TYPES), st.sampled_from(CLIENTS), st.sampled_from(DOWN))
+def test_every_way_signs_alike(name: str, rdtype: str, client: str, down: tuple[str, ...]) -> None:
+    """What is answered the short way, or remembered whole, is what is answered the full way."""
+    server = SERVERS[down]
+    packet = query(name, rdtype, edns=True, want_dnssec=True)
+    replies = [
+        server.answer_fully(packet, client, tcp=False, draw=0.0),
+        server.answer(packet, client, tcp=False, draw=0.0),
+        server.udp(packet, client),
+        server.udp(packet, client),
+    ]
+    texts = {dns.message.from_wire(reply).to_text().lower() for reply in replies if reply is not None}
+    assert None not in replies
+    assert len(texts) == 1
 
 
 @pytest.mark.parametrize("rdtype", ["A", "MX", "DNSKEY"])
