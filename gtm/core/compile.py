@@ -29,6 +29,8 @@ from gtm.core.rules import RuleCompiler, RulePeriods
 from gtm.core.snapshot import CompiledService, Snapshot
 from gtm.core.zone_checks import check_zones
 
+_MAX_RECORDS = 100
+
 
 def compile_policy(policy: Policy, shipped: Iterable[Jurisdiction], *, revision: int = 0) -> Snapshot:
     """Compile a policy.
@@ -155,6 +157,7 @@ class _Compiler:
         for index, region in enumerate(regions):
             path = f"services.{service.name}.members[{index}].region"
             if any(endpoint.ipv4 or endpoint.ipv6 for endpoint in region.endpoints):
+                self._check_count(service, region, path)
                 continue
             if not any(endpoint.cname for endpoint in region.endpoints):
                 message = f"`{region.name}` has neither an address nor a CNAME to answer DNS with"
@@ -164,6 +167,16 @@ class _Compiler:
                     f"`{region.name}` has only a CNAME, which cannot stand at the apex of `{service.zone}`"
                 )
                 self.checks.problem(path, "missing", message)
+
+    def _check_count(self, service: Service, region: Region, path: str) -> None:
+        """BIND 9 (`max-records-per-type`, since 9.18.28) keeps no longer sets, and answers SERVFAIL instead."""
+        for family in ("ipv4", "ipv6"):
+            count = len({address for endpoint in region.endpoints for address in getattr(endpoint, family)})
+            if service.max_answers is None and count > _MAX_RECORDS:
+                self.checks.warnings.append(
+                    f"{path}: `{region.name}` has {count} {family} addresses; behind resolvers that keep at most "
+                    f"{_MAX_RECORDS} of a name (BIND 9) it cannot be reached: set the service's `max_answers`"
+                )
 
     def _check_https(self, service: Service, regions: Sequence[Region]) -> None:
         """Clients that see an HTTPS record ask for nothing but https any more (RFC 9460 §9.5)."""

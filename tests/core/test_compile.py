@@ -495,6 +495,15 @@ def test_a_family_that_some_members_lack_is_warned_of() -> None:
     assert "ipv6" in warning
 
 
+def test_more_addresses_than_resolvers_keep_are_warned_of() -> None:
+    """Some resolvers answer SERVFAIL instead of a set of more than 100 records; `max_answers` keeps below that."""
+    policy = _endpoints(replace(DE.endpoints[0], ipv4=tuple(f"198.51.100.{host}" for host in range(101))))
+    (warning,) = compile_policy(policy, SHIPPED).warnings
+    assert "101 ipv4 addresses" in warning
+    few = replace(policy, services=tuple(replace(item, max_answers=100) for item in policy.services))
+    assert compile_policy(few, SHIPPED).warnings == ()
+
+
 def test_allow_and_deny_combine() -> None:
     """What is denied inside an allowed place is out; a rule that only denies allows everywhere else."""
     fr = Region("fr", 48.9, 2.4, "FR", (Endpoint("https://fr.test"),))
