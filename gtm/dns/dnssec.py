@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from gtm.core.dnssec import CDS, Keys
+from gtm.core.dnssec import CDS, DELETE_CDS, Keys
 from gtm.dns import wire
 from gtm.dns.content import Content, Record
 from gtm.dns.denial import is_cut, nsec, types_at
 from gtm.dns.signatures import PERIOD, Signatures, ZoneKey
 from gtm.dns.zones import Cut, Names, ZoneData, wire_name
-
-_NO_DS = b"\0\0\0\0"
-"""How a CDS record begins that asks for no DS (RFC 8078 §4)."""
 
 
 class Signer:
@@ -124,7 +121,7 @@ class Signer:
         child, zone = self.zones.get(name), names.zone_of(name, above=True)
         if child is None or CDS not in child.sets or zone is None or not self.signs(zone):
             return None
-        asked = (data for data in child.sets[CDS].rdatas if not data.startswith(_NO_DS))
+        asked = (data for data in child.sets[CDS].rdatas if data != DELETE_CDS)
         records = tuple(Record(wire.DS, zone.ttl, data) for data in asked)
         return Content(records=records, zone=zone) if records else None
 
