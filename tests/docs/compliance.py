@@ -217,17 +217,38 @@ answers contain.
 """
 
 OMISSIONS = """\
+## What RFCs leave open
+
+| RFC | question | gtm |
+|---|---|---|
+| 7871 §7.2.1 | more specific answers inside less specific ones | The less specific network is split: scopes never overlap, overrides and IPv4-mapped addresses included. |
+| 7871 §7.2.1 | a network too wide for one answer | The answer is lawful for all of it, and its scope is longer than what was asked, so that resolvers keep it for questions of that length alone. |
+| 7871 §7.4 | negative answers for some networks and positive ones for others | Never by refusal. Where regions differ in address families, clients of regions without one get NODATA; `gtm check` warns of it. |
+| 7871 §10 | private addresses as clients | Located like others, for operators may say where their own are; else of unknown place. The resolver's address does not stand in for them. |
+| 7873 §5.2 | queries without a cookie, or with a bad one | Answered; a good cookie only lifts limits. |
+| 8482 §4 | ANY | One HINFO record. |
+| 8906 §7 | a name outside all zones | REFUSED, with extended error 20. |
+| 9824 | proof of absence, NXDOMAIN or NOERROR | Compact denial: NOERROR with NXNAME for clients with DO; NXDOMAIN with CO, and without DO. |
+| 9619 | queries of several questions | FORMERR. |
+
 ## What gtm does not do
 
 | RFC | what | why |
 |---|---|---|
 | 1034 §5, 7871 §7.1 | resolving for clients (recursion) | gtm answers for its own zones; RA is always clear |
-| 2136 | dynamic updates | policy changes go through the API, are compiled whole and numbered; opcode UPDATE is NOTIMP |
-| 1996 | NOTIFY | there are no secondaries to notify; opcode NOTIFY is NOTIMP |
-| 5936, 1995 | zone transfers | an answer depends on the client, which no zone file can say; they are REFUSED |
+| 1034 §4.3.5, 5936, 1995 | zone transfers | an answer depends on the client, which no zone file can say: AXFR and IXFR are REFUSED; edges get the policy over the feed |
+| 1996 | NOTIFY | there are no secondaries to notify; the opcode is NOTIMP |
+| 2136 | dynamic updates | policy changes go through the API, are compiled whole and numbered; the opcode is NOTIMP |
+| 7314 | zone expiry for secondaries | likewise; the option is ignored |
+| 9432 | catalogue zones | likewise; zones are in the policy |
 | 8945 | transaction signatures | nothing that would need them is served; a signature is one more record, and answers are unsigned |
+| 6672 | DNAME | answers would have to be signed for names that nobody wrote; wildcards and CNAME are there |
+| 5155, 9276 | hashed denial of existence (NSEC3) | compact denial lists no names either, and takes no hashing |
+| 5702, 8080 | signing by RSA or EdDSA | ECDSA P-256 is what all validators take, and short |
+| 7830, 8467 | padding | it hides sizes inside encryption, and there is none |
 | 7858, 8484, 9250 | DNS over TLS, HTTPS and QUIC | resolvers ask authoritative servers over UDP and TCP |
-| 7830 | padding | it hides sizes inside encryption, and there is none |
+| 8490 | stateful operations | nobody asks authoritative servers for them; the opcode is NOTIMP |
+| 9567 | reports of resolvers' errors | what edges answer is counted there |
 """
 
 
