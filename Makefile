@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test tools coverage lint format docs bench fuzz lock clean help
+.PHONY: run test tools coverage lint format docs bench bench-tools fuzz lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -35,8 +35,13 @@ format: $(VENV)/.dev       ## Rewrite the sources in the project's style.
 docs:            ## Write docs/dns-compliance.md anew, from the tests' markers.
 	@$(PYTHON) -m tests.docs.compliance
 
-bench: $(VENV)/.dev        ## Print the benchmarks (installs nothing outside the virtual environment).
+bench: $(VENV)/.dev        ## Print the benchmarks, with Debian's load generators and other servers (ARGS="--seconds 2").
+	-@$(PYTHON) tests/bench/bench_tools.py
 	$(BIN)/python tests/bench/route_bench.py $(ARGS)
+	$(BIN)/python tests/bench/dns_bench.py $(ARGS)
+
+bench-tools:     ## Install the Debian programs that the benchmarks start (root; without them they leave out what needs them).
+	@$(PYTHON) tests/bench/bench_tools.py
 
 fuzz: $(VENV)/.dev         ## Look for DNS packets that are answered wrongly, for ten minutes (installs atheris).
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check 'atheris>=2.3,<4'

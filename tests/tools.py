@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 PACKAGES = {
@@ -55,14 +56,28 @@ def tool(program: str) -> str:
 
 
 def main() -> int:
-    """Install the packages of programs that are missing; none of them starts a service."""
-    packages = sorted({package for program, package in PACKAGES.items() if find(program) is None})
+    """Install the packages of programs that are missing."""
+    packages = {package for program, package in PACKAGES.items() if find(program) is None}
+    return install_packages(sorted(packages), "Tests need programs that are not here.", "make tools")
+
+
+def install_packages(packages: Sequence[str], why: str, again: str) -> int:
+    """Install Debian packages; none of them starts a service.
+
+    Args:
+        packages: their names.
+        why: said where they cannot be installed.
+        again: the command that called, to be run where they can be.
+
+    Returns:
+        What the process should end with.
+    """
     if not packages:
         return 0
     install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         how = "as root, or run" if shutil.which("apt-get") else "on Debian, which would run"
-        print(f"Tests need programs that are not here. Run `make tools` {how}:\n  {' '.join(install)}")
+        print(f"{why} Run `{again}` {how}:\n  {' '.join(install)}")
         return 1
     quiet = not _POLICY.exists()
     if quiet:

@@ -1,25 +1,99 @@
-"""The name server on the demo world: one process, one UDP socket, as a worker runs it."""
+"""The name server, one process and one UDP socket, as a worker runs it.
+
+`python tests/bench/dns_app.py PORT [--world large] [--networks N] [--seed S] [--swaps] [--signed]`
+"""
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
 
-from bench_view import router
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[2]))
+
+import dns_world
 
 from gtm.dns.answer import Answerer
+from gtm.dns.dnssec import Signer
+from gtm.dns.limiter import Limiter, RateLimits
 from gtm.dns.server import DnsServer
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
-
-answerer = Answerer(router(), Locator().locate, Counts())
-
-
-def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
-    """As the worker's."""
-    return answerer.answer(packet, client, tcp=tcp, draw=random.random())
+from tests.dns.signing import keys
 
 
-server = DnsServer([("127.0.0.1", int(sys.argv[1]))], respond, reuse_port=True)
-server.bind()
-server.serve()
+class Worker:
+    """What a worker does with its View: an Answerer for each, and the last one goes on answering meanwhile."""
+
+    def __init__(self, holder: ViewHolder, *, signed: bool) -> None:
+        self.holder = holder
+        self.counts = Counts()
+        self._locate = Locator().locate
+        self._signer = Signer(keys([dns_world.ZONE], now=time.time()), time.time) if signed else None
+        self.answerer = self._next(None)
+
+    def _next(self, predecessor: Answerer | None) -> Answerer:
+        router = self.holder.router
+        assert router is not None
+        return Answerer(router, self._locate, self.counts, predecessor, self._signer, draw=random.random)
+
+    def take(self, message: StateMessage) -> None:
+        """Take in a State."""
+        self.holder.apply(message)
+        self.answerer = self._next(self.answerer)
+
+    def respond(self, packet: bytes, client: str, tcp: bool) -> bytes | None:
+        """The reply to a packet."""
+        answerer = self.answerer
+        if tcp:
+            return answerer.answer(packet, client, tcp=True, draw=random.random())
+        return answerer.udp(packet, client)
+
+    def swap(self, name: str, nets: list[int]) -> None:
+        """A State with another plan each second, as edges get them, and the counters taken as often."""
+        plans = [dns_world.plan_of(name, nets, 0.9 - 0.01 * step) for step in range(5)]
+        epoch = self.holder.state.epoch
+        while True:
+            time.sleep(1)
+            epoch += 1
+            plan = replace(plans[epoch % len(plans)], made=float(epoch))
+            self.take(StateMessage(replace(self.holder.state, epoch=epoch, plan=plan)))
+            self.counts.take()
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--world", choices=("demo", "large"), default="demo")
+    parser.add_argument("--networks", type=int, default=10_000, help="for which there are plans")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--swaps", action="store_true", help="a new plan each second")
+    parser.add_argument("--signed", action="store_true")
+    options = parser.parse_args()
+    nets = dns_world.networks(options.networks, random.Random(options.seed))
+    worker = Worker(dns_world.world(options.world), signed=options.signed)
+    if options.world == "large":
+        plan = dns_world.plan_of(options.world, nets)
+        worker.take(StateMessage(replace(worker.holder.state, epoch=2, plan=plan)))
+    if options.swaps:
+        threading.Thread(target=worker.swap, args=(options.world, nets), daemon=True).start()
+    server = DnsServer(
+        [("127.0.0.1", options.port)],
+        worker.respond,
+        counts=worker.counts,
+        limiter=Limiter(RateLimits(), None, worker.counts),
+    )
+    server.bind()
+    server.serve()
+
+
+if __name__ == "__main__":
+    main()

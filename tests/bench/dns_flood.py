@@ -1,75 +1,35 @@
-"""Floods against a live server: `python -m tests.bench.dns_flood --count 1000000`.
+"""Sends malformed DNS packets at a fixed rate until it is ended: `python dns_flood.py FILE PORT RATE`.
 
-Hostile datagrams with a good query after each hundred, and what the process grows by; then seconds of a flood for a
-large answer from one address, and what it receives.
+The file holds packets as dnsperf reads them, each after its length in two bytes. Replies are never read.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
 import socket
+import sys
 import time
+from itertools import cycle
+from pathlib import Path
 
-from tests.dns.hostile import seeds
-from tests.dns.test_hostile import drain, flood, live, ordinary, resident
-from tests.dns.world import query
-
-SECONDS = 5.0
-
-
-def noise(count: int) -> dict[str, float]:
-    """Send so much noise; every good query is answered, or this raises."""
-    draw, kinds = random.Random(1035), seeds()
-    with live() as (port, process):
-        flood(port, draw, kinds, 20_000)
-        first = resident(process.pid)
-        started = time.perf_counter()
-        flood(port, draw, kinds, count)
-        seconds = time.perf_counter() - started
-        grown = resident(process.pid) - first
-    return {
-        "datagrams": count,
-        "good_queries": count // 100,
-        "seconds": round(seconds, 1),
-        "grown_kib": grown,
-        "rss_kib": first,
-    }
-
-
-def amplification() -> dict[str, float]:
-    """Flood for a large answer, on the default budgets: what comes back for what is sent, in each window."""
-    packet = query("half.demo.test", edns=True)
-    sent = received = answered = 0
-    with live("limited") as (port, _), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        where = ("127.0.0.1", port)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        ends = time.monotonic() + SECONDS
-        while time.monotonic() < ends:
-            for _ in range(64):
-                sent += sock.sendto(packet, where)
-            received += drain(sock)
-            answered += ordinary(where, "127.0.1.1") == ["192.0.2.4"]
-        received += drain(sock)
-    budget = int(SECONDS + 2) * 256 * 1024  # windows of a second that the flood touches
-    return {
-        "sent_bytes": sent,
-        "received_bytes": received,
-        "ratio": round(received / sent, 3),
-        "ratio_beyond_budget": round(max(0, received - budget) / sent, 3),
-        "ordinary_answered": answered,
-    }
+TICK = 0.001
+"""Seconds between bursts."""
 
 
 def main() -> None:
-    """Print both."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000)
-    found = {"noise": noise(parser.parse_args().count), "amplification": amplification()}
-    for name, numbers in found.items():
-        print(name, *(f"{key}={value}" for key, value in numbers.items()))
-    print(json.dumps(found))
+    """Send."""
+    data, port, rate = Path(sys.argv[1]).read_bytes(), int(sys.argv[2]), float(sys.argv[3])
+    packets, at = [], 0
+    while at < len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2])
+        packets.append(data[at + 2 : end])
+        at = end
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.connect(("127.0.0.1", port))
+    begin = time.monotonic()
+    for sent, packet in enumerate(cycle(packets)):
+        while sent >= (time.monotonic() - begin) * rate:
+            time.sleep(TICK)
+        sock.send(packet)
 
 
 if __name__ == "__main__":

@@ -42,14 +42,22 @@ def _children(pid: int) -> list[int]:
 
 @contextmanager
 def server(
-    arguments: list[str], ready: Callable[[], bool], environment: dict[str, str] | None = None
+    arguments: list[str],
+    ready: Callable[[], bool],
+    environment: dict[str, str] | None = None,
+    *,
+    patience: float = 30,
 ) -> Iterator[int]:
-    """Run a server pinned to the server core until the block ends; its process id once it is ready."""
+    """Run a server pinned to the server core until the block ends; its process id once it is ready.
+
+    Raises:
+        SystemExit: it ended, or was not ready within `patience` seconds; says what it wrote.
+    """
     with tempfile.TemporaryFile() as log:
         pinned = ["taskset", "-c", SERVER_CORE, *arguments] if shutil.which("taskset") else arguments
         process = subprocess.Popen(pinned, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + patience
             while not ready():
                 if process.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
