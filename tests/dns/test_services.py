@@ -6,15 +6,17 @@ from collections import Counter
 from dataclasses import replace
 
 import dns.rcode
+import dns.rdtypes.svcbbase as svcb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.choice import pick
-from gtm.core.model import Endpoint, HttpsRecord, Policy, Region, Request
+from gtm.core.compile import compile_policy
+from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, HttpsRecord, Policy, Region, Request
 from gtm.core.router import Router
-from gtm.core.state import Plan
-from gtm.core.view import build_view
+from gtm.core.state import Plan, State
+from gtm.core.view import Window, build_view, view_of
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.content import MAX_TURNS, host_content, second_draw, turns
@@ -133,6 +135,42 @@ def test_hints_stay_inside_the_fence() -> None:
         )
         assert ("192.0.2.7" in str(addresses(reply))) is (not down)
         assert "198.51.100.99" not in str(addresses(reply))
+
+
+SECURE = tuple(
+    replace(
+        region,
+        endpoints=tuple(
+            replace(endpoint, url=endpoint.url.replace("http:", "https:")) for endpoint in region.endpoints
+        ),
+    )
+    for region in REGIONS
+)
+URLS = [(region.name, endpoint.url) for region in SECURE[:4] for endpoint in region.endpoints]
+FENCED = {address for region in SECURE[:2] for end in region.endpoints for address in (*end.ipv4, *end.ipv6)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(HealthStatus), min_size=len(URLS), max_size=len(URLS)),
+    st.sampled_from(["10.1.0.53", "10.4.7.1", "203.0.113.53", "2001:db8:1::53"]),
+    st.none() | st.integers(1, 3),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_no_hint_crosses_the_fence(
+    statuses: list[HealthStatus], client: str, most: int | None, draw: float
+) -> None:
+    """Whatever is up or down, whoever asks and whichever turn it is: hints are addresses inside the fence."""
+    health: dict[str, dict[str, EndpointHealth]] = {}
+    for (region, url), status in zip(URLS, statuses, strict=True):
+        health.setdefault(region, {})[url] = EndpointHealth(status)
+    chat = service("chat", "eu ie us", https_record=HttpsRecord(), max_answers=most)
+    snapshot = compile_policy(replace(POLICY, regions=SECURE, services=(chat,)), ())
+    made = Router(view_of(snapshot, State(health=health), Window(0.0, 0.0)))
+    reply = both(Answerer(made, locate, Counts()), query("chat.demo.test", "HTTPS"), client=client, draw=draw)
+    for record in reply.answer[0]:
+        for key in (svcb.ParamKey.IPV4HINT, svcb.ParamKey.IPV6HINT):
+            assert set(record.params[key].addresses if key in record.params else ()) <= FENCED
 
 
 def test_a_refusal_s_https_record_says_nothing() -> None:
