@@ -7,17 +7,20 @@ from collections.abc import Iterator
 import pytest
 
 from gtm.dns.answer import Answerer
+from gtm.dns.dnssec import Signer
 from gtm.dns.server import DnsServer
 from gtm.telemetry import Counts
+from tests.dns.signing import NOW, keys
 from tests.dns.test_server import running
 from tests.dns.world import locate, router
 from tests.resolvers.harness import OPTIONS
 
 
-@pytest.fixture(scope="package")
-def port() -> Iterator[int]:
-    """The port of a server of the tests' world on 127.0.0.1, with an identifier, cookies and all."""
-    answerer = Answerer(router(), locate, Counts(), options=OPTIONS)
+@pytest.fixture(scope="package", params=["plain", "signed"])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of a server of the tests' world on 127.0.0.1, with an identifier, cookies and all; then one that signs."""
+    signer = Signer(keys(), lambda: NOW) if request.param == "signed" else None
+    answerer = Answerer(router(), locate, Counts(), options=OPTIONS, signer=signer)
 
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
         return answerer.answer(packet, client, tcp=tcp, draw=0.5)
