@@ -22,6 +22,7 @@ _DOCUMENTS: dict[str, dict[str, Any]] = {
             {"name": "ns1.example.com", "ipv4": ["192.0.2.53"], "ipv6": ["2001:db8::53"]},
             {"name": "ns2.example.net"},
         ],
+        "records": [{"name": "@", "type": "MX", "data": ["10 mail.example.net."]}],
     },
     "services": {
         "members": [{"region": "eu-central"}, {"region": "eu-west", "weight": 0.5}],

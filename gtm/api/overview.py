@@ -66,6 +66,8 @@ class PlanView(PlanFacts):
     classes: list[PlanClass]
     prices: dict[str, float]
     """What one more request a second in a region would cost all others, in ms of latency."""
+    moving: list[str]
+    """Services with traffic on its way to where the plan wants it: their answers carry `min_ttl`."""
     quotas: list[QuotaUse]
     binding: list[str]
     """Regions and quotas that are exhausted."""

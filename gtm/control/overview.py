@@ -75,6 +75,7 @@ def plan_document(moment: Moment) -> dict[str, Any]:
             for key, one in sorted(planned.plan.classes.items())
         ],
         "prices": planned.plan.prices,
+        "moving": sorted(planned.plan.moving),
         "quotas": _quotas(moment, _planned_flow(moment)),
         "binding": [] if solution is None else list(solution.binding),
         "queued": {} if solution is None else solution.queued,

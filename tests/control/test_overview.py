@@ -138,3 +138,10 @@ def test_quantile_is_weighted() -> None:
     assert _quantile([(5.0, 98.9), (70.0, 1.0), (900.0, 0.1)]) == 70.0
     assert _quantile([(5.0, 99.0), (70.0, 1.0)]) == 5.0
     assert _quantile([(5.0, 0.0)]) is None
+
+
+def test_what_moves_is_named() -> None:
+    """The plan says which services have traffic on its way, and not since when."""
+    moving = replace(PLANNED.plan, moving={"web": 2.0, "chat": 1.0})
+    found = plan_document(replace(MOMENT, planned=replace(PLANNED, plan=moving)))
+    assert found["moving"] == ["chat", "web"]
