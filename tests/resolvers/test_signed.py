@@ -23,6 +23,7 @@ from tests.dns.signing import SIGNED_ZONES, keys, signing, trusted
 from tests.dns.test_server import running
 from tests.dns.world import addresses
 from tests.resolvers.harness import PATIENCE, RESOLVER, Resolver, free_port, program, validating_unbound
+from tests.resolvers.harness import unbound as plain_unbound
 from tests.tools import tool
 
 pytestmark = pytest.mark.xdist_group("resolvers")
@@ -227,6 +228,20 @@ def powerdns(directory: Path, served: Served) -> Iterator[Resolver]:
         yield resolver
 
 
+@contextmanager
+def subnets(directory: Path, served: Served) -> Iterator[Resolver]:
+    """Unbound that tells gtm what its clients say of their networks, keeps answers by them, and validates."""
+    server = f"""\
+  module-config: "subnetcache validator iterator"
+  send-client-subnet: 127.0.0.1
+  max-client-subnet-ipv4: 24
+  client-subnet-always-forward: yes
+  trust-anchor: "{served.anchor}"
+"""
+    with plain_unbound(directory, served.port, zone=ZONE, server=server) as resolver:
+        yield resolver
+
+
 VALIDATORS = pytest.mark.parametrize("start", [unbound, knot, powerdns])
 
 
@@ -256,6 +271,18 @@ def test_resolvers_deny_nobody_else(start: Start, tmp_path: Path) -> None:
             message = resolver.ask(f"{name}.demo.test", rdtype, dnssec=True)
             assert message.flags & dns.flags.AD
             assert addresses(message)
+
+
+@pytest.mark.rfc("7871", "9", "answers by client subnet validate")
+def test_answers_by_network_validate(served: Served, tmp_path: Path) -> None:
+    """Behind one cache, clients of each network get what is theirs, authentic, and so are the denials between."""
+    with subnets(tmp_path, served) as resolver:
+        for _ in range(2):
+            for subnet, expected in (("10.1.2.0/24", "192.0.2.1"), ("10.2.3.0/24", "192.0.2.4")):
+                assert resolver.ask("web.demo.test", "MX", subnet=subnet, dnssec=True).flags & dns.flags.AD
+                message = resolver.ask("web.demo.test", subnet=subnet, dnssec=True)
+                assert message.flags & dns.flags.AD, message
+                assert expected in addresses(message)
 
 
 @VALIDATORS
