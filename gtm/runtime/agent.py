@@ -131,6 +131,7 @@ class Agent:
             leases=self._leases,
             learned=self._round_trips.learned,
             cookie_secrets=self._cookie_secrets,
+            covered=self._claim.inherited,
         )
         self._prober.start()
         try:
@@ -174,16 +175,14 @@ class Agent:
             raise HandoverError(
                 errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
             ) from None
-        handover = self._claim.settle(self._give_way)
-        if self._claim.inherited:
-            self._reporting = self._start(
-                self._report()
-            )  # its leases are the predecessor's no longer, nor the demand
+        self._claim.settle()
+        if self._claim.inherited:  # until now the predecessor reported
+            self._reporting = self._start(self._report())
         self._start(self._claim.relieved())
-        await handover.serve()
+        await self._claim.leave_to_successor(self._give_way)
 
     def _give_way(self) -> None:
-        """A successor answers now, and reports."""
+        """A successor answers now, reports, and keeps the last-good file."""
         logger.info("a successor has taken over; stopping")
         self._replaced = True
         if self._reporting is not None:
@@ -197,7 +196,7 @@ class Agent:
         return task
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """None of the agent's tasks ends by itself; if one does, it is better to restart than to go on half."""
+        """None of the agent's tasks fails; if one does, it is better to restart than to go on half."""
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
             self.stop()
@@ -292,6 +291,8 @@ class Agent:
 
     async def _save(self) -> None:
         """Write the last-good file; while the disk refuses, `_tick` tries again."""
+        if self._replaced:
+            return
         async with self._saving:
             messages = self._lasting()
             try:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime import privileges
+from gtm.runtime import lifeline, privileges
 from gtm.runtime.handover import Handover, Predecessor
 from gtm.runtime.listeners import Listeners, open_listeners
 from gtm.runtime.notify import notify_ready
@@ -59,26 +59,30 @@ class Claim:
         if user is not None:
             privileges.become(user)
 
-    def settle(self, replaced: Callable[[], None]) -> Handover:
-        """Once all workers answer: tell the predecessor to stop, and the service manager who serves now.
-
-        Args:
-            replaced: called once a successor has taken over in turn.
-        """
+    def settle(self) -> None:
+        """Once all workers answer: tell the predecessor to stop, and the service manager who serves now."""
         notify_ready()
-        lock = self._lock.descriptor
         if self._predecessor is not None:
             self.listeners.retire()
-            lock = self._predecessor.lock
             try:
                 self._predecessor.stop()
             except OSError as error:
                 logger.warning("the edge that was to be replaced is gone already: %s", error)
-            if lock is not None:
-                self._lock.adopt(lock)
+            if self._predecessor.lock is not None:
+                self._lock.adopt(self._predecessor.lock)
                 self._predecessor.lock = None
-        self._handover = Handover(self._settings.data_dir, self.listeners.settled, lock, replaced)
-        return self._handover
+
+    async def leave_to_successor(self, replaced: Callable[[], None]) -> None:
+        """Wait for a successor that takes over, if there may be one, and then call `replaced`."""
+        if lifeline.held():
+            return  # whoever started this edge would start it again
+        self._handover = Handover(
+            self._settings.data_dir, self.listeners.settled, self._lock.descriptor, replaced
+        )
+        try:
+            await self._handover.serve()
+        except OSError as error:
+            logger.warning("this edge cannot be replaced without a gap: %s", error)
 
     async def relieved(self) -> None:
         """Wait until the predecessor has ended."""
@@ -104,10 +108,12 @@ class Claim:
             self._lock.acquire()
         except LockHeld as error:
             holder = f" (process {error.holder})" if error.holder else ""
+            advice = "give another with --data-dir, or take its place with --replace"
+            if self._settings.replace:
+                advice = "it cannot be replaced, because it does not answer yet or belongs to a `gtm serve`"
             raise OSError(
                 errno.EBUSY,
-                f"an edge is already running on the data directory `{data_dir}`{holder}; "
-                "give another with --data-dir, or take its place with --replace",
+                f"an edge is already running on the data directory `{data_dir}`{holder}; {advice}",
             ) from error
         except OSError as error:
             logger.warning("cannot lock the data directory, going on without a lock: %s", error)

@@ -158,15 +158,13 @@ class Handover:
         self._successor: socket.socket | None = None
 
     async def serve(self) -> None:
-        """Wait for successors until one has taken over, or until cancelled."""
-        try:
-            waiting = _listen(self._data_dir)
-        except OSError as error:
-            logger.warning("this edge cannot be replaced without a gap: %s", error)
-            await asyncio.Event().wait()
-            raise AssertionError from error
+        """Wait for successors until one has taken over.
+
+        Raises:
+            OSError: the data directory takes no Unix socket.
+        """
         loop = asyncio.get_running_loop()
-        with waiting:
+        with _listen(self._data_dir) as waiting:
             while self._successor is None:
                 connection, _ = await loop.sock_accept(waiting)
                 try:
@@ -175,7 +173,6 @@ class Handover:
                     logger.warning("a successor failed to take over, going on: %s", error)
                     connection.close()
         self._replaced()
-        await asyncio.Event().wait()  # the agent's tasks don't end by themselves
 
     def close(self) -> None:
         """Let the successor know that this edge has ended."""

@@ -42,6 +42,11 @@ class Lifeline:
         )
 
 
+def held() -> bool:
+    """Whether a parent of ours started this process, and looks after it."""
+    return ENVIRONMENT in os.environ
+
+
 def watch(stop: Callable[[], None]) -> None:
     """In a child, inside its event loop: call `stop` once when the parent is gone. Without a parent: nothing."""
     text = os.environ.get(ENVIRONMENT)

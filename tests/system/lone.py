@@ -139,9 +139,11 @@ class Clients:
     """Threads that ask all the time, each waiting for its own reply.
 
     `answers` counts by kind what was answered, `asked` at least what was sent over UDP, `failures` says what went wrong.
+    `always_ready`: it is a failure if the edge ever says that it is not ready.
     """
 
-    def __init__(self, edge: LoneEdge) -> None:
+    def __init__(self, edge: LoneEdge, *, always_ready: bool = True) -> None:
+        self._always_ready = always_ready
         self.answers: Counter[str] = Counter()
         self.asked = 0
         self.failures: list[str] = []
@@ -210,7 +212,7 @@ class Clients:
 
     def _http(self) -> None:
         connection = self._http_connection()
-        look_up(connection)
+        self._look_up(connection)
         connection.close()
         self.answers["http"] += 1
 
@@ -218,10 +220,15 @@ class Clients:
         """Many requests on a connection; where the server says that it closes it, http.client makes another."""
         connection = self._http_connection()
         for _ in range(50):
-            look_up(connection)
+            self._look_up(connection)
             self.answers["http kept"] += 1
             time.sleep(PAUSE)
         connection.close()
+
+    def _look_up(self, connection: http.client.HTTPConnection) -> None:
+        assert b'"region":"eu"' in get(connection, "/v1/route?service=chat").replace(b" ", b"")
+        if self._always_ready:
+            get(connection, "/readyz")
 
     def _http_connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self._edge.http_port, timeout=PATIENCE / 2)
@@ -244,13 +251,13 @@ def check(query: dns.message.Message, wire: bytes) -> None:
     assert found == [ADDRESS], reply
 
 
-def look_up(connection: http.client.HTTPConnection) -> None:
-    """One look-up over HTTP."""
-    connection.request("GET", "/v1/route?service=chat")
+def get(connection: http.client.HTTPConnection, path: str) -> bytes:
+    """The body of what a path has, over HTTP."""
+    connection.request("GET", path)
     reply = connection.getresponse()
     body = reply.read()
     assert reply.status == 200, body
-    assert b'"region":"eu"' in body.replace(b" ", b""), body
+    return body
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
