@@ -445,7 +445,10 @@ def test_signatures_outlive_views_and_are_made_anew_for_new_keys() -> None:
     validate(ask(signing("eu", signer=same), "chat.demo.test"), ANCHORS)
     assert len(same.made) == 1
     assert same.zones[wire_name("demo.test")] is first.zones[wire_name("demo.test")]
-    rolled = Signer(Keys(3, (zone_keys("demo.test", number=2),)), lambda: now[0], same)
+    daily = Keys(3, tuple(replace(item, sets=item.sets[:1]) for item in KEYS.zones))
+    validate(ask(signing(signer=Signer(daily, lambda: now[0], same)), "chat.demo.test"), ANCHORS)
+    assert len(same.made) == 1
+    rolled = Signer(Keys(4, (zone_keys("demo.test", number=2),)), lambda: now[0], same)
     validate(ask(signing(signer=rolled), "chat.demo.test"), trusted(rolled.keys))
     assert len(rolled.made) == 2
     period = same.period()
