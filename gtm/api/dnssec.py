@@ -58,6 +58,8 @@ class ZoneKeysSchema(Schema):
     """What somebody has to do, in words; empty: nothing."""
     signatures_until: datetime
     """Edges without control answer validly until then."""
+    problem: str
+    """Why keys cannot be made, rolled or read now; empty if they can."""
 
 
 class ZoneKeysList(Schema):
@@ -65,7 +67,7 @@ class ZoneKeysList(Schema):
 
     items: list[ZoneKeysSchema]
     problem: str
-    """Why keys cannot be made, rolled or read now; empty if they can."""
+    """As in each of them."""
 
 
 class RollRequest(Document):
@@ -170,4 +172,6 @@ async def _statuses(ctx: Context) -> dict[str, ZoneStatus]:
     book = ctx.hub.dnssec
     asks = book.settings is not None and book.settings.resolver is not None
     stored = await book.zones()
-    return {name: zone_status(zone, book.times, asks=asks) for name, zone in stored.items()}
+    return {
+        name: zone_status(zone, book.times, asks=asks, problem=book.problem) for name, zone in stored.items()
+    }

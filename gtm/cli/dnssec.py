@@ -112,6 +112,8 @@ def _print(found: Mapping[str, Any]) -> None:
     """A zone's keys, and the record for the parent on a line of its own, to be copied."""
     from gtm.cli import output
 
+    if found["problem"]:
+        output.warn([found["problem"]])
     output.facts(
         [
             ("zone", found["zone"]),

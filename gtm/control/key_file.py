@@ -24,7 +24,7 @@ class KeyFileError(Exception):
 
 
 class KeyFile:
-    """Encrypts and decrypts with the key in a file, which is read at every use: a file put back works at once."""
+    """Where the key is. It is read at every use, so that a file put back works at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,39 +55,12 @@ class KeyFile:
                 "let control write there, or name another with GTM_DNSSEC_KEY_FILE"
             ) from error
 
-    def check(self) -> None:
-        """Read the file.
+    def load(self) -> Sealer:
+        """What encrypts and decrypts with the key in the file.
 
         Raises:
-            KeyFileError: it is missing, cannot be read, or holds no key.
+            KeyFileError: the file is missing, cannot be read, or holds no key.
         """
-        self._cipher()
-
-    def seal(self, zone: str, key_id: str, private: bytes) -> bytes:
-        """A private key, encrypted for storage: nonce, then ciphertext with tag.
-
-        Raises:
-            KeyFileError: as `check`.
-        """
-        nonce = secrets.token_bytes(_NONCE)
-        return nonce + self._cipher().encrypt(nonce, private, _context(zone, key_id))
-
-    def open(self, zone: str, key_id: str, sealed: bytes) -> bytes:
-        """The inverse of `seal`.
-
-        Raises:
-            KeyFileError: as `check`, or it was sealed with another key, for another zone or id, or is damaged.
-        """
-        cipher = self._cipher()
-        try:
-            return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _context(zone, key_id))
-        except (InvalidTag, ValueError) as error:
-            raise KeyFileError(
-                f"the DNSSEC key `{key_id}` of zone `{zone}` in the database cannot be decrypted with the key file "
-                f"`{self.path}`: put back the file that it was made with; nothing was changed"
-            ) from error
-
-    def _cipher(self) -> AESGCM:
         try:
             text = self.path.read_bytes()
         except OSError as error:
@@ -103,7 +76,39 @@ class KeyFile:
             raise KeyFileError(
                 f"the DNSSEC key file `{self.path}` holds no key: it must be {_BYTES} bytes in base64"
             )
-        return AESGCM(key)
+        return Sealer(self.path, key)
+
+
+class Sealer:
+    """Encrypts and decrypts private keys with one key.
+
+    Args:
+        path: of the file that it is in, for errors.
+        key: 32 bytes.
+    """
+
+    def __init__(self, path: Path, key: bytes) -> None:
+        self._path = path
+        self._cipher = AESGCM(key)
+
+    def seal(self, zone: str, key_id: str, private: bytes) -> bytes:
+        """A private key, encrypted for storage: nonce, then ciphertext with tag."""
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + self._cipher.encrypt(nonce, private, _context(zone, key_id))
+
+    def open(self, zone: str, key_id: str, sealed: bytes) -> bytes:
+        """The inverse of `seal`.
+
+        Raises:
+            KeyFileError: it was sealed with another key, for another zone or id, or is damaged.
+        """
+        try:
+            return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _context(zone, key_id))
+        except (InvalidTag, ValueError) as error:
+            raise KeyFileError(
+                f"the DNSSEC key `{key_id}` of zone `{zone}` in the database cannot be decrypted with the key file "
+                f"`{self._path}`: put back the file that it was made with; nothing was changed"
+            ) from error
 
 
 def _context(zone: str, key_id: str) -> bytes:

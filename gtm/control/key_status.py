@@ -39,6 +39,7 @@ class ZoneStatus:
         ds_from: when they may be put there; None: at once.
         waits_for: what has to happen, in words; empty: nothing.
         signatures_until: edges without control answer validly until then.
+        problem: why keys cannot be made, rolled or read now; empty if they can.
     """
 
     zone: str
@@ -49,15 +50,17 @@ class ZoneStatus:
     ds_from: datetime | None
     waits_for: str
     signatures_until: datetime
+    problem: str
 
 
-def zone_status(zone: StoredZone, times: Times, *, asks: bool) -> ZoneStatus:
+def zone_status(zone: StoredZone, times: Times, *, asks: bool, problem: str = "") -> ZoneStatus:
     """The state of a zone's keys.
 
     Args:
         zone: as stored.
         times: that its steps wait for.
         asks: whether control asks a resolver for the parents' DS records.
+        problem: of all keys.
     """
     keys = tuple(one.key for one in zone.keys)
     trusted = rollover.delegated(keys) or next(key for key in keys if key.role is KeyRole.KSK)
@@ -84,6 +87,7 @@ def zone_status(zone: StoredZone, times: Times, *, asks: bool) -> ZoneStatus:
         ds_from=_if_known(rollover.next_step(trusted, keys, times)) if early and signed else None,
         waits_for=_waits_for(zone, keys, times, asks=asks),
         signatures_until=_moment(zone.signed_at + SIGNATURE_LIFE),
+        problem=problem,
     )
 
 

@@ -12,53 +12,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from functools import partial
+
+import msgspec
 
 from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.control.key_file import KeyFile, KeyFileError
+from gtm.control.key_work import ZoneWork, all_keys, ready_ksk, seen_among, settled
 from gtm.control.parent import ds_records
-from gtm.control.signing import RESIGN_AFTER, ds_rdata, generate, sign_sets
 from gtm.core import rollover
-from gtm.core.dnssec import NO_KEYS, Keys, ZoneKeys, key_tag
-from gtm.core.rollover import DAY, Key, Keyring, KeyRole, KeyState, Times
+from gtm.core.dnssec import NO_KEYS, Keys, key_tag
+from gtm.core.rollover import DAY, KeyRole, Times
 from gtm.settings import DnssecSettings
-from gtm.storage.dnssec import StoredKey, StoredZone
+from gtm.storage.dnssec import StoredZone
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database, Transaction
 
 logger = logging.getLogger(__name__)
+
+_UNREADABLE = (KeyFileError, ValueError, msgspec.ValidationError)
+"""Keys cannot be read: the key file is wrong, or somebody changed the database by hand."""
 
 EVERY = 60.0
 """Seconds between looks at what is due."""
 ASK_EVERY = 5
 """Looks between questions about the parents' DS records."""
 
-Private = dict[str, bytes]
-"""Private keys by key id."""
-Change = Callable[["ZoneWork"], None]
-
-
-@dataclass(slots=True)
-class ZoneWork:
-    """A zone while it is changed. `stored` is what it was, `private` has the private part of each of the `keys`."""
-
-    stored: StoredZone
-    keys: Keyring
-    private: Private
-    now: float
-    withdrawing: bool
-
-    def make(self, role: KeyRole, *, urgent: bool = False) -> Key:
-        """Add a new key, published from now on."""
-        taken = [key_tag(key.dnskey) for key in self.keys]
-        key, private = generate(role, self.now, urgent=urgent, taken=taken)
-        self.private[key.id] = private
-        # The order of keys is that of their making, also by a clock that stepped back.
-        key = replace(key, created=max([self.now, *(other.created + 0.001 for other in self.keys)]))
-        self.keys = (*self.keys, key)
-        return key
+Change = Callable[[ZoneWork], None]
 
 
 class KeyBook:
@@ -120,9 +101,9 @@ class KeyBook:
                 await transaction.dnssec.lock()
                 problem = await self._settle(transaction, zones)
                 found = await transaction.dnssec.version(), await transaction.dnssec.load()
-            self._take(*found)  # not before it is committed
+            await self._take(*found)  # not before it is committed
             self._report(problem)
-        except KeyFileError as error:
+        except _UNREADABLE as error:
             self._report(str(error))
 
     async def refresh(self, transaction: Transaction) -> None:
@@ -134,8 +115,8 @@ class KeyBook:
         version = await transaction.dnssec.version()
         if version != self._version:
             try:
-                self._take(version, await transaction.dnssec.load())
-            except KeyFileError as error:
+                await self._take(version, await transaction.dnssec.load())
+            except _UNREADABLE as error:
                 self._report(str(error))
 
     async def ask_parents(self) -> None:
@@ -147,10 +128,10 @@ class KeyBook:
         if self.settings is None or self.settings.resolver is None:
             return
         for zone in (await self.zones()).values():
-            if zone.paused_at is None and _ready_ksk(tuple(one.key for one in zone.keys)) is not None:
+            if zone.paused_at is None and ready_ksk(tuple(one.key for one in zone.keys)) is not None:
                 found = await ds_records(zone.name, self.settings.resolver)
                 if found:
-                    await self._change(zone.name, partial(_seen_among, found=found))
+                    await self._change(zone.name, partial(seen_among, found=found))
 
     # --- what people ask for ---
 
@@ -198,7 +179,7 @@ class KeyBook:
         """
 
         def change(work: ZoneWork) -> None:
-            key = _ready_ksk(work.keys)
+            key = ready_ksk(work.keys)
             if key is None:
                 raise Conflict(
                     f"no key of `{zone}` waits for its DS record now; "
@@ -233,78 +214,47 @@ class KeyBook:
                 stored = (await transaction.dnssec.load()).get(name)
                 if stored is None:
                     raise Unavailable(problem)
-                work = self._work(stored)
+                sealer = self._key_file().load()
+                work = ZoneWork.of(stored, sealer, self._clock())
                 change(work)
-                await self._save(transaction, work)
+                await transaction.dnssec.save(work.signed(sealer))
                 found = await transaction.dnssec.version(), await transaction.dnssec.load()
-            self._take(*found)
-        except KeyFileError as error:
+            await self._take(*found)
+        except _UNREADABLE as error:
             self._report(str(error))
             raise Unavailable(str(error)) from error
 
     # --- under the lock ---
 
-    async def _settle(self, transaction: Transaction, zones: Collection[str]) -> str:
+    async def _settle(self, transaction: Transaction, zones: frozenset[str]) -> str:
         """Do what is due; returns what is wrong, if anything."""
         stored = await transaction.dnssec.load()
         if not stored:
             self._key_file().create()
-        works = {
-            name: self._work(zone) for name, zone in stored.items()
-        }  # reads every key before any changes
-        lost = [name for name in zones if name not in stored and self.keys.of(name) is not None]
-        for name in zones:
-            if name not in lost:
-                work = works.get(name) or self._work(StoredZone(name, ()))
-                _due(work, self.times)
-                await self._save(transaction, work)
-        for name, work in works.items():
-            if name not in zones and work.stored.paused_at is None:
-                await transaction.dnssec.save(replace(work.stored, paused_at=work.now))
+        lost = sorted(zone.zone for zone in self.keys.zones if zone.zone in zones and zone.zone not in stored)
+        sealer, now = self._key_file().load(), self._clock()
+        # Beside the event loop: a thousand zones take a second.
+        changed = await asyncio.to_thread(settled, stored, zones.difference(lost), sealer, self.times, now)
+        await transaction.dnssec.save(changed)
         if not lost:
             return ""
         return (
-            f"the database has lost the keys of {', '.join(f'`{name}`' for name in sorted(lost))}: none are made "
+            f"the database has lost the keys of {', '.join(f'`{name}`' for name in lost)}: none are made "
             "anew, and those in use stay; restore the database (docs/dnssec.md)"
         )
 
-    def _work(self, zone: StoredZone) -> ZoneWork:
-        key_file = self._key_file()
-        private = {one.key.id: key_file.open(zone.name, one.key.id, one.sealed) for one in zone.keys}
-        keys = tuple(one.key for one in zone.keys)
-        return ZoneWork(zone, keys, private, self._clock(), zone.withdrawing)
-
-    async def _save(self, transaction: Transaction, work: ZoneWork) -> None:
-        """Sign and store a zone if something changed, or its signatures are a day old."""
-        before, now = work.stored, work.now
-        same = work.keys == tuple(one.key for one in before.keys) and work.withdrawing == before.withdrawing
-        if same and before.paused_at is None and 0 <= now - before.signed_at < RESIGN_AFTER:
-            return
-        sealed = {one.key.id: one.sealed for one in before.keys}
-        key_file = self._key_file()
-        keys = tuple(
-            StoredKey(key, sealed.get(key.id) or key_file.seal(before.name, key.id, work.private[key.id]))
-            for key in work.keys
-        )
-        sets = sign_sets(before.name, work.keys, work.private, now, withdrawing=work.withdrawing)
-        _log_changes(before, work.keys)
-        await transaction.dnssec.save(StoredZone(before.name, keys, sets, now, None, work.withdrawing))
-
     # --- what this process knows ---
 
-    def _take(self, version: int, stored: Mapping[str, StoredZone]) -> None:
+    async def _take(self, version: int, stored: Mapping[str, StoredZone]) -> None:
         """Use what the database holds, except that none of its zones being there takes no zone's keys away."""
         if version in (0, self._version):
             return
-        kept = [keys for keys in self.keys.zones if keys.zone not in stored]
-        taken = [self._zone_keys(zone) for zone in stored.values() if zone.paused_at is None]
-        self.keys, self._version = Keys(version, (*taken, *kept)), version
-
-    def _zone_keys(self, zone: StoredZone) -> ZoneKeys:
-        signing = rollover.signing_key(tuple(one.key for one in zone.keys))
-        (found,) = [one for one in zone.keys if signing is not None and one.key.id == signing.id]
-        private = self._key_file().open(zone.name, found.key.id, found.sealed)
-        return ZoneKeys(zone.name, zone.sets, key_tag(found.key.dnskey), found.key.dnskey, private)
+        known = self.keys
+        signed = [zone for zone in stored.values() if zone.paused_at is None]
+        kept = [keys for keys in known.zones if keys.zone not in stored]
+        taken = await asyncio.to_thread(all_keys, signed, self._key_file().load())
+        if self.keys is known:  # else something newer was taken meanwhile, or will be at the next look
+            self.keys, self._version = Keys(version, (*taken, *kept)), version
 
     def _key_file(self) -> KeyFile:
         if self.settings is None:
@@ -319,45 +269,7 @@ class KeyBook:
         self.problem = problem
 
 
-def _due(work: ZoneWork, times: Times) -> None:
-    """Take every step that is due, and make the keys that are missing."""
-    if work.stored.paused_at is not None:
-        work.keys = rollover.resumed(work.keys, work.now)
-    work.keys = rollover.advance(work.keys, work.now, times)
-    for role in rollover.lacking(work.keys, work.now, times):
-        new = not any(key.role is role for key in work.keys)
-        made = work.make(role)
-        if new:
-            work.keys = (*work.keys[:-1], rollover.first(made, work.now))
-
-
 async def _signed_zones(transaction: Transaction) -> frozenset[str]:
     """The zones that the policy in the database has signed."""
     stored = await transaction.resources("zones").all()
     return frozenset(one.value.name for one in stored if one.value.dnssec)
-
-
-def _seen_among(work: ZoneWork, *, found: frozenset[bytes]) -> None:
-    """Go on if the parent's DS records have the key that waits for one."""
-    key = _ready_ksk(work.keys)
-    if key is not None and ds_rdata(work.stored.name, key.dnskey) in found:
-        work.keys = rollover.seen(work.keys, key.id, work.now)
-
-
-def _ready_ksk(keys: Keyring) -> Key | None:
-    """The key-signing key that waits for its DS record."""
-    key = rollover.delegated(keys)
-    return key if key is not None and key.state is KeyState.READY else None
-
-
-def _log_changes(before: StoredZone, keys: Keyring) -> None:
-    known = {one.key.id: one.key.state for one in before.keys}
-    for key in keys:
-        if known.get(key.id) is not key.state:
-            logger.info(
-                "%s %d of zone `%s` is %s", key.role.name, key_tag(key.dnskey), before.name, key.state
-            )
-    for stored in before.keys:
-        if all(key.id != stored.key.id for key in keys):
-            tag = key_tag(stored.key.dnskey)
-            logger.info("%s %d of zone `%s` is removed", stored.key.role.name, tag, before.name)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, select, text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Text, all_, any_, delete, func, literal, select, text
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -83,33 +83,51 @@ class DnssecRepository:
             found[zone.name] = replace(zone, keys=(*zone.keys, _key(row)))
         return found
 
-    async def save(self, zone: StoredZone) -> None:
-        """Store a zone as it is now, under the next version."""
-        columns = {
-            # Ahead of the versions of a database that was lost, as epochs are.
-            "version": max(await self.version() + 1, int(zone.signed_at * 1000)),
-            "signed_at": _moment(zone.signed_at),
-            "paused_at": None if zone.paused_at is None else _moment(zone.paused_at),
-            "withdrawing": zone.withdrawing,
-            "sets": msgspec.to_builtins(zone.sets),
-        }
-        query = insert(tables.dnssec_zones).values(name=zone.name, **columns)
-        await self._connection.execute(query.on_conflict_do_update(index_elements=["name"], set_=columns))
-        await self._save_keys(zone.name, zone.keys)
+    async def save(self, zones: Sequence[StoredZone]) -> None:
+        """Store zones as they are now, each under a version of its own."""
+        if not zones:
+            return
+        # Ahead of the versions of a database that was lost, as epochs are.
+        newest = max(zone.signed_at for zone in zones)
+        first = max(await self.version() + 1, int(newest * 1000))
+        query = insert(tables.dnssec_zones)
+        update = {name: query.excluded[name] for name in _CHANGING}
+        query = query.on_conflict_do_update(index_elements=["name"], set_=update)
+        await self._connection.execute(
+            query, [_zone_row(zone, first + number) for number, zone in enumerate(zones)]
+        )
+        await self._save_keys(zones)
 
-    async def _save_keys(self, zone: str, keys: Iterable[StoredKey]) -> None:
-        table = tables.dnssec_keys
-        rows = [_row(zone, stored) for stored in keys]
-        gone = delete(table).where(table.c.zone == zone, table.c.id.not_in([row["id"] for row in rows]))
+    async def _save_keys(self, zones: Sequence[StoredZone]) -> None:
+        keys = tables.dnssec_keys
+        rows = [_key_row(zone.name, stored) for zone in zones for stored in zone.keys]
+        names = literal([zone.name for zone in zones], ARRAY(Text))
+        kept = literal([row["id"] for row in rows], ARRAY(Text))
+        gone = delete(keys).where(keys.c.zone == any_(names), keys.c.id != all_(kept))
         await self._connection.execute(gone)
-        query = insert(table)
+        query = insert(keys)
         update = {name: query.excluded[name] for name in ("state", "since", "urgent")}
-        for row in rows:
-            one = query.values(row).on_conflict_do_update(index_elements=["id"], set_=update)
-            await self._connection.execute(one)
+        if rows:
+            await self._connection.execute(
+                query.on_conflict_do_update(index_elements=["id"], set_=update), rows
+            )
 
 
-def _row(zone: str, stored: StoredKey) -> dict[str, Any]:
+_CHANGING = ("version", "signed_at", "paused_at", "withdrawing", "sets")
+
+
+def _zone_row(zone: StoredZone, version: int) -> dict[str, Any]:
+    return {
+        "name": zone.name,
+        "version": version,
+        "signed_at": _moment(zone.signed_at),
+        "paused_at": None if zone.paused_at is None else _moment(zone.paused_at),
+        "withdrawing": zone.withdrawing,
+        "sets": msgspec.to_builtins(zone.sets),
+    }
+
+
+def _key_row(zone: str, stored: StoredKey) -> dict[str, Any]:
     key = stored.key
     return {
         "id": key.id,

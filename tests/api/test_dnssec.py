@@ -116,6 +116,7 @@ def test_watching(signed: Api) -> None:
     assert "gtm_control_dnssec_problem 0.0" in text
     signed.server.app.state.context.hub.dnssec.problem = "no key file"
     assert "gtm_control_dnssec_problem 1.0" in signed.anonymous.get("/metrics").text
+    assert status(signed)["problem"] == "no key file"
     assert "dnssec: no key file" in signed.viewer.get("/v1/status").json()["warnings"]
 
 

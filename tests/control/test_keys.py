@@ -316,6 +316,18 @@ async def test_a_lost_database_replaces_no_keys(world: World) -> None:
     assert set(await book.zones()) == {"other.test"}
 
 
+async def test_a_database_changed_by_hand_stops_keys_alone(world: World) -> None:
+    """Where stored keys make no sense, that is said, and nothing else fails by it."""
+    await world.book().settle()
+    for damage in ("state = 'retired' WHERE role = 'zsk'", "dnskey = '' WHERE role = 'zsk'"):
+        async with world.database.transaction() as transaction:
+            await transaction.connection.execute(text(f"UPDATE dnssec_keys SET {damage}"))  # noqa: S608
+        hub = FeedHub(world.database, dnssec=world.settings)
+        await hub.refresh()
+        assert hub.snapshot is not None
+        assert (hub.dnssec.keys, hub.dnssec.problem != "") == (Keys(), True)
+
+
 async def test_without_a_key_file_setting_zones_stay_unsigned(world: World) -> None:
     """A process that was told of no key file says so."""
     book = KeyBook(world.database, world.clock, None)

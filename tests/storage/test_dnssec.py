@@ -36,8 +36,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 async def save(database: Database, *zones: StoredZone) -> tuple[int, dict[str, StoredZone]]:
     """The version, and what is stored after a save."""
     async with database.transaction() as transaction:
-        for zone in zones:
-            await transaction.dnssec.save(zone)
+        await transaction.dnssec.save(zones)
     async with database.transaction() as transaction:
         return await transaction.dnssec.version(), await transaction.dnssec.load()
 
@@ -70,7 +69,7 @@ async def test_one_writer_at_a_time(database: Database) -> None:
         async with database.transaction() as transaction:
             await transaction.dnssec.lock()
             order.append(f"{name} in")
-            await transaction.dnssec.save(replace(ZONE, name=name, keys=()))
+            await transaction.dnssec.save([replace(ZONE, name=name, keys=())])
             order.append(f"{name} out")
 
     await asyncio.gather(write("a.test"), write("b.test"))
