@@ -81,9 +81,9 @@ def denial(zone: ZoneData, rcode: int = wire.NOERROR) -> Content:
     return Content(rcode, authority=(Record(wire.SOA, zone.negative_ttl, zone.soa, zone.name),), zone=zone)
 
 
-def failure(text: str) -> Content:
+def failure(text: str, zone: ZoneData | None = None) -> Content:
     """An answer that resolvers keep for seconds only: something is wrong here, in words."""
-    return Content(wire.SERVFAIL, authoritative=False, error=ExtendedError(_EDE_OTHER, text))
+    return Content(wire.SERVFAIL, authoritative=False, error=ExtendedError(_EDE_OTHER, text), zone=zone)
 
 
 def minimal_any(ttl: int) -> Record:
@@ -102,9 +102,10 @@ def turns(view: View, host: Host, rdtype: int, option: Option) -> int:
     The arguments are those of `host_content`. Of turns drawn evenly, each address of a region comes first as often as
     any other; where there are many and all are given, only 8 of them do.
     """
-    if rdtype not in (wire.A, wire.AAAA, wire.HTTPS):
-        return 1
     service = view.snapshot.services[host.service].service
+    hints = rdtype == wire.HTTPS and service.https_record is not None and option.outcome is Outcome.SERVED
+    if rdtype not in (wire.A, wire.AAAA) and not hints:
+        return 1
     offered = _offered(view, service, option)
     families = {wire.A: (offered.ipv4,), wire.AAAA: (offered.ipv6,)}.get(rdtype, (offered.ipv4, offered.ipv6))
     return max(_turns(len(addresses), service.max_answers) for addresses in families)

@@ -80,7 +80,7 @@ def _followed(names: Names, name: bytes, rdtype: int, zone: ZoneData, alias: Rda
         chain += (Record(wire.CNAME, found.ttl, target, name if chain else None),)
         name = target.lower()
         if name in seen:
-            return failure("the aliases form a loop")  # RFC 1034 §3.6.2: an error
+            return failure("the aliases form a loop", zone)  # RFC 1034 §3.6.2: an error
         seen.add(name)
         following = _zone_of(names, name, rdtype)
         if following is None:
@@ -124,7 +124,7 @@ def _at(names: Names, source: bytes, rdtype: int, zone: ZoneData) -> Content | H
 
 def _answer(rdtype: int, rdatas: Rdatas, zone: ZoneData) -> Content:
     if not rdatas.data:
-        return failure(_UNREADABLE)
+        return failure(_UNREADABLE, zone)
     return Content(records=_records(rdtype, rdatas), zone=zone)
 
 
@@ -134,8 +134,9 @@ def _records(rdtype: int, rdatas: Rdatas, owner: bytes | None = None) -> tuple[R
 
 def _referral(cut: Cut) -> Content:
     """Where to ask instead, with the addresses known of those servers (RFC 1034 §4.3.2, step 3b; RFC 9471 §3)."""
-    if not cut.servers.data:
-        return failure(_UNREADABLE)
+    # Without DS records that are there, validators would take the zone for unsigned.
+    if not cut.servers.data or (cut.ds is not None and not cut.ds.data):
+        return failure(_UNREADABLE, cut.zone)
     authority = _records(wire.NS, cut.servers, cut.name)
     if cut.ds is not None:
         authority += _records(wire.DS, cut.ds, cut.name)

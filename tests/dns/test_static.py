@@ -303,14 +303,20 @@ def test_a_service_at_the_apex_stands_beside_records() -> None:
 
 def test_records_that_cannot_be_read_fail() -> None:
     """Data that this gtm does not understand, from a newer control say, is SERVFAIL and never NXDOMAIN."""
-    records = (RecordSet("odd", "A", ("not an address",)), RecordSet("lab", "NS", ("ns.example.net.", "..")))
+    records = (
+        RecordSet("odd", "A", ("not an address",)),
+        RecordSet("lab", "NS", ("ns.example.net.", "..")),
+        RecordSet("signed", "NS", ("ns.example.net.",)),
+        RecordSet("signed", "DS", ("1 13 2 zz",)),
+    )
     zone = replace(ZONES[0], records=records)
     policy = Policy(zones=(zone, Zone("other.test", "ns.example.net", "h.example.net")))
     server = Answerer(router(policy=policy), locate, Counts())
     reply = both(server, query("odd.demo.test", edns=True))
     assert reply.rcode() == dns.rcode.SERVFAIL
     assert errors_of(reply) == [0]
-    assert both(server, query("x.lab.demo.test")).rcode() == dns.rcode.SERVFAIL
+    for name in ("x.lab", "x.signed"):
+        assert both(server, query(f"{name}.demo.test")).rcode() == dns.rcode.SERVFAIL
     assert both(server, query("odd.demo.test", "MX")).rcode() == dns.rcode.NOERROR
 
 
