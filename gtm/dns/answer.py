@@ -16,6 +16,7 @@ from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, r
 from gtm.dns.options import NO_OPTIONS, ServerOptions
 from gtm.dns.questions import Questions, name_label
 from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
+from gtm.dns.static_way import StaticWay
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
 from gtm.telemetry import Counts, decision_key, metric_key
@@ -42,6 +43,7 @@ class Answerer:
         "_fast",
         "_locate",
         "_options",
+        "_static",
         "clients",
         "names",
         "questions",
@@ -78,6 +80,7 @@ class Answerer:
             self.questions = Questions(router.ranker, self.names, self.clients)
         seal = self._seal if signer is not None and signer.zones else None
         self._fast = FastWay(router, self.questions, self.clients, counts, seal)
+        self._static = StaticWay(self.names, self.clients, seal, self._count)
 
     def answer(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """The reply to a packet, or None to drop it.
@@ -89,6 +92,8 @@ class Answerer:
             draw: uniform in [0, 1), for services whose weights split clients.
         """
         reply = self._fast.answer(packet, client, draw, tcp=tcp)
+        if reply is None:
+            reply = self._static.answer(packet, client, tcp=tcp)
         if reply is not None:
             return reply
         self._counts.add(f"gtm_dns_full_way_total\t{'tcp' if tcp else 'udp'}")
@@ -121,15 +126,15 @@ class Answerer:
             location = locate_client(query, client, self._locate)
             content = content.before(self._decided(content.host, query.question, location, draw))
         content = self._signed(content, query)
-        label = self._label(query.question.name, content)
-        self._counts.add(query_key(query.question.rdtype, content.rcode, label, tcp=tcp))
+        self._count(query.question.name, query.question.rdtype, content, tcp)
         return render(query, content, location, tcp=tcp)
 
-    def _label(self, name: bytes, content: Content) -> str:
-        """The name that a query is counted under: a service's host name, else the zone's; none where we have none."""
-        if content.zone is None:
-            return ""
-        return name_label(name if name in self.names.hosts else content.zone.name)
+    def _count(self, name: bytes, rdtype: int, content: Content, tcp: bool) -> None:
+        """Count an answer under a service's host name, else the zone's; under none where we have none."""
+        label = ""
+        if content.zone is not None:
+            label = name_label(name if name in self.names.hosts else content.zone.name)
+        self._counts.add(query_key(rdtype, content.rcode, label, tcp=tcp))
 
     def _signed(self, content: Content, query: Query) -> Content:
         question, flags = query.question, query.edns_flags or 0

@@ -33,7 +33,7 @@ class Ready:
     def __init__(self, content: Content, question: bytes, option: Option) -> None:
         self.option = option
         self.rcode = content.rcode
-        self.body = _body(content, question)
+        self.body = body(content, question)
         self.heads = _heads(content, truncated=False)
         self.fronts = tuple(head + question + self.body for head in self.heads)
         self.truncated_heads = _heads(content, truncated=True)
@@ -57,7 +57,7 @@ def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:
     return tuple(heads)
 
 
-def _body(content: Content, question: bytes) -> bytes:
+def body(content: Content, question: bytes) -> bytes:
     """Answer, authority and additional section, but for the OPT record."""
     name = question[:-4]
     sections = (content.records, content.authority, content.additional)
