@@ -57,6 +57,7 @@ TITLES = {
     "6844": "CAA records",
     "6891": "Extension mechanisms for DNS (EDNS)",
     "6895": "DNS IANA considerations",
+    "6979": "Deterministic ECDSA",
     "7129": "Authenticated denial of existence",
     "6761": "Special-use domain names",
     "7208": "Sender policy framework (SPF)",
