@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from itertools import product
 
 import dns.dnssec
@@ -433,6 +434,17 @@ def test_times_of_signatures(now: float) -> None:
 def test_every_edge_says_the_same() -> None:
     """Edges that share nothing but the keys make the same bytes, so resolvers may mix their answers."""
     assert ask(signing(), "chat.demo.test").answer == ask(signing(), "chat.demo.test").answer
+
+
+@pytest.mark.rfc("6979", "Appendix A.2.5", "a message has one signature, that of the example")
+def test_signatures_are_deterministic() -> None:
+    """The example of RFC 6979 comes out, whatever library signs: so edges of any version agree."""
+    private = bytes.fromhex("C9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721")
+    key = ZoneKey(replace(KEYS.zones[0], private=private), Signatures())
+    assert key.sign(sha256(b"sample").digest()) == bytes.fromhex(
+        "EFD48B2AACB6A8FD1140DD9CD45E81D69D2C877B56AAF991C34D0EA84EAF3716"
+        "F7CB1C942D657C41D436C7A1B6E29F65F3E900DBB9AFF4064DC4AB2F843ACDA8"
+    )
 
 
 def test_signatures_outlive_views_and_are_made_anew_for_new_keys() -> None:
