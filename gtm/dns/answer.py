@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from gtm.core.choice import pick
 from gtm.core.model import UNKNOWN_LOCATION, Location, Request
@@ -20,6 +21,8 @@ from gtm.dns.static_way import StaticWay
 from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
 from gtm.telemetry import Counts, decision_key, metric_key
+
+_label = lru_cache(maxsize=4096)(name_label)
 
 
 class Answerer:
@@ -133,7 +136,7 @@ class Answerer:
         """Count an answer under a service's host name, else the zone's; under none where we have none."""
         label = ""
         if content.zone is not None:
-            label = name_label(name if name in self.names.hosts else content.zone.name)
+            label = _label(name if name in self.names.hosts else content.zone.name)
         self._counts.add(query_key(rdtype, content.rcode, label, tcp=tcp))
 
     def _signed(self, content: Content, query: Query) -> Content:
