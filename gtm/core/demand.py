@@ -15,6 +15,8 @@ from gtm.core.residency import location_facts
 CELL_DEGREES = 5.0
 """Cells are 5° wide: within one, estimates differ by less (some 6 ms) than estimates err."""
 
+SEPARATOR = "|"
+"""Between the parts of a cell's text, of which the service is the first."""
 _RADII = (10.0, 50.0, 200.0, 1000.0, 20_040.0)
 """Radii of accuracy that cells tell apart, in km; the last is half the equator."""
 
@@ -62,7 +64,7 @@ def cell_of(request: Request, priority: Priority) -> str:
     """The text of a request's cell. No part of it may hold the separator: names, models and codes cannot."""
     location = request.location
     facts = location_facts(location)
-    return "|".join(
+    return SEPARATOR.join(
         (
             request.service,
             location.country or "",
@@ -84,7 +86,7 @@ def read_cell(text: str) -> Cell:
     Raises:
         ValueError: it is none.
     """
-    parts = text.split("|")
+    parts = text.split(SEPARATOR)
     if len(parts) != 10:
         raise ValueError(f"`{text[:100]}` is not a demand cell: it has {len(parts)} parts instead of 10")
     service, country, lat, lon, tenant, data_class, model, priority, anonymous, accuracy = parts

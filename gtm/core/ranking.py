@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from gtm.core.demand import cell_of
+from gtm.core.demand import SEPARATOR, cell_of
 from gtm.core.latency import NetworkPath
 from gtm.core.model import Priority, Request, Steering
 from gtm.core.outcomes import UnknownNameError
@@ -89,15 +89,75 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     latency = {number: path.estimate_ms + processing.get(number, 0.0) for number, path in paths.items()}
     order = _order(service, paths, latency)
     capable = _with_models(snapshot, service, request)
-    willing = capable & snapshot.active
     priority = request.priority or service.service.priority
-    identity = (request.service, priority, within.allowed, capable, order, bool(latency))
+    group = _class_of(snapshot, service, priority, within.allowed, capable, order, latency, classes)
+    return Ranking(group, within, paths, request.tenant, cell_of(request, priority))
+
+
+def families(basis: Basis) -> dict[str, int]:
+    """Services by number of their family: those of one have members, weights, steering, models and rules in common.
+
+    Requests that differ in nothing but such a service are ranked alike.
+    """
+    numbers: dict[object, int] = {}
+    found: dict[str, int] = {}
+    for name, compiled in basis.snapshot.services.items():
+        service = compiled.service
+        likeness = (
+            compiled.members,
+            tuple(sorted(compiled.weights.items())),
+            service.steering,
+            service.model,
+            service.priority,
+            tuple(map(id, basis.rules[name])),
+            tuple(sorted(basis.processing.get(name, {}).items())),
+        )
+        found[name] = numbers.setdefault(likeness, len(numbers))
+    return found
+
+
+def alike(basis: Basis, ranking: Ranking, service: str, classes: Classes) -> Ranking:
+    """The ranking of the same request of another service of the same family.
+
+    Args:
+        basis: what `ranking` was made from.
+        ranking: of the one service.
+        service: the other one.
+        classes: the classes known so far; a new one is added.
+    """
+    group, compiled = ranking.group, basis.snapshot.services[service]
+    same = _class_of(
+        basis.snapshot,
+        compiled,
+        group.priority,
+        group.allowed,
+        group.capable,
+        group.order,
+        group.latency_ms,
+        classes,
+    )
+    cell = service + ranking.cell[ranking.cell.index(SEPARATOR) :]
+    return Ranking(same, ranking.within, ranking.paths, ranking.tenant, cell)
+
+
+def _class_of(  # noqa: PLR0917 - what a class is told from others by
+    snapshot: Snapshot,
+    service: CompiledService,
+    priority: Priority,
+    allowed: int,
+    capable: int,
+    order: tuple[int, ...],
+    latency: Mapping[int, float],
+    classes: Classes,
+) -> RankingClass:
+    identity = (service.service.name, priority, allowed, capable, order, bool(latency))
     group = classes.get(identity)
     if group is None:
-        key = class_key(snapshot, service, priority, order, within.allowed & willing)
-        group = RankingClass(key, service, priority, within.allowed, capable, willing, order, latency)
+        willing = capable & snapshot.active
+        key = class_key(snapshot, service, priority, order, allowed & willing)
+        group = RankingClass(key, service, priority, allowed, capable, willing, order, latency)
         classes[identity] = group
-    return Ranking(group, within, paths, request.tenant, cell_of(request, priority))
+    return group
 
 
 def ranked(service: CompiledService, order: tuple[int, ...], eligible: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gtm.core.choice import Choice, Option, choice, pick
 from gtm.core.decide import Decision, explained
 from gtm.core.model import Location, Request
-from gtm.core.ranking import Classes, Ranking, RankingClass, rank
+from gtm.core.ranking import Classes, Ranking, RankingClass, alike, families, rank
 from gtm.core.residency import location_facts
 from gtm.core.view import Basis, View
 
@@ -26,13 +26,15 @@ class Ranker:
             starts anew, so that hostile traffic cannot grow it.
     """
 
-    __slots__ = ("_classes", "_rankings", "basis", "limit")
+    __slots__ = ("_classes", "_families", "_rankings", "_served", "basis", "limit")
 
     def __init__(self, basis: Basis, limit: int = 65_536) -> None:
         self.basis = basis
         most = max((len(service.members) for service in basis.snapshot.services.values()), default=1)
         self.limit = max(1, min(limit, CANDIDATES // max(1, most)))
-        self._rankings: dict[object, Ranking] = {}
+        self._families = families(basis)
+        self._rankings: dict[object, Ranking] = {}  # of one service of each family
+        self._served: dict[object, Ranking] = {}  # of every service
         self._classes: Classes = {}
 
     def kind(self, location: Location) -> object:
@@ -53,13 +55,36 @@ class Ranker:
             request.model,
             request.priority,
         )
+        found = self._served.get(key)
+        if found is None:
+            if len(self._served) >= self.limit:
+                self._served = {}
+            found = self._served[key] = self.fresh(request)
+        return found
+
+    def fresh(self, request: Request) -> Ranking:
+        """As `ranking`, remembered for one service of each family only: for callers that remember by themselves.
+
+        Raises:
+            UnknownNameError: as there.
+        """
+        key = (
+            self._families.get(request.service),
+            self.kind(request.location),
+            request.tenant,
+            request.data_class,
+            request.model,
+            request.priority,
+        )
+        if len(self._rankings) >= self.limit or len(self._classes) >= self.limit:
+            self._rankings = {}
+            self._classes = {}
         found = self._rankings.get(key)
         if found is None:
-            if len(self._rankings) >= self.limit:
-                self._rankings = {}
-                self._classes = {}
             found = self._rankings[key] = rank(self.basis, request, self._classes)
-        return found
+        if found.group.service.service.name == request.service:
+            return found
+        return alike(self.basis, found, request.service, self._classes)
 
 
 class Router:

@@ -7,7 +7,7 @@ from itertools import count
 import dns.name
 
 from gtm.core.model import Request
-from gtm.core.ranking import Classes, RankingClass, rank
+from gtm.core.ranking import RankingClass
 from gtm.core.router import Ranker
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns, NoEdns
@@ -92,7 +92,6 @@ class Questions:
     """
 
     __slots__ = (
-        "_classes",
         "_clients",
         "_has_wildcards",
         "_known",
@@ -111,7 +110,6 @@ class Questions:
         self._clients = clients
         self._known = 0
         self._limit = limit
-        self._classes: Classes = {}
         self._names = names
         self._has_wildcards = any(name.startswith(_WILDCARD) for name in names.hosts)
         self._numbers: dict[object, int] = {}
@@ -169,7 +167,7 @@ class Questions:
         if question.wildcard is not None:
             known = question.wildcard.kinds.get(number) or self.learn(question.wildcard, client, number)
             return self._kind(question, number, known.asked.group, known.cell)
-        ranking = rank(self.ranker.basis, Request(question.host.service, client.location), self._classes)
+        ranking = self.ranker.fresh(Request(question.host.service, client.location))
         return self._kind(question, number, ranking.group, ranking.cell)
 
     def _kind(self, question: Question, number: int, group: RankingClass, cell: str) -> Kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from hypothesis import HealthCheck, settings
@@ -185,6 +185,9 @@ def policies(draw: st.DrawFn) -> Policy:
     """A policy that compiles against SHIPPED."""
     known = tuple(draw(regions(f"r{number}")) for number in range(draw(st.integers(2, 8))))
     offered = tuple(draw(services(f"s{number}", known)) for number in range(draw(st.integers(1, 4))))
+    if draw(st.booleans()):
+        # Of its family, unless rules name one of them.
+        offered += (replace(offered[0], name="twin", affinity=draw(st.sampled_from(Affinity))),)
     names = tuple(service.name for service in offered)
     return Policy(
         regions=known,

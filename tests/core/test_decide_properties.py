@@ -190,6 +190,7 @@ def test_a_router_answers_what_decide_answers(data: st.DataObject) -> None:
             replace(request, affinity="carol"),
             replace(request, location=replace(request.location, network="203.0.113.0/24")),
             replace(request, location=replace(request.location, network=None)),
+            *(replace(request, service=service.name) for service in world.policy.services),
         ]
         for other in data.draw(st.permutations(others)):
             assert router.decide(other, draw) == decide(world.view, other, draw)
