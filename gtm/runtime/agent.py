@@ -92,7 +92,6 @@ class Agent:
         self._stopping = asyncio.Event()
         self._claim = Claim(settings)
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
-        self._replaced = False
         self._saving = asyncio.Lock()
         self._unsaved = False
         self._crew: Crew | None = None
@@ -131,7 +130,7 @@ class Agent:
             leases=self._leases,
             learned=self._round_trips.learned,
             cookie_secrets=self._cookie_secrets,
-            covered=self._claim.inherited,
+            covered=lambda: self._claim.covered,
         )
         self._prober.start()
         try:
@@ -141,6 +140,8 @@ class Agent:
             if await self._until_loaded():
                 await self._answer()
         finally:
+            if self._claim.covered:
+                await self._crew.finish()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -163,8 +164,6 @@ class Agent:
             self._reporting = self._start(self._report())
         self._start(self._tick())
         await self._stopping.wait()
-        if self._replaced:
-            await self._crew.finish()
 
     async def _settle(self) -> None:
         """Take the place of the predecessor once every worker answers, and leave it to a successor some day."""
@@ -183,8 +182,6 @@ class Agent:
 
     def _give_way(self) -> None:
         """A successor answers now, reports, and keeps the last-good file."""
-        logger.info("a successor has taken over; stopping")
-        self._replaced = True
         if self._reporting is not None:
             self._reporting.cancel()
         self.stop()
@@ -291,7 +288,7 @@ class Agent:
 
     async def _save(self) -> None:
         """Write the last-good file; while the disk refuses, `_tick` tries again."""
-        if self._replaced:
+        if self._claim.replaced:
             return
         async with self._saving:
             messages = self._lasting()

@@ -25,12 +25,20 @@ class Claim:
         self._lock = LockFile(settings.data_dir / "edge.lock")
         self._predecessor: Predecessor | None = None
         self._handover: Handover | None = None
+        self._settled = False
+        self.replaced = False
+        """Whether a successor has taken over."""
         self.listeners = Listeners((), (), settings.workers)
 
     @property
     def inherited(self) -> bool:
         """Whether another edge had all this before."""
         return self._predecessor is not None
+
+    @property
+    def covered(self) -> bool:
+        """Whether another edge answers at the same addresses: the predecessor still, or a successor already."""
+        return self.replaced or (self.inherited and not self._settled)
 
     def take(self) -> None:
         """Claim everything, then be the user that was asked for.
@@ -62,6 +70,7 @@ class Claim:
     def settle(self) -> None:
         """Once all workers answer: tell the predecessor to stop, and the service manager who serves now."""
         notify_ready()
+        self._settled = True
         if self._predecessor is not None:
             self.listeners.retire()
             try:
@@ -72,17 +81,19 @@ class Claim:
                 self._lock.adopt(self._predecessor.lock)
                 self._predecessor.lock = None
 
-    async def leave_to_successor(self, replaced: Callable[[], None]) -> None:
-        """Wait for a successor that takes over, if there may be one, and then call `replaced`."""
+    async def leave_to_successor(self, give_way: Callable[[], None]) -> None:
+        """Wait for a successor that takes over, if there may be one, and then call `give_way`."""
         if lifeline.held():
             return  # whoever started this edge would start it again
-        self._handover = Handover(
-            self._settings.data_dir, self.listeners.settled, self._lock.descriptor, replaced
-        )
+        self._handover = Handover(self._settings.data_dir, self.listeners.settled, self._lock.descriptor)
         try:
             await self._handover.serve()
         except OSError as error:
             logger.warning("this edge cannot be replaced without a gap: %s", error)
+        else:
+            logger.info("a successor has taken over; stopping")
+            self.replaced = True
+            give_way()
 
     async def relieved(self) -> None:
         """Wait until the predecessor has ended."""

@@ -51,7 +51,7 @@ class Crew:
         leases: the quotas' leases that HTTP workers spend.
         learned: called with what HTTP workers learned of round trips.
         cookie_secrets: what DNS workers make cookies with, and the one before.
-        covered: whether another edge answers at the same addresses until every worker does.
+        covered: whether another edge answers at the same addresses now.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Crew:
         leases: LeaseHolder,
         learned: Callable[[Iterable[Delta]], None],
         cookie_secrets: tuple[bytes, ...],
-        covered: bool,
+        covered: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._listeners = listeners
@@ -111,8 +111,7 @@ class Crew:
                 link.put([PartsMessage(parts[number])])
 
     async def finish(self) -> None:
-        """End every worker once it has answered what it has begun, for `FINISH` seconds at most. Another edge answers."""
-        self._covered = True
+        """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
         self._finishing.set()
         for process in self._processes.values():
             with suppress(ProcessLookupError):
@@ -129,7 +128,7 @@ class Crew:
 
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
-        listening = set(_KINDS) if self._covered else {name.partition("-")[0] for name in self._answering}
+        listening = set(_KINDS) if self._covered() else {name.partition("-")[0] for name in self._answering}
         self.put([SilentMessage(tuple(kind for kind in _KINDS if kind not in listening))])
         self._moved()
 
@@ -220,7 +219,6 @@ class Crew:
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
                 self._answering[message.worker] = message.revision
                 if len(self._answering) == len(_KINDS) * self._settings.workers:
-                    self._covered = False
                     self.ready.set()
                 self._changed()
 

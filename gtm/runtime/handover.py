@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,20 +140,12 @@ class Handover:
         data_dir: where they look.
         listeners: all sockets.
         lock: the descriptor of the data directory's lock, if it is held.
-        replaced: called once a successor has taken over.
     """
 
-    def __init__(
-        self,
-        data_dir: Path,
-        listeners: Sequence[Listener],
-        lock: int | None,
-        replaced: Callable[[], None],
-    ) -> None:
+    def __init__(self, data_dir: Path, listeners: Sequence[Listener], lock: int | None) -> None:
         self._data_dir = data_dir
         self._listeners = listeners
         self._lock = lock
-        self._replaced = replaced
         self._successor: socket.socket | None = None
 
     async def serve(self) -> None:
@@ -172,7 +163,6 @@ class Handover:
                 except OSError as error:
                     logger.warning("a successor failed to take over, going on: %s", error)
                     connection.close()
-        self._replaced()
 
     def close(self) -> None:
         """Let the successor know that this edge has ended."""

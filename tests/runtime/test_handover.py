@@ -35,15 +35,14 @@ def listeners() -> Iterator[Listeners]:
 @asynccontextmanager
 async def waiting(
     data_dir: Path, listeners: Listeners, lock: int | None = None
-) -> AsyncIterator[asyncio.Event]:
-    """An edge that runs; the event is set once it has been replaced."""
-    replaced = asyncio.Event()
-    handover = Handover(data_dir, listeners.settled, lock, replaced.set)
+) -> AsyncIterator[asyncio.Task[None]]:
+    """An edge that runs; the task ends once it has been replaced."""
+    handover = Handover(data_dir, listeners.settled, lock)
     task = asyncio.ensure_future(handover.serve())
     while not (data_dir / FILE).exists():  # noqa: ASYNC110 - it has no event for that
         await asyncio.sleep(0)
     try:
-        yield replaced
+        yield task
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -72,9 +71,9 @@ def test_a_successor_gets_every_socket(tmp_path: Path, listeners: Listeners) -> 
                 assert one.socket.getsockname() == (one.host, one.port)
                 assert not one.socket.get_inheritable()
                 one.socket.close()
-            assert not replaced.is_set()
+            assert not replaced.done()
             predecessor.stop()
-            await asyncio.wait_for(replaced.wait(), PATIENCE)
+            await asyncio.wait_for(replaced, PATIENCE)
         await asyncio.wait_for(predecessor.ended(), PATIENCE)
         predecessor.close()
 
@@ -94,9 +93,9 @@ def test_a_successor_that_gives_up_changes_nothing(tmp_path: Path, listeners: Li
                     one.socket.close()
                 predecessor.close()
             predecessor = await found(tmp_path)
-            assert not replaced.is_set()
+            assert not replaced.done()
             predecessor.stop()
-            await asyncio.wait_for(replaced.wait(), PATIENCE)
+            await asyncio.wait_for(replaced, PATIENCE)
             for one in predecessor.listeners:
                 one.socket.close()
             predecessor.close()
