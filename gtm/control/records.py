@@ -17,6 +17,9 @@ from gtm.core.names import absolute
 MAX_SET = 64_000
 """Octets of all records of one name and type: with a signature they must fit into a message (RFC 1035 §4.2.2)."""
 
+_LONG = 250
+"""Characters of ASCII data and zone together up to which no name in the data can be too long (RFC 1035 §2.3.4)."""
+
 _REFUSED = {
     RdataType.SOA: "a zone's SOA is made from its fields",
     RdataType.DNAME: "DNAME is not served: an alias for all names below another is a CNAME at `*.<name>`",
@@ -90,22 +93,39 @@ def read_data(rdtype: str, text: str, origin: str = "") -> bytes:
 def check_sets(records: Iterable[RecordSet], zone: str) -> None:
     """Check that each set of records fits into a message, and holds nothing twice (RFC 2181 §5).
 
+    Args:
+        records: of the zone, each of which can be read by itself.
+        zone: its name.
+
     Raises:
         RecordError: of the first that does not.
     """
-    sets: dict[tuple[str, str], dict[bytes, str]] = {}
+    sets: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for index, record in enumerate(records):
-        name = absolute(record.name, zone)
-        known = sets.setdefault((name, record.type), {})
-        for text in record.data:
-            try:
-                wire = read_data(record.type, text, zone)
-            except RecordError as error:
-                raise RecordError(f"records[{index}]: {error}") from error
-            if wire in known:
-                same = "twice" if known[wire] == text else f"twice: it is the same as `{known[wire]}`"
-                raise RecordError(f"records[{index}]: `{name}` has the {record.type} record `{text}` {same}")
-            known[wire] = text
-        if sum(12 + len(wire) for wire in known) > MAX_SET:
-            message = f"the {record.type} records of `{name}` are more than {MAX_SET} octets, and fit into no answer"
+        known = sets.setdefault((absolute(record.name, zone), record.type), [])
+        known += [(index, text) for text in record.data]
+    for (name, rdtype), written in sets.items():
+        # Reading takes long. One record alone can only be wrong where its names become too long in the zone.
+        text = written[0][1]
+        if len(written) > 1 or len(text) + len(zone) > _LONG or not text.isascii():
+            _check_set(name, rdtype, written, zone)
+
+
+def _check_set(name: str, rdtype: str, written: Iterable[tuple[int, str]], zone: str) -> None:
+    known: dict[bytes, str] = {}
+    size = 0
+    for index, text in written:
+        try:
+            wire = read_data(rdtype, text, zone)
+        except RecordError as error:
+            raise RecordError(f"records[{index}]: {error}") from error
+        if wire in known:
+            same = "twice" if known[wire] == text else f"twice: it is the same as `{known[wire]}`"
+            raise RecordError(f"records[{index}]: `{name}` has the {rdtype} record `{text}` {same}")
+        known[wire] = text
+        size += 12 + len(wire)
+        if size > MAX_SET:
+            message = (
+                f"the {rdtype} records of `{name}` are more than {MAX_SET} octets, and fit into no answer"
+            )
             raise RecordError(f"records[{index}]: {message}")
