@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,18 @@ class Done:
         return json.loads(self.out)
 
 
+@contextmanager
+def _logging_kept() -> Iterator[None]:
+    """A server's command would leave a handler behind that writes to one test's captured output."""
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
 @dataclass
 class Gtm:
     """Runs commands. `environment` holds the GTM_* variables they see, besides which there are none."""
@@ -44,7 +58,7 @@ class Gtm:
     def __call__(self, *arguments: object, **environment: str) -> Done:
         """Run `gtm ARGUMENTS`; keyword arguments are further variables."""
         self.capture.readouterr()
-        with self.monkeypatch.context() as patch:
+        with self.monkeypatch.context() as patch, _logging_kept():
             for name in [name for name in os.environ if name.startswith("GTM_")]:
                 patch.delenv(name)
             for name, value in {**self.environment, **environment}.items():
