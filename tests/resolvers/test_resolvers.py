@@ -228,6 +228,24 @@ def test_nobody_gets_what_others_may(subnets: Pair) -> None:
         assert told(resolver.ask("chat.demo.test", client=f"127.99.{number}.7")) <= FENCED
 
 
+@pytest.mark.rfc(
+    "7871", "7.2.1", "an alias that comes with a tailored answer is kept for that network, with it"
+)
+@pytest.mark.parametrize("name", ["to-chat.apex.test", "to-to-www.demo.test", "any.name.wild.demo.test"])
+def test_aliases_and_wildcards_by_network(subnets: Pair, name: str) -> None:
+    """Aliases to services and wildcards of services are answered by network through caches; records are the same for all."""
+    _, resolver = subnets
+    static = {"192.0.2.101", "192.0.2.102"}
+    for client, expected in (
+        (GERMAN, EUROPE),
+        (AMERICAN, AMERICA),
+        (GERMAN_TOO, EUROPE),
+        (AMERICAN_TOO, AMERICA),
+    ):
+        found = {text for text in told(resolver.ask(name, client=client)) if text[0].isdigit()}
+        assert found == (static if "www" in name else expected)
+
+
 @pytest.mark.rfc("7871", "7.5", "a client subnet that a resolver forwards counts as the client's")
 def test_subnets_of_clients_are_forwarded(subnets: Pair) -> None:
     """A client that states a network of its own, as a forwarder does, gets that network's answer."""
