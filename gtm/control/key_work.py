@@ -58,6 +58,7 @@ class ZoneWork:
         """Take every step that is due, and make the keys that are missing."""
         if self.stored.paused_at is not None:
             self.keys = rollover.resumed(self.keys, self.now)
+            self.withdrawing = False
         self.keys = rollover.advance(self.keys, self.now, times)
         for role in rollover.lacking(self.keys, self.now, times):
             alone = not any(key.role is role for key in self.keys)

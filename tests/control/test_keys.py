@@ -261,10 +261,10 @@ async def test_a_zone_is_withdrawn_and_comes_back(world: World) -> None:
     world.now += 100 * DAY
     await world.put()
     await book.settle()
-    await book.withdraw("demo.test", withdrawing=False)
     assert [one.key.id for one in (await world.zone()).keys][:2] == before
     assert await world.states(KSK) == [KeyState.PUBLISHED]
-    assert (await world.status(book)).ds_from is not None
+    status = await world.status(book)
+    assert (status.withdrawing, status.ds_from is not None) == (False, True)
 
 
 async def test_a_wrong_key_file_changes_nothing(world: World) -> None:
