@@ -222,6 +222,7 @@ OMISSIONS = """\
 
 | RFC | question | gtm |
 |---|---|---|
+| 7871 §7.1.2 | family 0 in an option without an address | FORMERR like every unknown family. Families 1 and 2 hide a client as well. |
 | 7871 §7.2.1 | more specific answers inside less specific ones | The less specific network is split: scopes never overlap, overrides and IPv4-mapped addresses included. |
 | 7871 §7.2.1 | a network too wide for one answer | The answer is lawful for all of it, and its scope is longer than what was asked, so that resolvers keep it for questions of that length alone. |
 | 7871 §7.2.1 | an alias to a name with tailored answers | Followed where the policy has both names: alias and addresses come with the scope of the addresses. The RFC would rather see the alias alone, which costs resolvers a question more. |

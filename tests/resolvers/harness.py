@@ -7,6 +7,7 @@ where that network is.
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import subprocess
 import time
@@ -191,14 +192,20 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses, for UDP and TCP."""
+    """A port of 127.0.0.1 that nobody uses, for UDP and TCP.
+
+    It is below those that systems give to whoever asks for any, so that no client takes it before the program does.
+    """
     while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp:
-            tcp.bind(("127.0.0.1", 0))
-            port: int = tcp.getsockname()[1]
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, contextlib.suppress(OSError):
-                udp.bind(("127.0.0.1", port))
-                return port
+        port = random.randrange(20_000, 32_000)
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        ):
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+            return port
 
 
 _UNBOUND = """\
