@@ -88,11 +88,14 @@ def hold(sock: socket.socket) -> None:
     """Let nothing more arrive at a bound socket; what waits in it stays.
 
     The kernel gives a connected socket only what its peer sends, and leaves it out when it chooses among sockets that
-    share an address (Linux ≥ 5.4). Where there is no other, clients are told that nobody is there.
+    share an address (Linux ≥ 5.4; elsewhere nothing is done). Where there is no other, clients are told that nobody is
+    there.
 
     Raises:
         OSError: as connect(2) says.
     """
+    if sys.platform != "linux":
+        return
     host, _, *rest = sock.getsockname()
     if is_wildcard(host):
         host = "::1" if sock.family == socket.AF_INET6 else "127.0.0.1"
@@ -105,6 +108,8 @@ def release(sock: socket.socket) -> None:
     Raises:
         OSError: as connect(2) says.
     """
+    if sys.platform != "linux":
+        return
     # connect(2) with AF_UNSPEC dissolves the association; the socket module cannot say that.
     if _libc.connect(sock.fileno(), _UNSPECIFIED, len(_UNSPECIFIED)) != 0:
         number = ctypes.get_errno()

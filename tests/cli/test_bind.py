@@ -63,3 +63,11 @@ def test_edge_as_a_user_that_is_not_there(bare: Gtm) -> None:
     done = bare("edge", "--user", "no-such-user", "--edge-port", "0", "--dns-port", "0", GTM_TOKEN="t")
     assert done.code == Exit.CANNOT_RUN
     assert "no user `no-such-user`" in " ".join(done.err.split())
+
+
+def test_addresses_from_the_environment(bare: Gtm) -> None:
+    """Variables hold addresses as options do."""
+    for variable, option in (("GTM_BIND", "--bind"), ("GTM_DNS_BIND", "--dns-bind")):
+        done = bare("edge", GTM_TOKEN="t", **{variable: "192.0.2.1,nowhere"})
+        assert done.code == Exit.BAD_INPUT
+        assert f"{option}: `nowhere`" in done.err
