@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
-from pydantic import create_model
+from pydantic import ValidationError, create_model
 
 from gtm.api.context import Ctx, Force, ForceReason, Operator, Viewer, reply
 from gtm.api.examples import EXAMPLES
@@ -27,6 +27,7 @@ from gtm.control.documents import DOCUMENTS, to_document
 from gtm.control.errors import Invalid
 from gtm.control.fields import HostName, JurisdictionName, Name
 from gtm.control.policy import Outcome
+from gtm.control.structure import problems_of
 from gtm.core.kinds import KINDS, label
 from gtm.core.problems import Problem
 from gtm.storage.errors import StorageUnavailable
@@ -104,6 +105,21 @@ def _add_reads(router: APIRouter, kind: str) -> None:
         return not_modified(if_none_match, tag) or reply(to_document(stored.value), headers={"ETag": tag})
 
 
+def _named(document: Any, given: Any, name: str, kind: str) -> Any:
+    """A document with the name in its URL. What it says is checked again, for it may be relative to the name.
+
+    Raises:
+        Invalid: under this name it is wrong.
+    """
+    if given.name is not None:
+        return given
+    try:
+        return document.model_validate({**given.model_dump(exclude_unset=True), "name": name})
+    except ValidationError as error:
+        problems = problems_of(error, prefix=f"{kind}.{name}", model=document)
+        raise Invalid("the document is wrong; nothing was changed", tuple(problems)) from error
+
+
 def _add_put(router: APIRouter, kind: str) -> None:
     document: Any = DOCUMENTS[kind]
     name_type = _name_type(kind)
@@ -145,7 +161,7 @@ def _add_put(router: APIRouter, kind: str) -> None:
         done = await resources.put(
             ctx.database,
             kind,
-            given.model_copy(update={"name": name}),
+            _named(document, given, name, kind),
             author=who.name,
             now=datetime.now(UTC),
             precondition=precondition(if_match, if_none_match),

@@ -227,8 +227,11 @@ class ZoneDocument(ResourceDocument[Zone]):
 
     @model_validator(mode="after")
     def _sets(self) -> Self:
+        zone: str | None = self.name
+        if zone is None:  # left to a URL: what is read then is read again with it
+            return self
         try:
-            check_sets([RecordSet(item.name, item.type, item.data) for item in self.records], self.name)
+            check_sets([RecordSet(item.name, item.type, item.data) for item in self.records], zone)
         except RecordError as error:
             raise f.invalid("invalid_format", str(error)) from error
         return self

@@ -35,6 +35,22 @@ def test_put_is_idempotent(api: Api) -> None:
     assert api.put("/v1/regions/eu-west", got.json()).json()["outcome"] == "unchanged"
 
 
+def test_records_are_checked_under_the_name_in_the_url(api: Api) -> None:
+    """What a zone's records mean depends on its name, also where only the URL has that."""
+    zone = {"primary_ns": "ns.example.net", "hostmaster": "hostmaster.example.net"}
+    good = {"name": "www", "type": "CNAME", "data": ["chat"]}
+    put = api.put("/v1/zones/x.test", {**zone, "records": [good]})
+    assert put.status_code == 201, put.text
+    assert api.viewer.get("/v1/zones/x.test").json()["records"] == [{**good, "ttl": None}]
+    twice = {"name": "www.x.test.", "type": "CNAME", "data": ["chat.x.test."]}
+    for name in ({}, {"name": "x.test"}):
+        text = problem(api.put("/v1/zones/x.test", {**zone, **name, "records": [good, twice]}), 422)
+        assert "it is the same as `chat`" in text
+    outside = {"name": "www.y.test.", "type": "A", "data": ["192.0.2.1"]}
+    text = problem(api.put("/v1/zones/x.test", {**zone, "records": [outside]}), 422)
+    assert "zones.x.test.records[0].name" in text
+
+
 def test_a_lost_update_is_refused(world: Api) -> None:
     """Who writes on the strength of an old entity tag gets 412, and nothing changes."""
     tag = world.viewer.get("/v1/regions/eu-west").headers["etag"]

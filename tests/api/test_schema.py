@@ -35,9 +35,15 @@ _MEANING = [
 # with 412.
 _ACCEPTED = ["2xx", "304", "400", "404", "409", "412"]
 
+# Invalid data is refused as such, or already for its length (a list with more items than there may be).
+_REJECTED = ["400", "401", "403", "404", "405", "406", "409", "412", "413", "415", "422", "428"]
+
 _CONFIG = SchemathesisConfig.from_dict(
     {
-        "checks": {"positive_data_acceptance": {"expected-statuses": _ACCEPTED}},
+        "checks": {
+            "positive_data_acceptance": {"expected-statuses": _ACCEPTED},
+            "negative_data_rejection": {"expected-statuses": _REJECTED},
+        },
         "operations": [
             {
                 "include-operation-id": name,
