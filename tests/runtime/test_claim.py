@@ -1,0 +1,63 @@
+"""What an edge claims of its machine."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gtm.runtime import lifeline
+from gtm.runtime.claim import Claim
+from gtm.settings import EdgeSettings
+
+
+def settings(data_dir: Path, *, replace: bool = False) -> EdgeSettings:
+    """An edge on any free ports."""
+    return EdgeSettings(
+        data_dir, "http://127.0.0.1:9", "token", "edge", edge_port=0, dns_port=0, replace=replace
+    )
+
+
+class _Released(Claim):
+    """A claim that is given up at the end of a `with` block."""
+
+    close = Claim.release
+
+
+def test_a_claim_excludes_others_until_it_is_released(tmp_path: Path) -> None:
+    """A second edge is told who runs and what to do, also where it was to replace one that does not answer yet."""
+    with closing(_Released(settings(tmp_path))) as first:
+        first.take()
+        assert not first.covered
+        for replace, advice in ((False, "with --replace"), (True, "cannot be replaced")):
+            with closing(_Released(settings(tmp_path, replace=replace))) as second:
+                with pytest.raises(OSError, match=advice) as raised:
+                    second.take()
+                assert "already running" in str(raised.value)
+    with closing(_Released(settings(tmp_path, replace=True))) as third:
+        third.take()
+        assert not third.inherited
+
+
+def test_an_edge_with_a_supervisor_of_ours_has_no_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gtm serve` starts its edge again when it ends: nobody may take over from it."""
+    monkeypatch.setenv(lifeline.ENVIRONMENT, "0")
+    with closing(_Released(settings(tmp_path))) as claim:
+        claim.take()
+        asyncio.run(claim.leave_to_successor(lambda: pytest.fail("nobody took over")))
+    assert [path.name for path in tmp_path.iterdir()] == ["edge.lock"]
+
+
+def test_a_disk_that_refuses_a_socket_keeps_no_edge_from_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An edge that cannot be replaced says so, and goes on."""
+    (tmp_path / "edge.sock" / "in the way").mkdir(parents=True)
+    with closing(_Released(settings(tmp_path))) as claim:
+        claim.take()
+        asyncio.run(claim.leave_to_successor(lambda: pytest.fail("nobody took over")))
+    assert "cannot be replaced without a gap" in caplog.text
