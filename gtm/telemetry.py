@@ -6,7 +6,7 @@ to their agent every second, and the agent keeps the totals of the whole edge in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import nlargest
 from operator import itemgetter
 from threading import Lock
@@ -44,6 +44,21 @@ KEPT_KEYS = 20_000
 """Counters that one worker keeps although they stand still."""
 
 
+class Tally:
+    """A count that the answer path keeps where it is needed anyway; `Counts.take` adds it to that of its key.
+
+    Several keys, joined by `joint_key`, are counted as one.
+    """
+
+    __slots__ = ("key", "n", "round", "told")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.n = 0
+        self.told = 0
+        self.round: list[Tally] | None = None
+
+
 class Counts(dict[str, float]):
     """What one worker has counted: a metric's name and its label values, joined by tabs → sum since it began.
 
@@ -53,8 +68,17 @@ class Counts(dict[str, float]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.round: list[Tally] = []
+        """The tallies that count since the last `take`. Whoever counts in one that is not in it puts it in."""
         self._told: dict[str, float] = {}
         self._taking = Lock()  # never held while counting
+
+    def tally(self, tally: Tally) -> None:
+        """Count in a tally."""
+        if tally.round is not self.round:
+            tally.round = self.round
+            self.round.append(tally)
+        tally.n += 1
 
     def add(self, key: str, increment: float = 1) -> None:
         """Count something."""
@@ -69,21 +93,23 @@ class Counts(dict[str, float]):
                 for key in now.keys() - gained.keys():
                     del self[key], now[key]
             self._told = now
-            return _parted(gained)
+            for key, increment in self._tallied():
+                gained[key] = gained.get(key, 0) + increment
+            return gained
+
+    def _tallied(self) -> Iterator[tuple[str, int]]:
+        ended, self.round = self.round, []
+        for tally in ended:
+            # Another thread may still count in it; what it adds after this look is found the next time.
+            total = tally.n
+            for key in tally.key.split("\n"):
+                yield key, total - tally.told
+            tally.told = total
 
 
 def joint_key(*keys: str) -> str:
-    """A key to count as several at once: half the cost on the answer path."""
+    """The key of a tally that counts for several."""
     return "\n".join(keys)
-
-
-def _parted(gained: dict[str, float]) -> dict[str, float]:
-    """Joint keys' increments as those of each of their keys."""
-    parted: dict[str, float] = {}
-    for joint, increment in gained.items():
-        for key in joint.split("\n"):
-            parted[key] = parted.get(key, 0) + increment
-    return parted
 
 
 MAX_DEMAND_ROWS = 50_000

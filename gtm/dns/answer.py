@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from gtm.core.choice import pick
 from gtm.core.model import UNKNOWN_LOCATION, Location, Request
@@ -13,7 +13,7 @@ from gtm.dns.clients import Clients
 from gtm.dns.content import Content, explanation, host_content, second_draw, turns
 from gtm.dns.dnssec import Signer
 from gtm.dns.fast import FastWay, query_key
-from gtm.dns.full import Query, Question, Rejected, locate_client, read_query, render
+from gtm.dns.full import Question, Rejected, locate_client, read_query, render
 from gtm.dns.options import NO_OPTIONS, ServerOptions
 from gtm.dns.questions import Questions, name_label
 from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
@@ -41,11 +41,13 @@ class Answerer:
     """
 
     __slots__ = (
+        "_count",
         "_counts",
         "_draw",
         "_fast",
         "_locate",
         "_options",
+        "_seal",
         "_static",
         "clients",
         "names",
@@ -81,9 +83,11 @@ class Answerer:
             self.questions: Questions = predecessor.questions
         else:
             self.questions = Questions(router.ranker, self.names, self.clients)
-        seal = self._seal if signer is not None and signer.zones else None
-        self._fast = FastWay(router, self.questions, self.clients, counts, seal)
-        self._static = StaticWay(self.names, self.clients, seal, self._count)
+        # No methods of this object: Views come and go each second, and a cycle would leave them to the garbage collector.
+        self._count = partial(_count, counts, self.names)
+        self._seal = None if signer is None or not signer.zones else partial(_seal, signer, self.names)
+        self._fast = FastWay(router, self.questions, self.clients, counts, self._seal)
+        self._static = StaticWay(self.names, self.clients, self._seal, self._count)
 
     def answer(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """The reply to a packet, or None to drop it.
@@ -104,8 +108,9 @@ class Answerer:
 
     def udp(self, packet: bytes, client: str) -> bytes | None:
         """The reply to a packet that came over UDP, with a new draw."""
-        reply = self._fast.repeated(packet, client)
-        return self.answer(packet, client, tcp=False, draw=self._draw()) if reply is None else reply
+        draw = self._draw()
+        reply = self._fast.repeated(packet, client, draw)
+        return self.answer(packet, client, tcp=False, draw=draw) if reply is None else reply
 
     def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """As `answer`, never the short way."""
@@ -128,37 +133,17 @@ class Answerer:
         elif isinstance(content, Alias):
             location = locate_client(query, client, self._locate)
             content = content.before(self._decided(content.host, query.question, location, draw))
-        content = self._signed(content, query)
+        if self._seal is not None and query.question.rdclass == wire.CLASS_IN:
+            flags = query.edns_flags or 0
+            content = self._seal(
+                content,
+                query.question.name,
+                query.question.rdtype,
+                bool(flags & wire.DO),
+                bool(flags & wire.CO),
+            )
         self._count(query.question.name, query.question.rdtype, content, tcp)
         return render(query, content, location, tcp=tcp)
-
-    def _count(self, name: bytes, rdtype: int, content: Content, tcp: bool) -> None:
-        """Count an answer under a service's host name, else the zone's; under none where we have none."""
-        label = ""
-        if content.zone is not None:
-            label = _label(name if name in self.names.hosts else content.zone.name)
-        self._counts.add(query_key(rdtype, content.rcode, label, tcp=tcp))
-
-    def _signed(self, content: Content, query: Query) -> Content:
-        question, flags = query.question, query.edns_flags or 0
-        if question.rdclass != wire.CLASS_IN:
-            return content
-        return self._seal(
-            content,
-            question.name,
-            question.rdtype,
-            dnssec_ok=bool(flags & wire.DO),
-            compact_ok=bool(flags & wire.CO),
-        )
-
-    def _seal(
-        self, content: Content, name: bytes, rdtype: int, dnssec_ok: bool, compact_ok: bool = False
-    ) -> Content:
-        if self.signer is None:
-            return content
-        return self.signer.signed(
-            content, name, rdtype, self.names, dnssec_ok=dnssec_ok, compact_ok=compact_ok
-        )
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
@@ -174,3 +159,25 @@ class Answerer:
             texts = explanation(router.explained(ranking, chosen, option), location)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
         return host_content(router.view, host, question.rdtype, option, texts, turn=turn)
+
+
+def _count(  # noqa: PLR0917 - a `static_way.Count`, and what it is made from
+    counts: Counts, names: Names, name: bytes, rdtype: int, content: Content, tcp: bool
+) -> None:
+    """Count an answer under a service's host name, else the zone's; under none where we have none."""
+    label = ""
+    if content.zone is not None:
+        label = _label(name if name in names.hosts else content.zone.name)
+    counts.add(query_key(rdtype, content.rcode, label, tcp=tcp))
+
+
+def _seal(  # noqa: PLR0917 - a `static_way.Seal`, and what it is made from
+    signer: Signer,
+    names: Names,
+    content: Content,
+    name: bytes,
+    rdtype: int,
+    dnssec_ok: bool,
+    compact_ok: bool = False,
+) -> Content:
+    return signer.signed(content, name, rdtype, names, dnssec_ok=dnssec_ok, compact_ok=compact_ok)

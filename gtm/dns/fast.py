@@ -8,6 +8,7 @@ which are few; what kind a client is of, and which class that is, outlives it. W
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 
 from gtm.core.choice import Choice, pick
@@ -16,9 +17,12 @@ from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns
 from gtm.dns.content import Content, host_content, second_draw, turns
-from gtm.dns.questions import LIMIT, NO_EDNS, Asked, Kind, Question, Questions
+from gtm.dns.questions import LIMIT, NO_EDNS, Asked, End, Kind, Question, Questions
 from gtm.dns.ready import EDNS, RECURSION, Ready
-from gtm.telemetry import decision_key, joint_key, metric_key
+from gtm.telemetry import Counts, Tally, decision_key, joint_key, metric_key
+
+_TALLIES = 15
+"""Tallies that a kind of client keeps: for each region, rcode and transport one."""
 
 Seal = Callable[[Content, bytes, int, bool], Content]
 """(content, name, type, DO flag) → the content with what DNSSEC adds to it."""
@@ -36,16 +40,15 @@ matters. The flags in `low` (RA, Z, AD, CD) have no bearing on an authoritative 
 class _Way:
     """How a question from a ranking class ends in one View: the choice, and the answers made ready so far.
 
-    `only` is the option where there is but one, and `certain` its answer if that comes in one turn only. `ready` has, by
-    the option's id (hashing the option takes longer than all else), an answer for each turn.
+    `only` is the option where there is but one. `ready` has, by the option's id (hashing the option takes longer than all
+    else), an answer for each turn.
     """
 
-    __slots__ = ("certain", "choice", "only", "ready")
+    __slots__ = ("choice", "only", "ready")
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
         self.only = choice.alone
-        self.certain: Ready | None = None
         self.ready: dict[int, list[Ready | None]] = {}
 
 
@@ -67,7 +70,7 @@ class FastWay:
         router: Router,
         questions: Questions,
         clients: Clients,
-        counts: dict[str, float],
+        counts: Counts,
         seal: Seal | None = None,
     ) -> None:
         self._router = router
@@ -79,8 +82,11 @@ class FastWay:
         self._plain: dict[Asked, _Way] = {}
         self._signed: dict[Asked, _Way] = {}
 
-    def repeated(self, packet: bytes, source: str) -> bytes | None:  # noqa: PLR0911 - at each step, all may be over
-        """The reply over UDP to a packet of which everything has been met before and nothing is drawn; None for others."""
+    def repeated(self, packet: bytes, source: str, draw: float) -> bytes | None:  # noqa: PLR0911 - all may be over early
+        """The reply over UDP to a packet of which everything has been met before in this View; None for others.
+
+        The arguments are those of `answer`: what this leaves open, that must answer with the same draw.
+        """
         end = packet.find(0, 12) + 5
         spelling = self._questions.spellings.get(packet[2:end])
         if spelling is None:
@@ -98,12 +104,22 @@ class FastWay:
         prepared = known.signed if edns.dnssec_ok else known.plain
         if prepared is None or prepared[0] is not self._token:
             return None
-        _, ready, key = prepared
+        _, cumulative, ends = prepared
+        ending = ends[bisect_right(cumulative, draw) if cumulative else 0]
+        if ending is None:
+            return None
+        several, tally = ending
+        ready = several[0] if len(several) == 1 else several[int(second_draw(draw) * len(several))]
+        if ready is None:
+            return None
         reply = packet[:2] + ready.fronts[shape] + (edns.tailored if ready.tailored else edns.general)
         if len(reply) > edns.limit:
             return None
         counts = self._counts
-        counts[key] = counts.get(key, 0) + 1
+        if tally.round is not counts.round:
+            tally.round = counts.round
+            tally.round.append(tally)
+        tally.n += 1
         return reply
 
     def answer(self, packet: bytes, source: str, draw: float, *, tcp: bool) -> bytes | None:
@@ -128,18 +144,14 @@ class FastWay:
         client = edns.client or self._clients.source(source)
         number = client.kind if client.questions is self._questions else self._questions.number(client)
         known = question.kinds.get(number) or self._questions.learn(question, client, number)
-        ready, key = self._ending(known, edns, client, draw, tcp=tcp)
-        counts = self._counts
-        counts[key] = counts.get(key, 0) + 1
+        ready = self._ready(known, edns, client, draw, tcp=tcp)
         if asked == question.wire and question.wildcard is None:
             # Other spellings are a client's that draws the case anew for each query, to know its replies by it.
             self._questions.spelt(packet[2:end], question, shape)
         return _reply(packet, end, shape, ready, edns, source, tcp=tcp)
 
-    def _ending(
-        self, known: Kind, edns: Edns, client: Client, draw: float, *, tcp: bool
-    ) -> tuple[Ready, str]:
-        """The answer for a draw, and what it is counted as."""
+    def _ready(self, known: Kind, edns: Edns, client: Client, draw: float, *, tcp: bool) -> Ready:
+        """The answer that a draw picks, counted."""
         asked = known.asked
         ways = self._signed if edns.dnssec_ok else self._plain
         way = ways.get(asked)
@@ -147,18 +159,26 @@ class FastWay:
             if len(ways) >= LIMIT:
                 ways.clear()
             way = ways[asked] = _Way(self._router.choice(asked.group))
-        ready = way.certain or self._drawn(asked.question, way, client, draw, dnssec_ok=edns.dnssec_ok)
-        mark = ready.tcp_mark if tcp else ready.udp_mark
-        key = None if known.keys is None else known.keys.get(mark)
-        if key is None:
-            key = self._key(known, ready, mark, tcp=tcp)
-        if way.certain is not None and not tcp and not ready.error:
-            prepared = self._token, ready, key
-            if edns.dnssec_ok:
+        ready = self._drawn(asked.question, way, client, draw, dnssec_ok=edns.dnssec_ok)
+        tally = self._tally(known, ready, tcp=tcp)
+        self._counts.tally(tally)
+        sticky = way.choice.sticky and client.location.network is not None
+        if (way.only is not None or not sticky) and not tcp and not ready.error:
+            self._prepare(known, way, ready, tally, dnssec_ok=edns.dnssec_ok)
+        return ready
+
+    def _prepare(self, known: Kind, way: _Way, ready: Ready, tally: Tally, *, dnssec_ok: bool) -> None:
+        """Make an end ready for `repeated`."""
+        prepared = known.signed if dnssec_ok else known.plain
+        if prepared is None or prepared[0] is not self._token:
+            ends: list[End | None] = [None] * (1 if way.only is not None else len(way.choice.options))
+            prepared = self._token, () if way.only is not None else way.choice.cumulative[:-1], ends
+            if dnssec_ok:
                 known.signed = prepared
             else:
                 known.plain = prepared
-        return ready, key
+        at = 0 if way.only is not None else way.choice.options.index(ready.option)
+        prepared[2][at] = way.ready[id(ready.option)], tally
 
     def _drawn(self, question: Question, way: _Way, client: Client, draw: float, *, dnssec_ok: bool) -> Ready:
         """The answer made ready that a draw picks."""
@@ -176,22 +196,23 @@ class FastWay:
             if self._seal is not None:
                 content = self._seal(content, question.wire[:-4], question.rdtype, dnssec_ok)
             made = ready[turn] = Ready(content, question.wire, option)
-            if way.only is not None and len(ready) == 1:
-                way.certain = made
         return made
 
-    def _key(self, known: Kind, ready: Ready, mark: str, *, tcp: bool) -> str:
-        """What an answer is counted as: among the queries, and among the decisions."""
+    def _tally(self, known: Kind, ready: Ready, *, tcp: bool) -> Tally:
+        """Where an answer is counted: among the queries, and among the decisions."""
+        mark = ready.marks[tcp]
+        for counted, tally in known.tallies:
+            if counted == mark:
+                return tally
         question = known.asked.question
         decision = decision_key(known.asked.group, known.cell, ready.option, "dns")
         # Only addresses bring a client to a region; questions for anything else are no demand.
         if question.rdtype not in (wire.A, wire.AAAA):
             decision = metric_key(decision)
         key = joint_key(query_key(question.rdtype, ready.rcode, question.label, tcp=tcp), decision)
-        if known.keys is None:
-            known.keys = {}
-        known.keys[mark] = key
-        return key
+        found = Tally(key)
+        known.tallies = (*known.tallies[-_TALLIES:], (mark, found))
+        return found
 
 
 def _reply(  # noqa: PLR0917 - one for every query: names cost

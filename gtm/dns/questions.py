@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 import dns.name
@@ -14,6 +15,7 @@ from gtm.dns.clients import Client, Clients, Edns, NoEdns
 from gtm.dns.ready import EDNS, Ready
 from gtm.dns.static import static_content
 from gtm.dns.zones import Host, Names
+from gtm.telemetry import Tally
 
 LIMIT = 1 << 18
 """How many pairs of question and kind of client are remembered, some 200 bytes each."""
@@ -37,23 +39,25 @@ class Asked:
         self.group = group
 
 
-Prepared = tuple[object, Ready, str]
-"""A token of the View, an answer, and what it is counted as."""
+End = tuple[list[Ready | None], Tally]
+"""An option's answers, one for each turn, and where they are counted."""
+Prepared = tuple[object, Sequence[float], list[End | None]]
+"""A token of the View, the running sums of the options' weights but the last, and the end that each option makes."""
 
 
 class Kind:
-    """A kind of client asking a question: its ranking class, its demand cell, and what its answers are counted as.
+    """A kind of client asking a question: its ranking class, its demand cell, and where its answers are counted.
 
-    `plain` and `signed` are the prepared answers without and with DNSSEC, read and replaced whole, as several threads
-    may do so.
+    `plain` and `signed` are the prepared ends without and with DNSSEC, read and replaced whole, as several threads may
+    do so.
     """
 
-    __slots__ = ("asked", "cell", "keys", "plain", "signed")
+    __slots__ = ("asked", "cell", "plain", "signed", "tallies")
 
     def __init__(self, asked: Asked, cell: str) -> None:
         self.asked = asked
         self.cell = cell
-        self.keys: dict[str, str] | None = None
+        self.tallies: tuple[tuple[str, Tally], ...] = ()
         self.plain: Prepared | None = None
         self.signed: Prepared | None = None
 

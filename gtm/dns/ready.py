@@ -14,7 +14,8 @@ RECURSION, EDNS = 1, 2
 class Ready:
     """An answer in bytes, but for what each query brings: its id, its question and its OPT record.
 
-    `fronts` have the question as the policy spells it. The marks stand for all that the answer is counted by, the client aside.
+    `fronts` have the question as the policy spells it. `marks`, over UDP and TCP, stand for all that the answer is counted
+    by, the client aside.
     """
 
     __slots__ = (
@@ -22,25 +23,24 @@ class Ready:
         "error",
         "fronts",
         "heads",
+        "marks",
         "option",
         "rcode",
         "tailored",
-        "tcp_mark",
         "truncated_heads",
-        "udp_mark",
     )
 
     def __init__(self, content: Content, question: bytes, option: Option) -> None:
         self.option = option
         self.rcode = content.rcode
+        counted = f"{content.rcode} {option.number} {option.outcome.value}"
+        self.marks = f"udp {counted}", f"tcp {counted}"
         self.body = body(content, question)
         self.heads = _heads(content, truncated=False)
         self.fronts = tuple(head + question + self.body for head in self.heads)
         self.truncated_heads = _heads(content, truncated=True)
         self.tailored = content.tailored
         self.error = b"" if content.error is None else content.error.option
-        self.udp_mark = f"udp {content.rcode} {option.number} {option.outcome.value}"
-        self.tcp_mark = f"tcp {content.rcode} {option.number} {option.outcome.value}"
 
 
 def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:

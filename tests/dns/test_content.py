@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import dns.flags
 import dns.rcode
 import pytest
 
+from gtm.core.dnssec import NO_KEYS
 from gtm.core.model import Policy, RefusalAddress, Zone
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
+from gtm.dns.dnssec import Signer
 from gtm.telemetry import Counts, metric_key
 
 from .world import (
@@ -386,3 +389,20 @@ def test_only_addresses_are_demand() -> None:
         count for key, count in told.items() if metric_key(key).startswith("gtm_decisions_total\t")
     )
     assert (demand, decisions) == (2, 5)
+
+
+def test_replaced_answerers_are_gone_at_once() -> None:
+    """A View that another replaces leaves no cycle behind: workers keep what they remember out of collections."""
+    signer = Signer(NO_KEYS, lambda: 0.0)
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(item, Answerer) for item in gc.get_objects())
+        server = None
+        for down in ((), ("eu",), ("us",), ()):
+            server = Answerer(router(*down), locate, Counts(), server, signer)
+            for name in ("chat", "drawn", "sticky", "nope"):
+                server.udp(query(f"{name}.demo.test", subnet=DE), "10.1.0.1")
+        assert sum(isinstance(item, Answerer) for item in gc.get_objects()) == before + 1
+    finally:
+        gc.enable()

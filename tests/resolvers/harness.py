@@ -11,6 +11,7 @@ import random
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,16 +84,13 @@ class Authority:
     port: int
     counts: Counts
     asked: list[tuple[str, str | None]] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
 
     def queries(self, rdtype: str = "A") -> int:
         """How many questions of a type gtm has answered, by its counters."""
-        found = (
-            (key, number)
-            for joint, number in self.counts.items()
-            for key in joint.split("\n")
-            if key.startswith("gtm_dns_queries_total\t")
-        )
-        return int(sum(number for key, number in found if key.split("\t")[2] == rdtype))
+        self.counted.update({key: int(number) for key, number in self.counts.take().items()})
+        found = ((key.split("\t"), number) for key, number in self.counted.items())
+        return sum(number for key, number in found if key[0] == "gtm_dns_queries_total" and key[2] == rdtype)
 
     def subnets(self, name: str) -> list[str | None]:
         """The client subnets of the questions for a name, in any case of its letters."""
