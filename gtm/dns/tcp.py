@@ -29,7 +29,7 @@ _WRITE_BUFFER = 64 * 1024
 """Bytes of replies that wait for a client to read, or that one turn adds to them, and no more than a reply besides."""
 _READ = 16 * 1024
 """Bytes read from one connection before the others have their turn."""
-_SILENT = 1.0
+_SILENT = 2.0
 """Seconds without a message after which a connection is closed where the server is about to end."""
 _FINISH_EVERY = 0.05
 
@@ -111,6 +111,9 @@ class TcpServer:
             for sock in self._sockets
         ]
         await self._stop.wait()
+        for sock in self._sockets:
+            self._loop.remove_reader(sock)
+        await asyncio.sleep(0)  # a server that is closed drops what it has accepted this moment
         for server in servers:
             server.close()
         await self._finish()

@@ -49,6 +49,9 @@ class PatientServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See `finish`."""
+        for sock in sockets or ():
+            asyncio.get_running_loop().remove_reader(sock)
+        await asyncio.sleep(0)  # a server that is closed drops what it has accepted this moment
         for server in self.servers:
             server.close()
         headers = self.server_state.default_headers

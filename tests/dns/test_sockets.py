@@ -164,6 +164,29 @@ def test_connections_may_end_by_themselves() -> None:
             assert not thread.is_alive()
 
 
+def test_a_connection_of_the_last_moment_is_served() -> None:
+    """What is accepted just when the server is told to stop, with grace, gets its answer."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
+        if packet == b"wait":
+            busy.set()
+            go_on.wait(TIMEOUT)
+        return packet
+
+    with listening() as tcp:
+        address = tcp.getsockname()
+        server = DnsServer((), respond)
+        server.take([], [tcp])
+        with serving(server), socket.create_connection(address, TIMEOUT) as first:
+            first.sendall(b"\0\4wait")
+            assert busy.wait(TIMEOUT)
+            server.stop(60.0)  # before the server comes to accept the next
+            with socket.create_connection(address, TIMEOUT) as second:
+                go_on.set()
+                assert ask(second, b"late") == b"late"
+
+
 def refused(address: tuple[str, int]) -> bool:
     """Whether nothing accepts there."""
     try:

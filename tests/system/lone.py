@@ -202,7 +202,7 @@ class Clients:
 
     def _tcp_many(self) -> None:
         with self._connection() as sock:
-            for _ in range(20):
+            for _ in range(10):
                 exchange(sock)
                 self.answers["tcp kept"] += 1
                 time.sleep(PAUSE)
