@@ -79,11 +79,15 @@ def world(*down: str) -> Router:
 
 @dataclass(slots=True)
 class Authority:
-    """A running gtm DNS: its port, what it counts, and the questions it was asked (name, client subnet or None)."""
+    """A running gtm DNS: its port, what it counts, and what it was asked.
+
+    `asked` are the questions: name, and client subnet or None. `cookies` are clients' addresses and COOKIE options.
+    """
 
     port: int
     counts: Counts
     asked: list[tuple[str, str | None]] = field(default_factory=list)
+    cookies: list[tuple[str, bytes]] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
 
     def queries(self, rdtype: str = "A") -> int:
@@ -112,6 +116,7 @@ def authority(directory: Path, *down: str) -> Iterator[Authority]:
         with contextlib.suppress(dns.exception.DNSException):
             message = dns.message.from_wire(packet)
             made.asked.append((message.question[0].name.to_text(omit_final_dot=True), _subnet(message)))
+            made.cookies += [(client, item.to_wire() or b"") for item in message.options if item.otype == 10]
         return answerer.answer(packet, client, tcp=tcp, draw=next(draws) * 0.618034 % 1.0)
 
     with running(DnsServer([("127.0.0.1", 0)], respond)) as server:

@@ -22,6 +22,7 @@ from tests.resolvers.harness import (
     JAPANESE,
     MANY,
     NOWHERE,
+    OPTIONS,
     Authority,
     Resolver,
     authority,
@@ -179,6 +180,19 @@ def test_mixed_case(tmp_path: Path) -> None:
         assert any(name != name.lower() for name in names)
         # Unbound asks three times over where case does not come back. `big` comes twice: UDP, then TCP.
         assert max(Counter(name.lower() for name in names if name.lower() != "demo.test").values()) <= 2
+
+
+@pytest.mark.rfc("9018", "4", "a resolver takes the cookie that it is given, and proves its address with it")
+@pytest.mark.rfc("7873", "5.3", "a client sends the server cookie that it got with its next questions")
+def test_cookies_of_resolvers(tmp_path: Path) -> None:
+    """BIND returns gtm's cookie from the second question on, and gtm finds it good."""
+    with pair(bind, tmp_path) as (asked, resolver):
+        for name in ("chat.demo.test", "v4.demo.test", "nope.demo.test"):
+            resolver.ask(name)
+        assert OPTIONS.cookies is not None
+        proven = [OPTIONS.cookies.answer(data, client)[0].proven for client, data in asked.cookies]
+        assert proven[:1] == [False]
+        assert proven[1:] == [True] * (len(proven) - 1) != []
 
 
 def test_weights_behind_one_cache(plain: Pair, record_property: Callable[[str, object], None]) -> None:
