@@ -367,3 +367,14 @@ def test_a_clock_that_steps_back_leaves_nothing_moving_for_ever() -> None:
     calm = Problem((demand("a", 100.0, NEAR_FAR),), {"near": Supply(rate=200.0), "far": Supply()})
     assert tick(replace(NEAR, moving={"chat": 100.0}), calm, 50.0).moving == {}
     assert tick(replace(NEAR, moving={"chat": 45.0}), calm, 50.0).moving == {"chat": 45.0}
+
+
+@given(problems(), problems())
+@quick(12)
+def test_nothing_moves_for_ever(first: Problem, second: Problem) -> None:
+    """Once a problem stands still its services settle, whatever the plan before."""
+    knobs = replace(KNOBS, settle_s=2.0)
+    plan = tick(NO_PLAN, first)
+    for second_number in range(34):
+        plan = tick(plan, second, float(second_number), knobs)
+    assert plan.moving == {}
