@@ -4,7 +4,7 @@ import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -132,6 +132,14 @@ def test_all_forms_of_an_address_are_the_same(city: Path) -> None:
 def test_ipv4_compatible_addresses_are_unknown(city: Path) -> None:
     """The part of IPv6 where MMDB files keep IPv4 leads to no IPv4 record."""
     assert Locator(city).locate("::11.0.0.1") == Location(network="::/96", prefix_length=96)
+
+
+def test_networks_of_ipv6_stop_short_of_mapped_addresses(city: Path) -> None:
+    """What is looked up as IPv4 lies inside no network of IPv6, though databases know nothing around it."""
+    for address in ("::fffe:ffff:ffff", "::1:0:0:0", "::fff0:0:1"):
+        network = Locator(city).locate(address).network
+        assert network is not None
+        assert not ip_network(network).overlaps(ip_network("::ffff:0:0/96"))
 
 
 @pytest.mark.parametrize(
