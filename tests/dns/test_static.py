@@ -181,6 +181,22 @@ def test_delegations_are_referrals(name: str, rdtype: str) -> None:
     assert subnet_of(reply) == ("10.1.2.0", 24, 0)
 
 
+@pytest.mark.rfc("9471", "3.1", "glue that does not fit truncates the referral")
+def test_referrals_that_do_not_fit_are_truncated() -> None:
+    """A referral whose glue is too long for UDP comes empty and truncated, and whole over TCP."""
+    servers = tuple(f"ns{number}.big" for number in range(20))
+    glue = (RecordSet(server, "AAAA", (f"2001:db8::{number}",)) for number, server in enumerate(servers))
+    zone = replace(ZONES[0], records=(RecordSet("big", "NS", servers), *glue))
+    server = Answerer(router(policy=Policy(zones=(zone,))), locate, Counts())
+    short = both(server, query("x.big.demo.test"))
+    assert short.flags & dns.flags.TC
+    assert not short.authority
+    assert not short.additional
+    whole = both(server, query("x.big.demo.test"), tcp=True)
+    assert not whole.flags & dns.flags.TC
+    assert (len(whole.authority[0]), len(whole.additional)) == (20, 20)
+
+
 @pytest.mark.rfc("4035", "3.1.4", "a referral has the DS records, for those who ask for DNSSEC")
 def test_referrals_of_signed_zones() -> None:
     """DS records come with the referral where the DO flag is set."""
