@@ -16,6 +16,7 @@ from gtm.core.leases import LeaseHolder
 from gtm.feed.wire import (
     CountsMessage,
     FeedError,
+    KeysMessage,
     Message,
     MetricsMessage,
     PartsMessage,
@@ -97,10 +98,9 @@ class Crew:
                 self._tasks.append(asyncio.ensure_future(self._keep(kind, f"{kind}-{number}")))
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Send to every worker; what only HTTP serves goes to the HTTP workers."""
+        """Send to every worker what concerns it."""
         for name, link in self._links.items():
-            http = name.startswith("http")
-            link.put([m for m in messages if http or not isinstance(m, MetricsMessage | SilentMessage)])
+            link.put([message for message in messages if concerns(name, message)])
 
     def put_parts(self) -> None:
         """Send every HTTP worker its parts of the leases held now."""
@@ -156,7 +156,7 @@ class Crew:
         number = _http_number(name)
         if number is not None:
             link.put([PartsMessage(self._leases.started(number))])
-        link.put(self._everything())
+        link.put([message for message in self._everything() if concerns(name, message)])
         self._links[name] = link
         self._processes[name] = process
         self._changed()
@@ -221,6 +221,13 @@ class Crew:
                 if len(self._answering) == len(_KINDS) * self._settings.workers:
                     self.ready.set()
                 self._changed()
+
+
+def concerns(worker: str, message: Message) -> bool:
+    """Whether a worker has a use for a message: private keys are for DNS alone, and what only HTTP serves for HTTP."""
+    if _http_number(worker) is None:
+        return not isinstance(message, MetricsMessage | SilentMessage)
+    return not isinstance(message, KeysMessage)
 
 
 def _http_number(name: str) -> int | None:

@@ -30,7 +30,8 @@ DOCUMENTS = (
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]
 
 _ASKS = re.compile(
-    r"curl (?!.* (-X|-d) )|dig |delv |(\S*/)?gtm (route|explain|status|regions (list|show)|dns query) ", re.DOTALL
+    r"curl (?!.* (-X|-d) )|dig |delv |(\S*/)?gtm (route|explain|status|regions (list|show)|dns query) ",
+    re.DOTALL,
 )
 """Commands that change nothing. They are asked until probes and edges have caught up with the commands before."""
 _DEMO = re.compile(r"127\.0\.1\.(?=[1-8]\b)")
