@@ -38,6 +38,8 @@ EVERY = 60.0
 """Seconds between looks at what is due."""
 ASK_EVERY = 5
 """Looks between questions about the parents' DS records."""
+_AT_ONCE = 20
+"""Questions that wait for an answer at once."""
 
 Change = Callable[[ZoneWork], None]
 
@@ -127,11 +129,21 @@ class KeyBook:
         """
         if self.settings is None or self.settings.resolver is None:
             return
-        for zone in (await self.zones()).values():
-            if zone.paused_at is None and ready_ksk(tuple(one.key for one in zone.keys)) is not None:
-                found = await ds_records(zone.name, self.settings.resolver)
-                if found:
-                    await self._change(zone.name, partial(seen_among, found=found))
+        resolver, limit = self.settings.resolver, asyncio.Semaphore(_AT_ONCE)
+
+        async def ask(zone: str) -> frozenset[bytes] | None:
+            async with limit:
+                return await ds_records(zone, resolver)
+
+        waiting = [
+            name
+            for name, zone in (await self.zones()).items()
+            if zone.paused_at is None and ready_ksk(tuple(one.key for one in zone.keys)) is not None
+        ]
+        answers = await asyncio.gather(*map(ask, waiting))
+        for name, found in zip(waiting, answers, strict=True):
+            if found:
+                await self._change(name, partial(seen_among, found=found))
 
     # --- what people ask for ---
 
