@@ -11,6 +11,7 @@ from math import inf
 from types import MappingProxyType
 
 from gtm.core.countries import COUNTRIES
+from gtm.core.endpoints import https_port
 from gtm.core.jurisdictions import resolve
 from gtm.core.kinds import KINDS
 from gtm.core.model import (
@@ -179,19 +180,29 @@ class _Compiler:
                 )
 
     def _check_https(self, service: Service, regions: Sequence[Region]) -> None:
-        """Clients that see an HTTPS record ask for nothing but https any more (RFC 9460 §9.5)."""
+        """Clients that see an HTTPS record ask for nothing but https any more (RFC 9460 §9.5), at its port."""
         path = f"services.{service.name}"
         if not service.hostnames:
             message = "a service without host names has no place for an HTTPS record"
             self.checks.problem(f"{path}.https_record", "missing", message)
+        known: int | None = None
         for index, region in enumerate(regions):
+            where = f"{path}.members[{index}].region"
             plain = [item.url for item in region.endpoints if not item.url.startswith("https:")]
+            ports = {https_port(item) for item in region.endpoints if item.ipv4 or item.ipv6}
+            known = known or min(ports, default=None)
             if plain:
                 message = (
                     f"`{region.name}` has an endpoint without https (`{plain[0]}`), and clients that see the service's "
                     "HTTPS record use nothing else (RFC 9460 §9.5)"
                 )
-                self.checks.problem(f"{path}.members[{index}].region", "overlap", message)
+                self.checks.problem(where, "overlap", message)
+            elif ports - {known}:
+                message = (
+                    f"`{region.name}` has endpoints at other ports ({', '.join(map(str, sorted(ports)))}) than the first "
+                    "member has: clients take the port from the HTTPS record and the address from another answer"
+                )
+                self.checks.problem(where, "overlap", message)
 
     def _check_refusal(self, service: Service, endpoints: Sequence[Endpoint]) -> None:
         """A DNS refusal must have an address to give in every family that the service answers in."""

@@ -195,14 +195,15 @@ def _served(offered: _Offered, service: Service, host: Host, rdtype: int, ttl: i
     if offered.ipv4 or offered.ipv6:
         if rdtype == wire.HTTPS and service.https_record is not None:
             data = https_data(service.https_record, offered.endpoints, offered.ipv4, offered.ipv6)
-            return Content(records=tuple(Record(rdtype, ttl, each) for each in data), tailored=True)
+            return Content(records=(Record(rdtype, ttl, data),), tailored=True)
         return _addresses(rdtype, offered, ttl)
     alias = next((endpoint.cname for endpoint in offered.endpoints if endpoint.cname is not None), None)
     if alias is not None and not host.apex:
         return Content(records=(Record(wire.CNAME, ttl, wire_name(alias)),), tailored=True)
-    if alias is not None and rdtype == wire.HTTPS and service.https_record is not None:
+    secure = rdtype == wire.HTTPS and service.https_record is not None
+    if alias is not None and secure:
         return Content(records=(Record(rdtype, ttl, alias_data(wire_name(alias))),), tailored=True)
-    if rdtype in (wire.A, wire.AAAA):
+    if rdtype in (wire.A, wire.AAAA) or secure:
         return failure(
             "the region chosen has no address in DNS"
             if alias is None

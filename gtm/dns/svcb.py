@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from socket import AF_INET, AF_INET6, inet_pton
-from urllib.parse import urlsplit
 
+from gtm.core.endpoints import https_port
 from gtm.core.model import Endpoint, HttpsRecord
 
 _ALPN, _PORT, _IPV4_HINT, _IPV6_HINT = 1, 3, 4, 6
@@ -22,35 +22,19 @@ def alias_data(target: bytes) -> bytes:
 
 
 def https_data(
-    record: HttpsRecord, endpoints: Iterable[Endpoint], ipv4: tuple[str, ...], ipv6: tuple[str, ...]
-) -> tuple[bytes, ...]:
-    """ServiceMode records for the endpoints of a region, one for each port.
+    record: HttpsRecord, endpoints: Iterable[Endpoint], ipv4: Iterable[str], ipv6: Iterable[str]
+) -> bytes:
+    """ServiceMode, with a region's port and addresses.
 
     Args:
         record: what the service says of all its regions.
-        endpoints: those with addresses are meant.
+        endpoints: the region's. Those with addresses have one port, which compiling a policy sees to.
         ipv4: the region's, to hint at.
         ipv6: likewise.
     """
-    ports: dict[int, set[str]] = {}
-    for endpoint in endpoints:
-        if endpoint.ipv4 or endpoint.ipv6:
-            port = urlsplit(endpoint.url).port or _DEFAULT_PORT
-            ports.setdefault(port, set()).update(endpoint.ipv4, endpoint.ipv6)
-    return tuple(
-        _service_mode(
-            record.alpn,
-            port,
-            [address for address in ipv4 if address in known],
-            [address for address in ipv6 if address in known],
-        )
-        for port, known in ports.items()
-    )
-
-
-def _service_mode(alpn: Iterable[str], port: int, ipv4: Iterable[str], ipv6: Iterable[str]) -> bytes:
+    port = next(https_port(endpoint) for endpoint in endpoints if endpoint.ipv4 or endpoint.ipv6)
     values = {
-        _ALPN: b"".join(bytes((len(name),)) + name.encode() for name in alpn),
+        _ALPN: b"".join(bytes((len(name),)) + name.encode() for name in record.alpn),
         _PORT: b"" if port == _DEFAULT_PORT else port.to_bytes(2, "big"),
         _IPV4_HINT: b"".join(inet_pton(AF_INET, address) for address in ipv4),
         _IPV6_HINT: b"".join(inet_pton(AF_INET6, address) for address in ipv6),

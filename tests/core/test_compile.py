@@ -308,6 +308,15 @@ WRONG: dict[str, tuple[Policy, str, str]] = {
         "services.chat.members[1].region",
         "overlap",
     ),
+    "HTTPS records for several ports": (
+        replace(
+            GOOD,
+            regions=(DE, replace(US, endpoints=(Endpoint("https://us.test:8443", ipv4=("192.0.2.2",)),))),
+            services=(replace(CHAT, https_record=HttpsRecord()),),
+        ),
+        "services.chat.members[1].region",
+        "overlap",
+    ),
     "HTTPS records without host names": (
         replace(GOOD, services=(Service("chat", CHAT.members, https_record=HttpsRecord()),)),
         "services.chat.https_record",

@@ -29,7 +29,6 @@ from .world import (
     POLICY,
     REGIONS,
     SERVICES,
-    TLS,
     addresses,
     answerer,
     both,
@@ -112,30 +111,32 @@ def test_answers_turn_both_ways() -> None:
 @pytest.mark.rfc("9460", "7.2", "port says where, if not at 443")
 @pytest.mark.rfc("9460", "7.3", "hints are addresses that A and AAAA give")
 def test_https_records() -> None:
-    """HTTPS answers with the protocols, and with port and addresses of the region chosen, one record for each port."""
+    """HTTPS answers with the protocols, and with port and addresses of the region chosen."""
     reply = both(answerer(), query("tls.demo.test", "HTTPS", subnet=DE), draw=0.0)
-    assert sorted(addresses(reply)) == [
-        '1 . alpn="h2,h3" ipv4hint="192.0.2.7,192.0.2.8" ipv6hint="2001:db8::7"',
-        '1 . alpn="h2,h3" port="8443" ipv4hint="192.0.2.9"',
+    assert addresses(reply) == [
+        '1 . alpn="h2,h3" port="8443" ipv4hint="192.0.2.7,192.0.2.8,192.0.2.9" ipv6hint="2001:db8::7"'
     ]
     assert subnet_of(reply) == ("10.1.2.0", 24, 16)
     assert reply.answer[0].ttl == 30
-    down = both(answerer("https://tls-1"), query("tls.demo.test", "HTTPS", subnet=DE))
+    down = both(answerer("https://tls-1:8443"), query("tls.demo.test", "HTTPS", subnet=DE))
     assert addresses(down) == ['1 . alpn="h2,h3" port="8443" ipv4hint="192.0.2.9"']
 
 
-def test_hints_stay_inside_the_fence() -> None:
-    """Hints are of the region decided on, whatever other regions the service has."""
-    elsewhere = Region("far", 39.0, -77.5, "US", (Endpoint("https://far", ("198.51.100.99",)),))
-    chat = service("chat", "tls far", https_record=HttpsRecord(()))
-    policy = replace(POLICY, regions=(TLS, elsewhere), services=(chat,))
-    for down in ((), ("tls",)):
-        reply = both(
-            Answerer(router(*down, policy=policy), locate, Counts()),
-            query("chat.demo.test", "HTTPS", subnet=DE, edns=True),
-        )
-        assert ("192.0.2.7" in str(addresses(reply))) is (not down)
-        assert "198.51.100.99" not in str(addresses(reply))
+def test_a_region_without_addresses_fails_for_https_too() -> None:
+    """What DNS cannot name is SERVFAIL and never NODATA, which would take the record from everyone behind a resolver."""
+    region = Region(
+        "bare", 50.1, 8.7, "DE", (Endpoint("https://bare"), Endpoint("https://down", ("192.0.2.5",)))
+    )
+    chat = service("chat", "bare", https_record=HttpsRecord())
+    server = Answerer(
+        router(
+            "https://down", policy=replace(POLICY, regions=(region,), services=(chat,), residency_rules=())
+        ),
+        locate,
+        Counts(),
+    )
+    reply = both(server, query("chat.demo.test", "HTTPS", edns=True))
+    assert (reply.rcode(), errors_of(reply)) == (dns.rcode.SERVFAIL, [0])
 
 
 SECURE = tuple(

@@ -115,7 +115,7 @@ TLS = _region(
     "DE",
     50.1,
     8.7,
-    Endpoint("https://tls-1", ("192.0.2.7", "192.0.2.8"), ("2001:db8::7",)),
+    Endpoint("https://tls-1:8443", ("192.0.2.7", "192.0.2.8"), ("2001:db8::7",)),
     Endpoint("https://tls-2:8443", ("192.0.2.9",)),
 )
 ALWAYS_DOWN = {"http://url-only-down", "http://a-down"}

@@ -103,7 +103,7 @@ def delv(served: Authority, *arguments: str) -> str:
         (["id.server", "CH", "TXT", "+short"], '"fra-1"\n'),
         (
             ["tls.demo.test", "HTTPS", "+short"],
-            '1 . alpn="h2,h3" port=8443 ipv4hint=192.0.2.9\n',
+            '1 . alpn="h2,h3" port=8443 ipv4hint=192.0.2.',
         ),
         (["x.wild.demo.test", "+short", "-b", AMERICAN], "192.0.2.4\n"),
         (["mail.demo.test", "MX", "+short"], "10 mx1.demo.test.\n"),
@@ -147,7 +147,7 @@ def test_dig_returns_its_cookie(served: Authority) -> None:
         (["example.com", "+edns"], "EDE: 20 (Not Authoritative)"),
         (["big.demo.test", "+tcp"], f"ANSWER: {MANY};"),
         (["demo.test", "NS", "+dnssec"], "flags: do"),
-        (["tls.demo.test", "HTTPS", "+short"], "1 . alpn=h2,h3 ipv4hint="),
+        (["tls.demo.test", "HTTPS", "+short"], "1 . alpn=h2,h3 port=8443 ipv4hint="),
         (["_443._tcp.www.demo.test", "TLSA", "+short"], "3 1 1 ABAB"),
         (["x.any.demo.test", "TXT", "+short"], '"any"\n'),
         (["x.lab.demo.test"], "AUTHORITY: 3;"),
