@@ -13,13 +13,13 @@ import errno
 import logging
 import socket
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 
 from gtm.dns.udp import bind_udp, hold
-from gtm.runtime.sockets import PortInUseError, bind_tcp, explained, reserve_each
+from gtm.runtime.sockets import TRIES, PortInUseError, bind_tcp, explained, reserve_each
 from gtm.settings import Address, EdgeSettings
 
 logger = logging.getLogger(__name__)
@@ -109,6 +109,14 @@ def open_listeners(settings: EdgeSettings, inherited: Sequence[Listener] = ()) -
         PortInUseError: an address is taken.
         OSError: an address is not this machine's, or may not be bound.
     """
+    drawn = 0 in (settings.edge_port, *(port for _, port in settings.dns_addresses))
+    for _ in range(TRIES if drawn else 0):
+        with suppress(PortInUseError):  # free when it was drawn, and taken since
+            return _open(settings, inherited)
+    return _open(settings, inherited)
+
+
+def _open(settings: EdgeSettings, inherited: Sequence[Listener]) -> Listeners:
     http = [(host, settings.edge_port) for host in settings.bind]
     dns_option = "--dns-bind" if settings.dns_bind else "--dns-port"
     dns_uses = (Use.DNS_UDP, Use.DNS_TCP)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from gtm.settings import Address
 
-_TRIES = 20
+TRIES = 20
 """Ports tried before giving up where any would do."""
 
 
@@ -33,7 +33,7 @@ def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind],
         PortInUseError: an address is taken.
         OSError: an address is not this machine's, or may not be bound.
     """
-    for _ in range(_TRIES if port == 0 else 0):
+    for _ in range(TRIES if port == 0 else 0):
         with suppress(PortInUseError):  # free for one address or protocol, taken for another
             return _reserve(hosts, port, kinds, option)
     return _reserve(hosts, port, kinds, option)
