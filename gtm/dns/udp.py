@@ -32,6 +32,8 @@ _IP_PKTINFO = 8  # linux/in.h; the socket module has no name for it before Pytho
 _ANCILLARY = 128
 _LINK_LOCAL = b"\xfe\x80"
 _DISCARD = 9
+_MAX_SOURCES = 1024
+"""Addresses of the machine remembered, with the interfaces that packets for them came by."""
 _UNSPECIFIED = bytes(16)  # a sockaddr of AF_UNSPEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -158,12 +160,19 @@ def _serve_wildcard(
     sock: socket.socket, respond: Respond, stopping: Callable[[], bool], flags: socket.MsgFlag | int
 ) -> None:
     """The loop of a socket bound to all addresses: a reply must come from the address that was asked."""
+    sources: dict[bytes, list[tuple[int, int, bytes]]] = {}
     while not stopping():
         packet, ancillary, _, peer = sock.recvmsg(MAX_DATAGRAM, _ANCILLARY, flags)
         reply = respond(packet, peer[0], False)
         if reply is not None:
+            arrival = ancillary[0][2] if ancillary else b""
+            source = sources.get(arrival)
+            if source is None:
+                if len(sources) >= _MAX_SOURCES:
+                    sources.clear()
+                source = sources[arrival] = [_source(*item) for item in ancillary]
             try:
-                sock.sendmsg([reply], [_source(*item) for item in ancillary], 0, peer)
+                sock.sendmsg([reply], source, 0, peer)
             except OSError:
                 continue
 
