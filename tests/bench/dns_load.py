@@ -13,6 +13,9 @@ from pathlib import Path
 from measure import CLIENT_CORE, cpu_seconds
 
 OUTSTANDING = 100
+BURST = 200
+"""Outstanding at a fixed rate. dnsperf that comes late sends as many at once, and the socket buffer that servers get by
+default holds hardly more."""
 _TIMEOUT = "2"
 
 
@@ -76,7 +79,7 @@ def half(queries: Path, port: int, pid: int, seconds: float, rate: float) -> Hal
         SystemExit: dnsperf said something unexpected.
     """
     before = cpu_seconds(pid)
-    text = _dnsperf(queries, port, seconds, "-q", "10000", "-Q", str(int(rate)), "-v")
+    text = _dnsperf(queries, port, seconds, "-q", str(BURST), "-Q", str(int(rate)), "-v")
     spent = cpu_seconds(pid) - before
     answered = (line for line in text.splitlines() if line.startswith("> ") and line[2:4] != "T ")
     took = array("d", sorted(float(line.rpartition(" ")[2]) for line in answered))
