@@ -199,7 +199,7 @@ def _places(made: Comparison, read: Mapping[str, Cell]) -> tuple[Place, ...]:
 
 
 def _shares(rates: Mapping[str, float], group: Mapping[str, _Key]) -> dict[_Key, float]:
-    total = sum(rates.values())
+    total = sum(rates.values()) or 1.0  # rates may be so small that they are none
     sums: dict[_Key, float] = {}
     for cell, rate in rates.items():
         sums[group[cell]] = sums.get(group[cell], 0.0) + rate / total
