@@ -39,7 +39,7 @@ class Client:
 class Edns:
     """An OPT record of a query: how long an answer may be, whom it is for, and the OPT records of replies.
 
-    `client` is None if the record says nothing of where the client is. `cookie` is its cookie, if replies answer it;
+    `client` is None if the record says nothing of where the client is; `kind` and `questions` are as its. `cookie` is its cookie, if replies answer it;
     `keepalive`: it asks how long a connection may be idle (RFC 7828), which is answered over TCP alone.
     """
 
@@ -53,7 +53,9 @@ class Edns:
         "dnssec_ok",
         "general",
         "keepalive",
+        "kind",
         "limit",
+        "questions",
         "tailored",
     )
 
@@ -70,6 +72,8 @@ class Edns:
         self._flags = flags
         self._subnet = subnet
         self.client = client
+        self.kind = 0
+        self.questions: object = None
         self.limit = wire.udp_limit(payload)
         self.dnssec_ok = bool(flags & wire.DO)
         self.keepalive = server.idle is not None and wire.OPTION_KEEPALIVE in more

@@ -8,7 +8,6 @@ which are few; what kind a client is of, and which class that is, outlives it. W
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 
 from gtm.core.choice import Choice, pick
@@ -17,7 +16,7 @@ from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns
 from gtm.dns.content import Content, host_content, second_draw, turns
-from gtm.dns.questions import LIMIT, NO_EDNS, Asked, End, Kind, Question, Questions
+from gtm.dns.questions import LIMIT, NO_EDNS, Asked, Drawn, Kind, Prepared, Question, Questions
 from gtm.dns.ready import EDNS, RECURSION, Ready
 from gtm.telemetry import Counts, Tally, decision_key, joint_key, metric_key
 
@@ -95,7 +94,7 @@ class FastWay:
         edns = records.get(packet[end:])
         if edns is None or edns.cookie is not None:
             return None
-        client = edns.client or self._clients.sources.get(source)
+        client = self._clients.sources.get(source) if edns.client is None else edns
         if client is None or client.questions is not self._questions:
             return None
         known = kinds.get(client.kind)
@@ -104,15 +103,13 @@ class FastWay:
         prepared = known.signed if edns.dnssec_ok else known.plain
         if prepared is None or prepared[0] is not self._token:
             return None
-        _, cumulative, ends = prepared
-        ending = ends[bisect_right(cumulative, draw) if cumulative else 0]
-        if ending is None:
-            return None
-        several, tally = ending
-        ready = several[0] if len(several) == 1 else several[int(second_draw(draw) * len(several))]
-        if ready is None:
-            return None
-        reply = packet[:2] + ready.fronts[shape] + (edns.tailored if ready.tailored else edns.general)
+        _, fronts, tailored, tally, drawn = prepared
+        if drawn is not None:
+            ready, tally = drawn.pick(draw)
+            if ready is None:
+                return None
+            fronts, tailored = ready.fronts, ready.tailored
+        reply = packet[:2] + fronts[shape] + (edns.tailored if tailored else edns.general)
         if len(reply) > edns.limit:
             return None
         counts = self._counts
@@ -143,6 +140,8 @@ class FastWay:
             return None
         client = edns.client or self._clients.source(source)
         number = client.kind if client.questions is self._questions else self._questions.number(client)
+        if edns.client is not None:
+            edns.kind, edns.questions = number, self._questions
         known = question.kinds.get(number) or self._questions.learn(question, client, number)
         ready = self._ready(known, edns, client, draw, tcp=tcp)
         if asked == question.wire and question.wildcard is None:
@@ -169,16 +168,20 @@ class FastWay:
 
     def _prepare(self, known: Kind, way: _Way, ready: Ready, tally: Tally, *, dnssec_ok: bool) -> None:
         """Make an end ready for `repeated`."""
-        prepared = known.signed if dnssec_ok else known.plain
-        if prepared is None or prepared[0] is not self._token:
-            ends: list[End | None] = [None] * (1 if way.only is not None else len(way.choice.options))
-            prepared = self._token, () if way.only is not None else way.choice.cumulative[:-1], ends
-            if dnssec_ok:
-                known.signed = prepared
-            else:
-                known.plain = prepared
-        at = 0 if way.only is not None else way.choice.options.index(ready.option)
-        prepared[2][at] = way.ready[id(ready.option)], tally
+        several = way.ready[id(ready.option)]
+        if way.only is not None and len(several) == 1:
+            prepared: Prepared = self._token, ready.fronts, ready.tailored, tally, None
+        else:
+            last = known.signed if dnssec_ok else known.plain
+            drawn = last[4] if last is not None and last[0] is self._token else None
+            if drawn is None:
+                drawn = Drawn(way.choice.cumulative)
+            drawn.ends[0 if way.only is not None else way.choice.options.index(ready.option)] = several, tally
+            prepared = self._token, ready.fronts, ready.tailored, tally, drawn
+        if dnssec_ok:
+            known.signed = prepared
+        else:
+            known.plain = prepared
 
     def _drawn(self, question: Question, way: _Way, client: Client, draw: float, *, dnssec_ok: bool) -> Ready:
         """The answer made ready that a draw picks."""

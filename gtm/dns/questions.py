@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import count
 
@@ -12,6 +13,7 @@ from gtm.core.ranking import RankingClass
 from gtm.core.router import Ranker
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns, NoEdns
+from gtm.dns.content import second_draw
 from gtm.dns.ready import EDNS, Ready
 from gtm.dns.static import static_content
 from gtm.dns.zones import Host, Names
@@ -39,10 +41,31 @@ class Asked:
         self.group = group
 
 
-End = tuple[list[Ready | None], Tally]
-"""An option's answers, one for each turn, and where they are counted."""
-Prepared = tuple[object, Sequence[float], list[End | None]]
-"""A token of the View, the running sums of the options' weights but the last, and the end that each option makes."""
+class Drawn:
+    """The ends that a draw picks from: of each option, the answers, one for each turn, and where they are counted.
+
+    `cumulative` are the running sums of the options' weights, of which the last is 1.
+    """
+
+    __slots__ = ("_bounds", "ends")
+
+    def __init__(self, cumulative: Sequence[float]) -> None:
+        self._bounds = cumulative[:-1]
+        self.ends: list[tuple[list[Ready | None], Tally] | None] = [None] * len(cumulative)
+
+    def pick(self, draw: float) -> tuple[Ready | None, Tally]:
+        """The answer for a draw, None where it is not ready yet."""
+        end = self.ends[bisect_right(self._bounds, draw)]
+        if end is None:
+            return None, _UNCOUNTED
+        several, tally = end
+        return several[0] if len(several) == 1 else several[int(second_draw(draw) * len(several))], tally
+
+
+_UNCOUNTED = Tally("")
+Prepared = tuple[object, tuple[bytes, ...], bool, Tally, Drawn | None]
+"""A token of the View, what a `Ready` has as fronts and whether it is tailored, where it is counted; and where draws
+decide, what they pick from instead."""
 
 
 class Kind:
