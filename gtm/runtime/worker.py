@@ -9,13 +9,11 @@ Laws:
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import random
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -50,6 +48,7 @@ from gtm.feed.wire import (
     SnapshotMessage,
 )
 from gtm.geoip.reader import GeoIPError, Locator
+from gtm.runtime import steady
 from gtm.runtime.clocks import boot_time
 from gtm.runtime.http import PatientProtocol, PatientServer
 from gtm.runtime.link import WorkerEnd
@@ -61,9 +60,6 @@ logger = logging.getLogger(__name__)
 
 _TICK = 1.0
 _RELOAD_EVERY = 5
-_COLLECT_EVERY = 1800
-_SWITCH = 0.0005
-"""Seconds after which a thread that prepares a View lets the answering one go on; CPython's 5 ms would be seen by clients."""
 _INTERVALS = {SampleKind.BALANCER: 10, SampleKind.BEACON: 60}
 """Beats of an interval of samples. Among browsers each source has one vote in it, and three must have spoken."""
 
@@ -148,7 +144,7 @@ class Worker:
                 if beats % length == 0:
                     self._tell_samples(kind)
             self._tell_counts()
-            _spare_collector(beats)
+            steady.spare_collector(beats)
 
     def _turn(self) -> None:
         """Begin the next second of what answering takes a clock for."""
@@ -321,23 +317,12 @@ def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
     return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
-def _spare_collector(beats: int) -> None:
-    """Keep what is remembered of clients out of garbage collections, which would hold up answers for 100 ms and more.
-
-    Replaced Views leave no cycles behind. What little the rest leaves is collected now and then.
-    """
-    if beats % _COLLECT_EVERY == 0:
-        gc.unfreeze()
-        gc.collect()
-    gc.freeze()
-
-
 def main() -> None:
     """Run the worker that the environment describes."""
     settings = msgspec.json.decode(os.environ[ENVIRONMENT], type=WorkerSettings, strict=False)
     configure(settings.log_level, settings.name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.setswitchinterval(_SWITCH)
+    steady.begin()
     worker = Worker(settings)
     (run_dns if settings.kind == "dns" else run_http)(worker)
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,6 +26,7 @@ from gtm.dns.server import DnsServer
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
+from gtm.runtime import steady
 from gtm.telemetry import Counts
 from tests.dns.signing import keys
 
@@ -57,7 +59,7 @@ class Worker:
         return answerer.udp(packet, client)
 
     def swap(self, name: str, nets: list[int]) -> None:
-        """A State with another plan each second, as edges get them, and the counters taken as often."""
+        """A State with another plan each second, as edges get them."""
         plans = [dns_world.plan_of(name, nets, 0.9 - 0.01 * step) for step in range(5)]
         epoch = self.holder.state.epoch
         while True:
@@ -65,7 +67,15 @@ class Worker:
             epoch += 1
             plan = replace(plans[epoch % len(plans)], made=float(epoch))
             self.take(StateMessage(replace(self.holder.state, epoch=epoch, plan=plan)))
-            self.counts.take()
+
+
+def _beat(limiter: Limiter, counts: Counts) -> None:
+    """What a worker does each second, but for new plans."""
+    for beats in count(1):
+        time.sleep(1)
+        limiter.turn()
+        counts.take()
+        steady.spare_collector(beats)
 
 
 def main() -> None:
@@ -85,13 +95,16 @@ def main() -> None:
         worker.take(StateMessage(replace(worker.holder.state, epoch=2, plan=plan)))
     if options.swaps:
         threading.Thread(target=worker.swap, args=(options.world, nets), daemon=True).start()
+    limiter = Limiter(RateLimits(), None, worker.counts)
     server = DnsServer(
         [("127.0.0.1", options.port)],
         worker.respond,
         counts=worker.counts,
-        limiter=Limiter(RateLimits(), None, worker.counts),
+        limiter=limiter,
     )
     server.bind()
+    steady.begin()
+    threading.Thread(target=_beat, args=(limiter, worker.counts), daemon=True).start()
     server.serve()
 
 
