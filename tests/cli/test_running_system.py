@@ -12,7 +12,7 @@ from gtm.cli.exits import Exit
 from tests.cli.conftest import DEMO, Gtm
 from tests.system.harness import System, eventually, system
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,6 @@ def _script(path: Path, arguments: str) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.xdist_group("system")
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_example(demo: System, tmp_path: Path, block: Block) -> None:
     """An example works as its document shows it."""

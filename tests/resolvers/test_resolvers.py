@@ -34,8 +34,6 @@ from tests.resolvers.harness import (
     validating_unbound,
 )
 
-pytestmark = pytest.mark.xdist_group("resolvers")
-
 Start = Callable[[Path, int], contextlib.AbstractContextManager[Resolver]]
 Pair = tuple[Authority, Resolver]
 

@@ -26,7 +26,6 @@ def told(running: System, client: str) -> set[str]:
 
 
 @pytest.mark.system
-@pytest.mark.xdist_group("resolvers")
 @pytest.mark.rfc("7871", "7.2.1", "a whole system answers clients behind a resolver by their own networks")
 def test_clients_behind_a_resolver(tmp_path: Path) -> None:
     """Clients of one resolver are sent to the regions that their own networks are, as over HTTP."""

@@ -14,7 +14,7 @@ import pytest
 
 from tests.system.harness import PATIENCE, Process, System, eventually, system
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+pytestmark = pytest.mark.system
 
 LONDON = "81.2.69.142"
 

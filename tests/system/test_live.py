@@ -16,7 +16,7 @@ import pytest
 
 from tests.system.harness import Process, System, command_line, eventually, system
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+pytestmark = pytest.mark.system
 
 RPS = "60"
 HOME, ELSEWHERE = "eu-central", "eu-west"

@@ -16,7 +16,7 @@ from gtm.runtime.handover import Predecessor
 from tests.system.harness import PATIENCE, alive, eventually
 from tests.system.lone import ADDRESS, NAME, Clients, free_port, lone_edge
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+pytestmark = pytest.mark.system
 
 
 def test_no_query_is_lost_when_an_edge_is_replaced(tmp_path: Path) -> None:

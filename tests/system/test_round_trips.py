@@ -12,7 +12,7 @@ import pytest
 
 from tests.system.harness import System, eventually, system
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+pytestmark = pytest.mark.system
 
 MEASURED = [
     f"134.130.{number}.1" for number in range(1, 31)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.system.harness import System, alive, descendants, eventually, system
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("system")]
+pytestmark = pytest.mark.system
 
 GERMAN = "91.198.174.192"  # Wikimedia's, in the Netherlands: inside the EEA, nearest to Frankfurt
 LONDON = "81.2.69.142"

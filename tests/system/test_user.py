@@ -18,7 +18,6 @@ from tests.system.lone import Clients, LoneEdge, lone_edge
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.xdist_group("system"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
 ]
 
