@@ -122,12 +122,18 @@ def listening() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
+def received(sock: socket.socket, size: int) -> bytes:
+    """So many bytes of a connection."""
+    found = b""
+    while len(found) < size:
+        found += sock.recv(100)
+    return found
+
+
 def ask(sock: socket.socket, packet: bytes) -> bytes:
     """One exchange over TCP."""
     sock.sendall(struct.pack("!H", len(packet)) + packet)
-    reply = b""
-    while len(reply) < 2 + len(packet):
-        reply += sock.recv(100)
+    reply = received(sock, 2 + len(packet))
     return reply[2:]
 
 
@@ -156,10 +162,12 @@ def test_connections_may_end_by_themselves() -> None:
         with serving(server) as thread:
             with socket.create_connection(address, TIMEOUT) as one:
                 assert ask(one, b"before") == b"before"
+                one.sendall(b"\0\5af")  # a connection that falls silent is closed; this one is in a message
                 server.stop(60.0)
                 while not refused(address):
                     pass
-                assert ask(one, b"after") == b"after"
+                one.sendall(b"ter")
+                assert received(one, 7) == b"\0\5after"
             thread.join(TIMEOUT)
             assert not thread.is_alive()
 
