@@ -38,16 +38,6 @@ class ServerOptions:
         if max(len(self.nsid), len(self.version)) > _MAX_TEXT:
             raise ValueError(f"a server's name and version have at most {_MAX_TEXT} bytes")
 
-    @property
-    def offered(self) -> frozenset[int]:
-        """The options of queries that replies may answer."""
-        offers = (
-            (wire.OPTION_NSID, self.nsid),
-            (wire.OPTION_COOKIE, self.cookies),
-            (wire.OPTION_KEEPALIVE, self.idle),
-        )
-        return frozenset(code for code, offer in offers if offer)
-
 
 NO_OPTIONS = ServerOptions()
 

@@ -8,17 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Text, all_, any_, delete, func, literal, select, text
+from sqlalchemy import Text, all_, any_, delete, func, literal, select
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.core.dnssec import SignedSet
 from gtm.core.rollover import Key, KeyRole, KeyState
-from gtm.storage import tables
-
-_LOCK = 0x67746D_02  # "gtm" and a number; advisory locks have one name space per database
-_LOCK_TIMEOUT = "10s"
+from gtm.storage import locks, tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +59,7 @@ class DnssecRepository:
         Raises:
             StorageUnavailable: another transaction held it for 10 s (raised where the transaction ends).
         """
-        await self._connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
-        await self._connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        await self._connection.execute(text("SET LOCAL lock_timeout = DEFAULT"))
+        await locks.take(self._connection, locks.Lock.DNSSEC)
 
     async def version(self) -> int:
         """The version of the last change; 0: there are no keys."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Table, Text, cast, delete, func, literal, select, text, union_all
+from sqlalchemy import Table, Text, cast, delete, func, literal, select, union_all
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -25,14 +25,12 @@ from gtm.core.model import (
     Tenant,
     Zone,
 )
-from gtm.storage import documents, tables
+from gtm.storage import documents, locks, tables
 
 T = TypeVar("T", Region, Zone, Service, ResidencyRule, SpilloverRule, Jurisdiction, Tenant, DataClass)
 
 _TABLES = {value: tables.metadata.tables[kind] for kind, value in KINDS.items()}
 _COMMON = frozenset({"name", "version", "spec", "created_at", "updated_at"})
-_POLICY_LOCK = 0x67746D_01  # "gtm" and a number; advisory locks have one name space per database
-_LOCK_TIMEOUT = "10s"
 
 
 class PutOutcome(StrEnum):
@@ -131,9 +129,7 @@ class PolicyRepository:
         Raises:
             StorageUnavailable: another transaction held it for 10 s (raised where the transaction ends).
         """
-        await self._connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
-        await self._connection.execute(select(func.pg_advisory_xact_lock(_POLICY_LOCK)))
-        await self._connection.execute(text("SET LOCAL lock_timeout = DEFAULT"))
+        await locks.take(self._connection, locks.Lock.POLICY)
 
     async def load(self) -> Policy:
         """All resources, each kind sorted by name: one statement, hence one consistent state."""

@@ -118,7 +118,7 @@ async def test_busy_policy_lock(
     connect: Callable[[str], Database], database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that can't get the policy lock in time is told to come back, and nothing is written."""
-    monkeypatch.setattr("gtm.storage.resources._LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr("gtm.storage.locks._TIMEOUT", "50ms")
     one, two = connect(database_url), connect(database_url)
     async with one.transaction() as tx:
         await tx.policy.lock()
