@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test tools coverage lint format docs bench bench-tools fuzz lock clean help
+.PHONY: run test tools drills coverage lint format docs bench bench-tools fuzz lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -17,6 +17,9 @@ test: $(VENV)/.dev         ## Set up, then run every test.
 
 tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
 	@$(PYTHON) tests/tools.py
+
+drills: $(VENV)/.dev       ## Replay every known attack on the two promises; print a table (ARGS="A1 B3": these only).
+	$(BIN)/python -m tests.drills.attack $(ARGS)
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
 	$(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95

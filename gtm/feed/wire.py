@@ -27,13 +27,14 @@ from gtm.core.state import Plan, State
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
 
-FORMAT = 3
+FORMAT = 4
 """The feed format of this gtm. It grows whenever a field is added that restricts (another dimension of a residency
 rule, say) or says what exists (a zone's records): a receiver that would ignore such a field must refuse the snapshot, or
 its fence would stand open, or it would deny names that exist, which resolvers keep for everyone.
 
 2: operators' jurisdictions in residency rules, rules' readings of uncertain locations, terms of memberships.
-3: records of zones, wildcard host names, signed zones."""
+3: records of zones, wildcard host names, signed zones.
+4: what this version adds to rules and services; each is named in CHANGELOG.md."""
 
 CONTENT_TYPE = "application/x-ndjson"
 

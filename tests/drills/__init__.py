@@ -1,0 +1,1 @@
+"""What proves endurance rather than a single clause: run by `make drills`, too long for `make test`."""
