@@ -246,8 +246,12 @@ def first_option(data: bytes, code: int) -> bytes | None:
 
 
 def reply_flags(query_flags: int, *, authoritative: bool = False, truncated: bool = False) -> int:
-    """The flags of a reply, without its rcode: opcode and RD copied; RA, AD and CD clear (RFC 4035 §3.1.6)."""
-    flags = QR | query_flags & (OPCODE_MASK | RD)
+    """The flags of a reply, without its rcode: opcode and RD copied; RA, AD and CD clear (RFC 4035 §3.1.6).
+
+    RD is a question's alone (RFC 6895 §2.1, RFC 1035 §4.1.1): what else a bit means in other operations, nobody here knows.
+    """
+    opcode = query_flags & OPCODE_MASK
+    flags = QR | (opcode or query_flags & RD)
     return flags | (AA if authoritative else 0) | (TC if truncated else 0)
 
 

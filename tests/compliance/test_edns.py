@@ -227,16 +227,18 @@ def test_unknown_types(port: int, rdtype: int) -> None:
     assert Query(name=f"nope.{ZONE}", rdtype=rdtype).ask(port).rcode() == dns.rcode.NXDOMAIN
 
 
-@pytest.mark.rfc("8906", "8.1.4", "an unknown opcode is NOTIMP, without records")
+@pytest.mark.rfc("8906", "8.1.4", "an unknown opcode is NOTIMP, without records or any flag but QR")
+@pytest.mark.parametrize("recurse", [0, 1])
 @pytest.mark.parametrize("opcode", [3, 7, 15])
-def test_unknown_opcodes(port: int, opcode: int) -> None:
-    """The tester's `opcode`, with nothing behind the header, as it sends it."""
+def test_unknown_opcodes(port: int, opcode: int, recurse: int) -> None:
+    """The tester's `opcode` and `opcodeflg`, with nothing behind the header, as it sends them."""
     packet = bytearray(header())
-    packet[2] = opcode << 3
+    packet[2] = opcode << 3 | recurse
     with connect(port) as connection:
         connection.sendall(framed(bytes(packet)))
         reply = receive(connection)
     assert (reply.rcode(), reply.opcode()) == (dns.rcode.NOTIMP, opcode)
+    assert dns.flags.to_text(reply.flags) == "QR"
     assert [*reply.question, *reply.answer, *reply.authority] == []
 
 

@@ -192,13 +192,14 @@ def test_any_options(options: list[tuple[int, bytes]], tcp: bool) -> None:
 @pytest.mark.rfc("2136", "3", "UPDATE to a server without dynamic update is NOTIMP")
 @pytest.mark.rfc("8490", "5.1.1", "DSO to a server without it is NOTIMP")
 @pytest.mark.rfc("8906", "3.1.4", "unknown opcodes are NOTIMP")
+@pytest.mark.rfc("6895", "2.1", "RD and the other bits of queries are clear in replies to other operations")
 @pytest.mark.parametrize("opcode", range(1, 16))
-def test_opcodes(opcode: int) -> None:
-    """Whatever is no query is not implemented, whatever its sections hold, over either transport."""
+@pytest.mark.parametrize("flags", [0x0000, 0x0100, 0x07B0])
+def test_opcodes(opcode: int, flags: int) -> None:
+    """Whatever is no query is not implemented, whatever its sections and flags hold, over either transport."""
     packet = bytearray(query("demo.test", "SOA"))
-    packet[2] = opcode << 3
-    for tcp in (False, True):
-        for data in (bytes(packet), bytes(packet[:12]), bytes(packet) + b"\xff" * 40):
-            reply = SERVER.answer(data, RESOLVER, tcp=tcp, draw=0.5)
-            assert reply is not None
-            assert reply[2:4] == bytes((0x80 | opcode << 3 | packet[2] & 1, wire.NOTIMP))
+    packet[2:4] = (opcode << 11 | flags).to_bytes(2)
+    for data in (bytes(packet), bytes(packet[:12]), bytes(packet) + b"\xff" * 40):
+        replies = [SERVER.answer(data, RESOLVER, tcp=tcp, draw=0.5) for tcp in (False, True)]
+        replies += [SERVER.answer_fully(data, RESOLVER, tcp=False, draw=0.5), SERVER.udp(data, RESOLVER)]
+        assert {reply and reply[2:4] for reply in replies} == {bytes((0x80 | opcode << 3, wire.NOTIMP))}
