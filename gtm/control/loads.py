@@ -31,7 +31,7 @@ class Loads:
         self._members: dict[str, frozenset[str]] = {}
         self._services: frozenset[str] = frozenset()
         self.assessment = NO_ASSESSMENT
-        """The last one, which the next goes on from. Who assesses apart (a planner, beside the event loop) leaves theirs here."""
+        """The planner's last one, which its next goes on from."""
 
     def take(self, policy: Policy, body: Any, reporter: str) -> tuple[int, list[Problem]]:
         """Take in load reports.
@@ -61,13 +61,14 @@ class Loads:
     async def assess(self, policy: Policy, health: HealthTable) -> tuple[Assessment, float]:
         """What every region can take now, and the POSIX time that now is. Worked out beside the event loop.
 
+        It is for those who read: what the planner goes on from stays as it is.
+
         Args:
             policy: the policy in force.
             health: region name → endpoint URL → health, as the vantages agree.
         """
         now = self._clock()
         found = await asyncio.to_thread(assess, policy, health, self.loads(policy), now, self.assessment)
-        self.assessment = found
         return found, now
 
     def _follow(self, policy: Policy) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from gtm.control.demand import PerAnswer, Place, Row, requests_of, requests_per_answer
+from gtm.control.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of, requests_per_answer
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.latency import Estimator
 from gtm.core.load import FRESH, Key, Load
@@ -22,6 +22,7 @@ from gtm.core.plan.advance import advance
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
+from gtm.core.processing import Sent
 from gtm.core.ranking import PLANNED
 from gtm.core.router import Ranker
 from gtm.core.snapshot import Snapshot
@@ -92,8 +93,15 @@ class Planner:
         if self._ranker is None or self._ranker.basis is not self._basis:
             self._ranker = Ranker(self._basis)
         view = build_view(self._basis, given.state, window)
-        capacity = assess(given.snapshot.policy, given.state.health, given.loads, given.now, given.capacity)
         demand, fixed, http = self._demand(given)
+        capacity = assess(
+            given.snapshot.policy,
+            given.state.health,
+            given.loads,
+            given.now,
+            given.capacity,
+            sent=self._sent(given.rates),
+        )
         problem = problem_of(view, self._ranker, demand, fixed, capacity.supply)
         solution, plan, failure = self.latest.solution, self.latest.plan, ""
         try:
@@ -137,6 +145,14 @@ class Planner:
             elif row.region:
                 fixed[row.service, row.region] += requests
         return demand, fixed, http
+
+    def _sent(self, rates: Mapping[Row, float]) -> Sent:
+        """What edges count to send to each region, in the planner's requests."""
+        found: dict[Key, float] = defaultdict(float)
+        for row, rate in rates.items():
+            if row.region:
+                found[row.region, row.service] += requests_of(row, rate, self._per_answer)
+        return Sent(found, TIME_CONSTANT)
 
 
 def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -> dict[str, float]:

@@ -27,7 +27,7 @@ from gtm.core.model import (
     Service,
 )
 from gtm.core.plan.problem import Supply
-from gtm.core.processing import NO_TIMES, Times, TimeSource, advance, service_time
+from gtm.core.processing import NO_TIMES, Sent, Times, TimeSource, advance, service_time
 from gtm.core.ramps import endpoint_factor
 
 DRAIN_BACKLOG = 10.0
@@ -114,6 +114,8 @@ def assess(
     loads: Mapping[Key, Load],
     now: float,
     before: Assessment = NO_ASSESSMENT,
+    *,
+    sent: Sent | None = None,
 ) -> Assessment:
     """What every region of a policy can take now.
 
@@ -123,8 +125,9 @@ def assess(
         loads: what was reported, also of old (`LoadBook.loads`).
         now: POSIX seconds.
         before: the last assessment, however long ago.
+        sent: what edges count to send to the regions; None where nobody counted.
     """
-    moment = _Moment(loads, advance(before.times, policy, loads, now), now)
+    moment = _Moment(loads, advance(before.times, policy, loads, now, sent), now)
     served: dict[str, list[tuple[Service, Capacity]]] = {}
     for service in policy.services:
         for member in service.members:
@@ -209,8 +212,8 @@ def _part(service: str, limits: _Limits, region: RegionCapacity, before: Part | 
     live = load if limits.freshness in (Freshness.FRESH, Freshness.STALE) else None
     backlog = _backlog(live, slots) if live is not None else 0.0
     needed = backlog / DRAIN_BACKLOG
-    # By Little's law so many slots serve the backlog meanwhile.
-    busy = needed * (limits.service_time_ms or 0.0) / 1000
+    # By Little's law so many slots serve the backlog meanwhile. How long that takes may be unknown: then all of it counts.
+    busy = backlog if limits.service_time_ms is None else needed * limits.service_time_ms / 1000
     factor = region.factor * (LOST_SHARE if limits.freshness is Freshness.LOST else 1.0)
     usable_slots = _usable(slots, factor, busy, region.reserve)
     usable_rate = _usable(declared.requests_per_second, factor, needed, region.reserve)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from gtm.core.capacity_findings import capacity_findings
 from gtm.core.coverage import coverage
 from gtm.core.jurisdictions import Membership, countries_at
 from gtm.core.model import OnAnonymous, OnUnknownLocation, ResidencyRule
@@ -30,13 +31,14 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `shadowed`, `not_compared`, `membership_ends`, and
-        those of `gtm.core.coverage` and of `gtm.core.zone_findings`.
+        those of `gtm.core.coverage`, `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
     """
     return (
         *_of_rules(snapshot, now),
         *_of_shadows(snapshot, now),
         *_of_memberships(snapshot, now),
         *coverage(snapshot, now),
+        *capacity_findings(snapshot.policy),
         *zone_findings(snapshot),
     )
 

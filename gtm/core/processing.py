@@ -6,7 +6,10 @@ Laws:
   3. Service times depend on what is asked as much as on who serves it: a region counts as slower by what exceeds the
      fastest's time by more than a fifth. Else a few long requests would outweigh any way.
   4. A region that reports nothing counts as the mean of those that do: not knowing makes none attractive.
-  5. Where a capacity is known, waiting does not rank: the planner keeps the region from filling up. If it did, a region
+  5. What is measured corrects what is declared: where no report says it, a service time follows from how many requests
+     are in the region and how many were sent there (`gtm.core.occupancy`). It bounds capacity; it ranks nothing, because
+     others' requests may be in it.
+  6. Where a capacity is known, waiting does not rank: the planner keeps the region from filling up. If it did, a region
      short of slots would stop being its clients' home, and its spillover rules would bind nobody.
 """
 
@@ -16,9 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp
+from operator import mul
 
 from gtm.core.load import Freshness, Key, Load, freshness
 from gtm.core.model import Capacity, Policy, Service
+from gtm.core.occupancy import Occupancy, observe
 
 SMOOTHING = 30.0
 """Time constant, in seconds, of the smoothed times."""
@@ -26,6 +31,8 @@ STEP_MS = 10.0
 """Processing times are multiples of this."""
 DEADBAND = 0.2
 """Share by which a processing time must be off before it changes."""
+INFERRED_DEADBAND = 0.05
+"""Share by which an inferred service time must be off before it changes: else each second would bring another plan."""
 
 ALIKE = 0.2
 """Share of the fastest region's service time by which a region may be slower without counting as slower."""
@@ -35,9 +42,11 @@ class TimeSource(StrEnum):
     """What says how long a request is served."""
 
     REPORTED = "reported"
+    INFERRED = "inferred"
+    """Requests in the region, per request sent there (`gtm.core.occupancy`)."""
     DECLARED = "declared"
     OTHER_REGIONS = "other_regions"
-    """The mean of what other regions report of the service."""
+    """The mean of what is reported or inferred of the service in other regions."""
     UNKNOWN = "unknown"
 
 
@@ -46,7 +55,8 @@ class Times:
     """All that is remembered from one assessment to the next. Times in ms by region and service.
 
     `service_ms` and `wait_ms` are smoothed reports, `processing_ms` what rankings use; `typical_ms` holds the mean
-    service time of the regions that report a service, by service. `at` is POSIX seconds.
+    service time of a service over the regions where it is reported or inferred, by service. `at` is POSIX seconds.
+    `occupancy` is what `inferred_ms` follows from; its keys are those of the loads (service empty: the whole region).
     """
 
     at: float = 0.0
@@ -54,12 +64,24 @@ class Times:
     wait_ms: Mapping[Key, float] = field(default_factory=dict)
     processing_ms: Mapping[Key, float] = field(default_factory=dict)
     typical_ms: Mapping[str, float] = field(default_factory=dict)
+    inferred_ms: Mapping[Key, float] = field(default_factory=dict)
+    occupancy: Mapping[Key, Occupancy] = field(default_factory=dict)
 
 
 NO_TIMES = Times()
 
 
-def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float) -> Times:
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What edges count to send to regions: requests per second by region and service, smoothed over `time_constant` s."""
+
+    rates: Mapping[Key, float]
+    time_constant: float
+
+
+def advance(
+    before: Times, policy: Policy, loads: Mapping[Key, Load], now: float, sent: Sent | None = None
+) -> Times:
     """Take the loads of the moment into account.
 
     Args:
@@ -67,6 +89,7 @@ def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float
         policy: the policy in force.
         loads: what was reported, also of old.
         now: POSIX seconds.
+        sent: what edges count; None where nobody counted, and what was inferred before stays.
     """
     lone = _lone_services(policy)
     bounded = _bounded(policy, loads)
@@ -86,27 +109,86 @@ def advance(before: Times, policy: Policy, loads: Mapping[Key, Load], now: float
                 wait_ms[key] = _smooth(before.wait_ms.get(key), wait, keep)
     processing: dict[Key, float] = {}
     typical: dict[str, float] = {}
+    occupancy, inferred = _occupied(before, policy, loads, now, sent)
     for service in policy.services:
-        mean = _mean(service_ms.get((member.region, service.name)) for member in service.members)
-        if mean is not None:
-            typical[service.name] = mean
+        keys = [(member.region, service.name) for member in service.members]
+        mean = _mean(service_ms.get(key) for key in keys)
+        known = _mean(service_ms.get(key, inferred.get(key)) for key in keys)
+        if known is not None:
+            typical[service.name] = known
         waits = {**wait_ms, **dict.fromkeys(bounded, 0.0)}
         processing.update(_processing(service, service_ms, waits, before.processing_ms, mean or 0.0))
-    return Times(now, service_ms, wait_ms, processing, typical)
+    return Times(now, service_ms, wait_ms, processing, typical, inferred, occupancy)
 
 
 def service_time(times: Times, region: str, service: Service) -> tuple[float | None, TimeSource]:
     """How long a region serves a request of a service, in ms, and what says so.
 
-    The region's reports; else what the service declares; else the mean of other regions' reports; else unknown.
+    The region's reports; else what follows from how many are in it; else what the service declares; else the mean of
+    other regions; else unknown.
     """
     reported = times.service_ms.get((region, service.name))
     if reported is not None:
         return reported, TimeSource.REPORTED
+    inferred = times.inferred_ms.get((region, service.name))
+    if inferred is not None:
+        return inferred, TimeSource.INFERRED
     if service.service_time_ms is not None:
         return service.service_time_ms, TimeSource.DECLARED
     others = times.typical_ms.get(service.name)
     return others, TimeSource.OTHER_REGIONS if others is not None else TimeSource.UNKNOWN
+
+
+def _occupied(
+    before: Times, policy: Policy, loads: Mapping[Key, Load], now: float, sent: Sent | None
+) -> tuple[Mapping[Key, Occupancy], Mapping[Key, float]]:
+    """What was observed by region and service as they report, and the service times that follow from it."""
+    if sent is None:
+        return before.occupancy, before.inferred_ms
+    occupancy: dict[Key, Occupancy] = {}
+    inferred: dict[Key, float] = {}
+    for key, load, services in _reporting(policy, loads):
+        rates = [sent.rates.get((key[0], service.name), 0.0) for service in services]
+        found = before.occupancy.get(key)
+        if freshness(load, now) is Freshness.FRESH:
+            found = observe(found, load, sum(rates), sent.time_constant)
+        elif freshness(load, now) is not Freshness.STALE:
+            found = None
+        if found is None:
+            continue
+        occupancy[key] = found
+        if (time := found.service_time_ms) is not None:
+            for service, of_it in _shared_out(time, services, rates):
+                inferred[key[0], service] = _kept(before.inferred_ms.get((key[0], service)), of_it)
+    return occupancy, inferred
+
+
+def _reporting(policy: Policy, loads: Mapping[Key, Load]) -> Iterable[tuple[Key, Load, list[Service]]]:
+    """What regions report, with the services that it is about. A whole says nothing beside its parts."""
+    served: dict[str, list[Service]] = {}
+    for service in policy.services:
+        for member in service.members:
+            served.setdefault(member.region, []).append(service)
+    for region, services in served.items():
+        apart = [service for service in services if (region, service.name) in loads]
+        for service in apart:
+            yield (region, service.name), loads[region, service.name], [service]
+        if not apart and (region, "") in loads:
+            yield (region, ""), loads[region, ""], services
+
+
+def _shared_out(time: float, services: list[Service], rates: list[float]) -> Iterable[tuple[str, float]]:
+    """Each service's time, from the mean of all: in the proportions declared, or alike unless all are."""
+    shape = [service.service_time_ms or 0.0 for service in services]
+    if not all(shape):
+        shape = [1.0] * len(services)
+    total = sum(rates)
+    mean = sum(map(mul, shape, rates)) / total if total > 0 else sum(shape) / len(shape)
+    return ((service.name, time * part / mean) for service, part in zip(services, shape, strict=True))
+
+
+def _kept(before: float | None, value: float) -> float:
+    return before if before is not None and abs(value - before) <= INFERRED_DEADBAND * before else value
 
 
 def _processing(

@@ -25,7 +25,7 @@ from gtm.core.model import (
     SpillIn,
 )
 from gtm.core.plan.problem import Supply
-from gtm.core.processing import TimeSource
+from gtm.core.processing import Sent, TimeSource
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0
@@ -255,3 +255,49 @@ def test_capacity_is_never_negative_and_never_above_what_is_declared(
     quiet = assess(world, health, _loads(60, limit=signals["limit"]), T0).supply["r"]
     idle = assess(world, health, _loads(0, limit=signals["limit"], queue=0.0), T0).supply["r"]
     assert quiet.slots is None or idle.slots is None or quiet.slots <= idle.slots
+
+
+def test_a_whole_regions_reports_are_shared_out_between_its_services() -> None:
+    """In the proportions declared, weighted by what each was sent; alike where not all declare a time."""
+
+    def inferred(times: tuple[float | None, float | None]) -> tuple[float | None, ...]:
+        policy = _world()
+        one = replace(policy.services[0], service_time_ms=times[0])
+        policy = replace(policy, services=(one, replace(one, name="code", service_time_ms=times[1])))
+        sent = Sent({("r", "chat"): 10.0, ("r", "code"): 5.0}, 3.0)
+        found = NO_ASSESSMENT
+        for second in range(30):
+            load = Load("r", "", T0 + second, 1, outstanding=40.0, limit=64.0)
+            found = assess(policy, HEALTH, {("r", ""): load}, T0 + second, found, sent=sent)
+        return tuple(part.service_time_ms for part in found.regions["r"].parts[1:])
+
+    assert inferred((100.0, 200.0)) == (pytest.approx(2000.0), pytest.approx(4000.0))
+    assert inferred((100.0, None)) == (pytest.approx(40_000 / 15), pytest.approx(40_000 / 15))
+
+
+def test_parts_that_report_speak_for_their_region() -> None:
+    """Beside a service's own report the region's as a whole infers nothing; silence infers nothing any more."""
+    found, sent = NO_ASSESSMENT, Sent({("r", "chat"): 10.0}, 3.0)
+    for second in range(30):
+        at = T0 + second
+        loads = {
+            (("r", name)): Load("r", name, at, 1, outstanding=inside)
+            for name, inside in (("", 900.0), ("chat", 20.0))
+        }
+        found = assess(_world(), HEALTH, loads, at, found, sent=sent)
+    assert found.times.inferred_ms == {("r", "chat"): pytest.approx(2000.0)}
+    assert (
+        assess(_world(), HEALTH, loads, T0 + 40, found, sent=sent).times.inferred_ms
+        == found.times.inferred_ms
+    )
+    assert assess(_world(), HEALTH, loads, T0 + 70, found, sent=sent).times.inferred_ms == {}
+    assert assess(_world(), HEALTH, loads, T0 + 70, found).times.inferred_ms == found.times.inferred_ms
+
+
+def test_a_backlog_of_unknown_length_takes_slots_one_for_one() -> None:
+    """Where no service time is known, each that waits takes a slot; half of them at most."""
+    usable = [
+        _assess(_world(), _loads(0, "chat", limit=60.0, queue=queue)).parts[1].slots.usable
+        for queue in (0.0, 10.0, 500.0)
+    ]
+    assert usable == [60.0, 50.0, 30.0]

@@ -19,6 +19,7 @@ from gtm.core.findings import findings
 from gtm.core.model import (
     UNKNOWN_LOCATION,
     AdminState,
+    Capacity,
     DataClass,
     Endpoint,
     Jurisdiction,
@@ -36,6 +37,7 @@ from gtm.core.model import (
     ResidencyRule,
     RuleMode,
     Service,
+    Steering,
     Tenant,
     Term,
     Zone,
@@ -351,3 +353,26 @@ def test_zones_that_are_fine() -> None:
         hosts=("chat.x.test", "*.m.x.test", "own.m.x.test"),
     )
     assert findings(compile_policy(policy, SHIPPED), NOW.timestamp()) == ()
+
+
+def test_capacity_that_bounds_nothing() -> None:
+    """Slots without a service time, and any capacity where steering moves nobody; a time or a rate makes it bound."""
+
+    def found(service: Service, **region: Any) -> list[tuple[str, str]]:
+        regions = (_region("de", "DE", **region), FR, US)
+        return _found(replace(POLICY, regions=regions, services=(service,)))
+
+    slots, rate = Capacity(outstanding=64), Capacity(requests_per_second=10.0)
+    timed = replace(CHAT, service_time_ms=900.0)
+    assert found(CHAT, capacity=slots) == [("regions.de.capacity.outstanding", "bounds_nothing")]
+    assert found(timed, capacity=slots) == found(CHAT, capacity=rate) == found(CHAT) == []
+    weighted = replace(timed, steering=Steering.WEIGHTED)
+    assert found(weighted, capacity=rate) == [("regions.de.capacity", "bounds_nothing")]
+    member = (Member("de", capacity=slots), Member("us", capacity=rate))
+    assert found(replace(CHAT, members=member)) == [
+        ("services.chat.members[0].capacity.outstanding", "bounds_nothing")
+    ]
+    assert found(replace(weighted, members=member)) == [
+        ("services.chat.members[0].capacity", "bounds_nothing"),
+        ("services.chat.members[1].capacity", "bounds_nothing"),
+    ]
