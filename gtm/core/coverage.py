@@ -56,16 +56,16 @@ def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
         for mask, countries in _by_mask(service, reading).items():
             active = mask & snapshot.active
             if not mask:
-                text = f"none of its regions may serve {_clients(countries)}"
+                text = f"none of its regions may serve {client_words(countries)}"
                 yield Problem(f"services.{name}", "no_region", text)
             elif not active:
-                text = f"every region that may serve {_clients(countries)} is drained or disabled"
+                text = f"every region that may serve {client_words(countries)} is drained or disabled"
                 yield Problem(f"services.{name}", "no_active_region", text)
             elif active.bit_count() == 1 and service.mask & snapshot.active != active:
                 left = alone.setdefault(active.bit_length() - 1, {})
                 left.setdefault(name, []).extend(countries)
     for number, services in sorted(alone.items()):
-        listed = [f"`{name}` ({_clients(countries)})" for name, countries in services.items()]
+        listed = [f"`{name}` ({client_words(countries)})" for name, countries in services.items()]
         text = f"if it is drained, no other region may serve {some(listed, 'services')}"
         yield Problem(f"regions.{snapshot.regions[number].name}", "drain_empties", text)
 
@@ -94,12 +94,12 @@ def _reading(rules: Iterable[CompiledRule], regions: int) -> _Reading:
         allowed = together[key][1] if key in together else everywhere
         together[key] = rule, allowed & rule.allowed
     for rule, allowed in together.values():
-        for country in _concerned(rule):
+        for country in concerned(rule):
             fences[country] &= allowed
     return _Reading(fences, tuple(acknowledged))
 
 
-def _concerned(rule: CompiledRule) -> Iterable[str]:
+def concerned(rule: CompiledRule) -> Iterable[str]:
     """The countries whose clients a rule concerns, that of unknown location among them."""
     if rule.countries is None:
         return _CLIENTS
@@ -113,7 +113,7 @@ def _by_mask(service: CompiledService, reading: _Reading) -> dict[int, list[str]
         country
         for rule in reading.acknowledged
         if not rule.allowed & service.mask
-        for country in _concerned(rule)
+        for country in concerned(rule)
     }
     found: dict[int, list[str]] = {}
     for country in _CLIENTS:
@@ -122,7 +122,8 @@ def _by_mask(service: CompiledService, reading: _Reading) -> dict[int, list[str]
     return found
 
 
-def _clients(countries: Sequence[str]) -> str:
+def client_words(countries: Sequence[str]) -> str:
+    """The clients of some countries, of unknown location among them, in words."""
     if len(countries) == len(_CLIENTS):
         return "any client"
     known = [country for country in countries if country != _UNKNOWN]

@@ -12,6 +12,7 @@ from gtm.core.capacity_findings import capacity_findings
 from gtm.core.coverage import coverage
 from gtm.core.jurisdictions import Membership, countries_at
 from gtm.core.model import OnAnonymous, OnUnknownLocation, ResidencyRule
+from gtm.core.pinned import pinned
 from gtm.core.problems import Problem
 from gtm.core.references import some, utc
 from gtm.core.shadows import find_shadows
@@ -31,13 +32,14 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `shadowed`, `not_compared`, `membership_ends`, and
-        those of `gtm.core.coverage`, `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
+        those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
     """
     return (
         *_of_rules(snapshot, now),
         *_of_shadows(snapshot, now),
         *_of_memberships(snapshot, now),
         *coverage(snapshot, now),
+        *pinned(snapshot, now),
         *capacity_findings(snapshot.policy),
         *zone_findings(snapshot),
     )

@@ -22,6 +22,9 @@ from gtm.core.countries import COUNTRIES
 from gtm.core.model import Location, OnAnonymous, OnUnknownLocation, Request
 from gtm.core.snapshot import CompiledRule
 
+NOT_STATED = "not stated"
+"""What ends a phrase about a dimension that matched because the request says nothing of it."""
+
 
 class LocationFacts(NamedTuple):
     """All of a location that a fence depends on: locations with equal facts have equal fences.
@@ -104,7 +107,7 @@ def _match(rule: CompiledRule, request: Request, facts: LocationFacts) -> tuple[
         if wanted is None:
             continue
         if said is None:
-            phrases.append(f"{what} not stated")
+            phrases.append(f"{what} {NOT_STATED}")
         elif said in wanted:
             phrases.append(f"{what} {said}")
         else:

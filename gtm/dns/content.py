@@ -8,7 +8,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from socket import AF_INET, AF_INET6, inet_pton
 
@@ -17,6 +17,8 @@ from gtm.core.decide import Decision
 from gtm.core.endpoints import serving
 from gtm.core.model import Endpoint, Location, Service
 from gtm.core.outcomes import Outcome, Reason
+from gtm.core.references import some
+from gtm.core.residency import NOT_STATED
 from gtm.core.view import View
 from gtm.dns import wire
 from gtm.dns.svcb import BARE, alias_data, https_data
@@ -270,7 +272,18 @@ def explanation(decision: Decision, location: Location) -> list[str]:
         f"network={location.network or 'unknown'}",
     ]
     parts += [f"rule={rule.name} mode={rule.mode}" for rule in decision.rules]
+    parts += _pinned(decision)
     return [*parts, f"revision={decision.revision}", f"epoch={decision.epoch}"]
+
+
+def _pinned(decision: Decision) -> Iterator[str]:
+    """For each rule that takes regions from everyone, since DNS does not state whom it is about: a sentence."""
+    for rule in decision.rules:
+        unstated = [phrase for phrase in rule.because if phrase.endswith(NOT_STATED)]
+        left = [item.region for item in decision.candidates if rule.name not in item.rules]
+        if unstated and len(left) < len(decision.candidates):
+            whom = " and ".join(unstated)
+            yield f"dns_pinned={rule.name}: {whom}, so it leaves every such client {some(left, 'regions') or 'no region'}"
 
 
 def _character_string(text: str) -> bytes:

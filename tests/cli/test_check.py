@@ -101,6 +101,7 @@ def test_findings(bare: Gtm, folder: Path) -> None:
         ("residency_rules.old.effective_until", "rule_over"),
         ("residency_rules.twice", "shadowed"),
         ("regions.eu-central", "drain_empties"),
+        ("services.records.hostnames", "dns_pinned"),
     ]
 
 

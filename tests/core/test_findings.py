@@ -293,6 +293,62 @@ def test_countries_without_a_region_are_named() -> None:
     assert str(finding) == "regions.fr: if it is drained, no other region may serve `batch` (any client)"
 
 
+BANKS = _rule("bank", replace(CHATS, tenants=("bank",)), HOME)
+
+
+def _asked_by_name(*names: str) -> Policy:
+    chat = replace(
+        CHAT, hostnames=names or ("chat.test",), zone="test", refusal=RefusalAddress(("192.0.2.1",))
+    )
+    regions = tuple(
+        replace(item, endpoints=(Endpoint("https://x.test", ("192.0.2.9",)),)) for item in POLICY.regions
+    )
+    zone = Zone("test", "ns.example", "hostmaster.example")
+    return replace(POLICY, regions=regions, services=(chat, POLICY.services[1]), zones=(zone,))
+
+
+def _pinned(policy: Policy, *rules: ResidencyRule) -> list[str]:
+    snapshot = compile_policy(replace(policy, residency_rules=rules), SHIPPED)
+    found = findings(snapshot, NOW.timestamp())
+    return [item.message for item in found if item.code == "dns_pinned"]
+
+
+def test_one_tenants_rule_that_holds_for_all_of_dns() -> None:
+    """DNS states no tenant: a rule for one of them pins every client, and that is said with all that is needed."""
+    (message,) = _pinned(_asked_by_name(), BANKS)
+    assert message == (
+        "DNS states no tenant: by residency rule `bank` it answers any client with de alone, of 3 regions; give those "
+        "who are meant a service with host names of its own, and name that service under `match`"
+    )
+    both = replace(BANKS, name="records", match=replace(BANKS.match, tenants=(), data_classes=("health",)))
+    (message,) = _pinned(_asked_by_name(), BANKS, replace(both, allow=Places(regions=("us",))))
+    assert (
+        "no tenant and no data class: by residency rules `bank`, `records` it answers any client with no region"
+        in message
+    )
+    local = replace(BANKS, match=replace(BANKS.match, client_countries=("FR",)))
+    (message,) = _pinned(_asked_by_name(), local)
+    assert "clients in FR and clients of unknown location with de alone" in message
+    assert len(_pinned(_asked_by_name(), local, replace(BANKS, name="all"))) == 2
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        replace(BANKS, mode=RuleMode.MONITOR),
+        replace(BANKS, effective_from=NOW + timedelta(days=1)),
+        replace(BANKS, effective_until=NOW),
+        replace(BANKS, allow=Places(regions=("de", "fr", "us"))),
+        replace(BANKS, match=CHATS),
+        replace(BANKS, match=replace(BANKS.match, services=("batch",)), allow=Places(regions=("us",))),
+    ],
+)
+def test_what_pins_nobody(rule: ResidencyRule) -> None:
+    """Rules that bind nobody now, take nothing away, concern all anyway, or another service."""
+    assert _pinned(_asked_by_name(), rule) == []
+    assert _pinned(POLICY, BANKS) == []  # no host name, so DNS is not asked
+
+
 def test_regions_that_are_out_already() -> None:
     """Where all that may serve are drained or disabled, that is said of the service."""
     drained = replace(

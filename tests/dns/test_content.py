@@ -10,7 +10,7 @@ import dns.rcode
 import pytest
 
 from gtm.core.dnssec import NO_KEYS
-from gtm.core.model import Policy, RefusalAddress, Zone
+from gtm.core.model import Match, Places, Policy, RefusalAddress, ResidencyRule, Tenant, Zone
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer
@@ -136,6 +136,22 @@ def test_txt_explains() -> None:
         assert part in said
     refused = addresses(both(answerer("eu", "ie"), query("chat.demo.test", "TXT", subnet=DE)))[0]
     assert '"outcome=refused_residency"' in refused
+
+
+def test_txt_says_what_one_tenants_rule_does_to_everybody() -> None:
+    """DNS states no tenant: where that takes regions from all who ask, TXT says which rule it is, and what is left."""
+    rule = ResidencyRule("bank", Match(services=("chat",), tenants=("bank",)), Places(regions=("eu", "ie")))
+    policy = replace(POLICY, residency_rules=(rule,), tenants=(Tenant("bank"),))
+    said = addresses(both(answerer(policy=policy), query("chat.demo.test", "TXT", subnet=US)))[0]
+    assert '"dns_pinned=bank: tenant not stated, so it leaves every such client ie, eu"' in said
+    wide = replace(rule, allow=Places(jurisdictions=("EEA", "US")))
+    said = addresses(
+        both(
+            answerer(policy=replace(policy, residency_rules=(wide,))),
+            query("chat.demo.test", "TXT", subnet=US),
+        )
+    )[0]
+    assert "dns_pinned" not in said
 
 
 @pytest.mark.rfc("2308", "2.2", "NODATA carries the zone's SOA")

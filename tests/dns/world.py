@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 import dns.edns
@@ -238,9 +239,7 @@ def router(*down: str, policy: Policy = POLICY, drained: Iterable[str] = ()) -> 
         )
         for item in policy.regions
     )
-    changed = Policy(
-        regions, policy.zones, policy.services, policy.residency_rules, jurisdictions=policy.jurisdictions
-    )
+    changed = replace(policy, regions=regions)
     health = {
         region.name: {
             endpoint.url: EndpointHealth(
