@@ -25,6 +25,9 @@ PACKAGES = {
     "named": "bind9",
     "pdns_recursor": "pdns-recursor",
     "kresd": "knot-resolver",
+    "haproxy": "haproxy",
+    "nginx": "nginx-light",
+    "promtool": "prometheus",
 }
 """Program → its Debian package."""
 

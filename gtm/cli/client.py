@@ -130,8 +130,34 @@ class Client:
         Raises:
             CommandError: anything but an answer.
         """
+        return self._answered(self._request(method, path, parameters, body, headers), accept)
+
+    def send(self, method: str, path: str, *, body: Any) -> None:
+        """Make a request whose answer has no content (204).
+
+        Raises:
+            CommandError: it was refused, or nothing answered.
+        """
+        response = self._request(method, path, None, body, None)
+        if response.status_code != 204:
+            self._answered(response, frozenset())
+
+    def _answered(self, response: httpx.Response, accept: frozenset[int]) -> Answer:
+        answer = self._answer(response)
+        if answer.status >= 400 and answer.status not in accept:
+            raise self._refusal(answer)
+        return answer
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Any] | None,
+        body: Any,
+        headers: Mapping[str, str] | None,
+    ) -> httpx.Response:
         try:
-            response = self._http.request(
+            return self._http.request(
                 method,
                 self._url + path,
                 params={key: value for key, value in (parameters or {}).items() if value is not None},
@@ -146,10 +172,6 @@ class Client:
             raise self._unreachable("does not answer in time") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(f"broke the connection off ({_reason(error)})") from error
-        answer = self._answer(response)
-        if answer.status >= 400 and answer.status not in accept:
-            raise self._refusal(answer)
-        return answer
 
     def _answer(self, response: httpx.Response) -> Answer:
         try:

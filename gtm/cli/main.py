@@ -20,6 +20,7 @@ from gtm.cli import (
     options,
     policies,
     regions,
+    report,
     revisions,
     routing,
     servers,
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _commands in (servers, policies, simulation, exporting, routing, status, load, latency, top):
+for _commands in (servers, policies, simulation, exporting, routing, status, load, report, latency, top):
     _commands.register(app)
 for _group, _name, _help in (
     (regions.app, "regions", "List, show, drain, activate and disable regions."),

@@ -1,0 +1,266 @@
+"""Which series of which server mean what.
+
+Names as the servers' own documentation and sources have them: vLLM (`vllm/v1/metrics/loggers.py`; `gpu_cache_usage_perc` up
+to 0.9), SGLang (with `--enable-metrics`), Text Generation Inference, Triton, HAProxy's built-in exporter, NGINX's stub_status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gtm.adapters.exposition import MetricsError, Samples, read_samples
+from gtm.adapters.reading import Reading, Totals
+
+
+class Kind(StrEnum):
+    """A server whose metrics are known."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TGI = "tgi"
+    TRITON = "triton"
+    HAPROXY = "haproxy"
+    NGINX = "nginx"
+    PROMETHEUS = "prometheus"
+    """Anything else with metrics in that format; somebody says which series mean what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A series that somebody named, with the labels it must carry."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+GAUGES = ("outstanding", "queue", "limit", "kv_cache_usage")
+"""Signals that a named series is taken for as it is."""
+MEANS = {"service_time_ms": ("service_s", "served"), "queue_wait_ms": ("wait_s", "waited")}
+"""Signals that are means of a named histogram or summary of seconds."""
+RATES = {"requests_per_second": "requests", "tokens_per_second": "tokens"}
+"""Signals that are the growth of a named counter."""
+
+_SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})(?:\{([^{}]{0,2000})\})?")
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,199})\s*=\s*"([^"\\]{0,500})"\s*')
+
+
+def read_series(text: str) -> Series:
+    """A series as people write it: `name` or `name{label="value",other="value"}`.
+
+    Raises:
+        ValueError: it is none; the message says how one is written.
+    """
+    whole = _SERIES.fullmatch(text.strip())
+    labels: dict[str, str] = {}
+    parts = whole[2].split(",") if whole is not None and whole[2] else []
+    for part in parts:
+        one = _LABEL.fullmatch(part)
+        if one is None:
+            whole = None
+            break
+        labels[one[1]] = one[2]
+    if whole is None:
+        raise ValueError(f'`{text[:100]}` is no series: write `name` or `name{{label="value"}}`')
+    return Series(whole[1], labels)
+
+
+def read_server(
+    kind: Kind,
+    text: str,
+    at: float,
+    labels: Mapping[str, str] | None = None,
+    series: Mapping[str, Series] | None = None,
+) -> Reading:
+    """What a server's metrics say.
+
+    Args:
+        kind: what it is.
+        text: its answer.
+        at: when, in monotonic seconds.
+        labels: that series must carry (`model_name` of one model, `proxy` of one of HAProxy's backends).
+        series: of `Kind.PROMETHEUS`: signal → series, signals as in GAUGES, MEANS and RATES.
+
+    Raises:
+        MetricsError: the text is not what such a server answers.
+    """
+    if kind is Kind.NGINX:
+        return _nginx(text, at)
+    samples = read_samples(text)
+    if kind is Kind.PROMETHEUS:
+        return _named(samples_of=lambda wanted: Samples(samples, wanted), series=series or {}, at=at)
+    return _READERS[kind](Samples(samples, labels), at)
+
+
+def _reading(
+    at: float, gauges: Mapping[str, float | None], totals: Totals, needed: Mapping[str, str], **more: object
+) -> Reading:
+    """A reading of the gauges that are there; `needed` has those that should be, with their series."""
+    known = {name: value for name, value in gauges.items() if value is not None and value >= 0}
+    missing = tuple(series for name, series in needed.items() if name not in known)
+    return Reading(at, known, totals, missing=missing, **more)  # type: ignore[arg-type]
+
+
+def _models(found: Samples, name: str, label: str) -> tuple[str, ...]:
+    return tuple(sorted({sample.labels[label] for sample in found.all(name) if sample.labels.get(label)}))
+
+
+def _vllm(found: Samples, at: float) -> Reading:
+    return _reading(
+        at,
+        {
+            "outstanding": found.total("vllm:num_requests_running"),
+            "queue": found.total("vllm:num_requests_waiting"),
+            "kv_cache_usage": found.mean("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        },
+        Totals(
+            requests=found.total("vllm:request_success"),
+            tokens=found.total("vllm:generation_tokens"),
+            service_s=found.total("vllm:request_inference_time_seconds_sum"),
+            served=found.total("vllm:request_inference_time_seconds_count"),
+            wait_s=found.total("vllm:request_queue_time_seconds_sum"),
+            waited=found.total("vllm:request_queue_time_seconds_count"),
+        ),
+        {"outstanding": "vllm:num_requests_running", "queue": "vllm:num_requests_waiting"},
+        models=_models(found, "vllm:num_requests_running", "model_name"),
+    )
+
+
+def _sglang(found: Samples, at: float) -> Reading:
+    # Ranks of one tensor-parallel group say the same thing each, where they all say it; data-parallel ones add up.
+    ranked = {"tp_rank": "0"} if found.all("sglang:num_running_reqs", tp_rank="0") else {}
+    whole, waited = (
+        found.total("sglang:e2e_request_latency_seconds_sum"),
+        found.total("sglang:queue_time_seconds_sum"),
+    )
+    return _reading(
+        at,
+        {
+            "outstanding": found.total("sglang:num_running_reqs", **ranked),
+            "queue": found.total("sglang:num_queue_reqs", **ranked),
+            "kv_cache_usage": found.mean("sglang:token_usage", **ranked),
+        },
+        Totals(
+            requests=found.total("sglang:e2e_request_latency_seconds_count"),
+            tokens=found.total("sglang:generation_tokens"),
+            # From arrival to the end less the wait; without the wait, no service time.
+            service_s=whole - waited if whole is not None and waited is not None else None,
+            served=found.total("sglang:e2e_request_latency_seconds_count"),
+            wait_s=waited,
+            waited=found.total("sglang:queue_time_seconds_count"),
+        ),
+        {"outstanding": "sglang:num_running_reqs", "queue": "sglang:num_queue_reqs"},
+        models=_models(found, "sglang:num_running_reqs", "model_name"),
+    )
+
+
+def _tgi(found: Samples, at: float) -> Reading:
+    return _reading(
+        at,
+        {"outstanding": found.total("tgi_batch_current_size"), "queue": found.total("tgi_queue_size")},
+        Totals(
+            requests=found.total("tgi_request_inference_duration_count"),
+            tokens=found.total("tgi_request_generated_tokens_sum"),
+            service_s=found.total("tgi_request_inference_duration_sum"),
+            served=found.total("tgi_request_inference_duration_count"),
+            wait_s=found.total("tgi_request_queue_duration_sum"),
+            waited=found.total("tgi_request_queue_duration_count"),
+        ),
+        {"outstanding": "tgi_batch_current_size", "queue": "tgi_queue_size"},
+    )
+
+
+def _triton(found: Samples, at: float) -> Reading:
+    whole, waited = (
+        found.total("nv_inference_request_duration_us"),
+        found.total("nv_inference_queue_duration_us"),
+    )
+    requests = found.total("nv_inference_request_success")
+    return _reading(
+        at,
+        {
+            "queue": found.total("nv_inference_pending_request_count"),
+            "gpu_memory_used_bytes": found.total("nv_gpu_memory_used_bytes"),
+            "gpu_memory_total_bytes": found.total("nv_gpu_memory_total_bytes"),
+        },
+        Totals(
+            requests=requests,
+            service_s=(whole - waited) / 1e6 if whole is not None and waited is not None else None,
+            served=requests,
+            wait_s=waited / 1e6 if waited is not None else None,
+            waited=requests,
+        ),
+        {"queue": "nv_inference_pending_request_count"},
+        models=_models(found, "nv_inference_request_success", "model"),
+        busy_by_totals=True,
+    )
+
+
+def _haproxy(found: Samples, at: float) -> Reading:
+    up = {
+        (sample.labels.get("proxy"), sample.labels.get("server"))
+        for sample in found.all("haproxy_server_status", state="UP")
+        if sample.value == 1
+    }
+    limits = [
+        sample.value
+        for sample in found.all("haproxy_server_limit_sessions")
+        if (sample.labels.get("proxy"), sample.labels.get("server")) in up
+    ]
+    waiting = [found.total("haproxy_backend_current_queue"), found.total("haproxy_server_current_queue")]
+    return _reading(
+        at,
+        {
+            "outstanding": found.total("haproxy_server_current_sessions"),
+            "queue": None if None in waiting else sum(part or 0.0 for part in waiting),
+            # A server without `maxconn` has no limit, so neither have all together.
+            "limit": sum(limits) if limits and len(limits) == len(up) and all(limits) else None,
+        },
+        Totals(requests=found.total("haproxy_backend_http_responses")),
+        {"outstanding": "haproxy_server_current_sessions", "queue": "haproxy_backend_current_queue"},
+    )
+
+
+_STUB = re.compile(
+    r"Active connections:\s+(\d{1,15})\s+server accepts handled requests\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})\s+"
+    r"Reading:\s+(\d{1,15})\s+Writing:\s+(\d{1,15})\s+Waiting:\s+(\d{1,15})\s*",
+)
+
+
+def _nginx(text: str, at: float) -> Reading:
+    """`stub_status`: requests whose answers are being made or sent, but for the one that asked. It has no queue."""
+    found = _STUB.fullmatch(text.strip()) if len(text) < 10_000 else None
+    if found is None:
+        raise MetricsError("this is not NGINX's stub_status (`location = /status { stub_status; }`)")
+    requests, writing = float(found[4]), float(found[6])
+    return Reading(at, {"outstanding": max(writing - 1, 0.0)}, Totals(requests=requests))
+
+
+def _named(
+    samples_of: Callable[[Mapping[str, str]], Samples], series: Mapping[str, Series], at: float
+) -> Reading:
+    gauges: dict[str, float | None] = {}
+    totals: dict[str, float | None] = {}
+    for signal, one in series.items():
+        found = samples_of(one.labels)
+        if signal in GAUGES:
+            gauges[signal] = found.total(one.name)
+        elif signal in RATES:
+            totals[RATES[signal]] = found.total(one.name)
+        else:
+            sum_, count = MEANS[signal]
+            totals[sum_] = found.total(f"{one.name}_sum")
+            totals[count] = found.total(f"{one.name}_count")
+    needed = {signal: one.name for signal, one in series.items() if signal in GAUGES}
+    return _reading(at, gauges, Totals(**totals), needed)
+
+
+_READERS: Mapping[Kind, Callable[[Samples, float], Reading]] = {
+    Kind.VLLM: _vllm,
+    Kind.SGLANG: _sglang,
+    Kind.TGI: _tgi,
+    Kind.TRITON: _triton,
+    Kind.HAPROXY: _haproxy,
+}
