@@ -1,17 +1,29 @@
-"""Uvicorn's HTTP/1.1, with a deadline for the heads of requests, and an end that breaks no connection off."""
+"""Uvicorn's HTTP/1.1, with bounds on the size and time of requests, and an end that breaks no connection off."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from math import inf
+from typing import NoReturn
 
 import uvicorn
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+MAX_HEAD = 32 * 1024
+"""Bytes of a request's head: its first line and its header lines."""
+MAX_HEADERS = 100
+"""Header lines of a request."""
+
+_PIECE = 16 * 1024
+"""Bytes fed to the parser at once. It keeps what it cannot tell yet: a line that has not ended."""
+_TOO_MANY = (431, f"the request has more than the {MAX_HEADERS} header lines accepted")
 _FINISH_EVERY = 0.05
 
 
@@ -63,43 +75,230 @@ class PatientServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class PatientProtocol(HttpToolsProtocol):
-    """Closes connections on which no head of a request arrives in time.
+_BETWEEN, _HEAD, _BODY = range(3)
+"""What of a request arrives now."""
 
-    Uvicorn keeps them for ever: a few hundred clients that never finish a head would use up the process's descriptors.
-    Connections that wait between requests are left to its own keep-alive timeout, bodies to the applications.
+
+class PatientProtocol(HttpToolsProtocol):
+    """Uvicorn's HTTP/1.1 with bounds on what a client can make a process keep, and for how long.
+
+    Uvicorn keeps a head of any size, and waits for it for ever. Here (RFC 9112 §3 and §9.5, RFC 6585 §5):
+
+      - a head has at most `MAX_HEAD` bytes and `MAX_HEADERS` lines, else 431, or 414 where its target alone is longer;
+      - what frames a body (sizes and extensions of chunks, trailers) has at most `MAX_HEAD` bytes and eight for each of
+        the body's, else 400; trailers do not become headers (RFC 9110 §6.5.1);
+      - a head arrives within `head_timeout` and a body within `body_timeout`, else 408. What still comes of a body that
+        was answered already is thrown away.
+
+    After each of these the connection is closed. Connections that wait between requests are left to uvicorn's own
+    keep-alive timeout. Upgrades are ignored (RFC 9110 §7.8): nothing here speaks another protocol.
     """
 
     head_timeout = 10.0
     """Seconds from the connection, or the first byte of a further request, to the end of the head."""
+    body_timeout = 60.0
+    """Seconds from the head to the end of the body."""
+    linger = 2.0
+    """Seconds for which a client may go on sending what nobody reads, so that it gets to read the answer."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _timed: tuple[int, int] | None = None
+    """What the deadline is for: the part, and the number of the request."""
+    _part = _BETWEEN
+    _requests = 0
+    _told: tuple[int, ...] = ()
+    """How much the parser had told after the last piece that did not end a request: what it is fed since, it keeps."""
+    _kept = 0
+    """Bytes of the pieces since then."""
+    _head = 0
+    """Bytes of the present head's pieces but the first and the last."""
+    _frame = 0
+    """Bytes of the present body's pieces that are not of the body."""
+    _body = 0
+    """Bytes of the present body."""
+    _refusal: tuple[int, str] | None = None
+    _ended = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """A client is there."""
         super().connection_made(transport)
-        self._expect_head()
+        self._told = (0, _BETWEEN, 0, 0, 0)
+        self.url, self.headers = b"", []
+        self._expect(_HEAD, 1)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
         self._forget()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser piece by piece, so that it never keeps more than a piece or two beyond what is accepted."""
+        self._unset_keepalive_if_required()
+        if len(data) <= _PIECE:
+            self._feed(data)
+        else:
+            view = memoryview(data)
+            for start in range(0, len(data), _PIECE):
+                self._feed(view[start : start + _PIECE])
+        if self._part != _BETWEEN or self._deadline is not None or self._kept:
+            self._watch()
+
+    def _feed(self, piece: bytes | memoryview) -> None:
+        if self._ended:
+            return
+        part, requests = self._part, self._requests
+        try:
+            self.parser.feed_data(piece)
+        except HttpParserUpgrade as upgrade:
+            self._ignore(upgrade, piece)
+            return
+        except HttpParserError:
+            self._refuse(*self._refusal or (400, "the request is not valid HTTP/1.1"))
+            return
+        if self._part == _BETWEEN and (self._requests != requests or part != _BETWEEN):
+            self._kept = 0  # the end of a request, as of nearly all
+        else:
+            self._measure(len(piece), begun=self._requests != requests)
+
+    def _measure(self, size: int, *, begun: bool) -> None:
+        """Hold a request against its bounds after a piece that did not end it, and may have begun it."""
+        told = (self._requests, self._part, len(self.url), len(self.headers), self._body)
+        self._kept = self._kept + size if told == self._told or self._part == _BETWEEN else 0
+        before, self._told = self._told, told
+        if begun:
+            self._head = self._frame = 0
+        elif self._part == _HEAD:
+            self._head += size
+            if max(self._head, len(self.url)) > MAX_HEAD:
+                self._refuse(*self._too_long())
+            elif len(self.headers) > MAX_HEADERS:
+                self._refuse(*_TOO_MANY)
+        elif self._part == _BODY:
+            if before[1] == _BODY:
+                self._frame += size - (self._body - before[4])
+            too_much = self._frame > MAX_HEAD + 8 * self._body or self._kept > MAX_HEAD
+            if too_much or len(self.headers) > MAX_HEADERS:
+                self._refuse(400, "the body's chunks or trailers hold more than a body may be framed with")
+        elif self._kept > MAX_HEAD:
+            self._refuse(400, "more blank lines than a request may begin with")
+
+    def _watch(self) -> None:
+        """Have a deadline for what does not arrive whole, and for nothing else."""
+        if self._ended:
+            return
+        part = _HEAD if self._part == _BETWEEN and self._kept else self._part
+        if part != _BETWEEN:
+            if self._timed != (part, self._requests):
+                self._expect(part, self._requests)
+            return
+        self._forget()
+        if self.cycle.response_complete:  # of a request that was answered before it had arrived
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _too_long(self) -> tuple[int, str]:
+        if len(self.url) > MAX_HEAD:
+            return 414, f"the request's target is longer than the {MAX_HEAD} bytes accepted of a whole head"
+        return 431, f"the request's head is longer than the {MAX_HEAD} bytes accepted"
+
+    def _ignore(self, upgrade: HttpParserUpgrade, piece: bytes | memoryview) -> None:
+        """Go on in HTTP/1.1 after a request that asked for another protocol. After CONNECT comes nothing of ours."""
+        if self.scope["method"] == "CONNECT":
+            self.cycle.keep_alive = False
+            self._ended = True
+        else:
+            self._feed(memoryview(piece)[upgrade.args[0] :])
+
+    def _should_upgrade(self) -> bool:
+        return False
+
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self._expect_head()
+        self._part = _HEAD
+        self._requests += 1
 
     def on_headers_complete(self) -> None:
         """The end of its head."""
-        self._forget()
+        if self._head:  # it came in more than two pieces, which may be too long together
+            lines = sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if len(self.parser.get_method()) + len(self.url) + 12 + lines + 2 > MAX_HEAD:
+                self._fail(*self._too_long())
+        if len(self.headers) > MAX_HEADERS:
+            self._fail(*_TOO_MANY)
+        self._part = _BODY
+        self._body = 0
         super().on_headers_complete()
+        self.headers = []  # of trailers, from now on
 
-    def _expect_head(self) -> None:
+    def _fail(self, status: int, detail: str) -> NoReturn:
+        """Make the parser stop."""
+        self._refusal = status, detail
+        raise ValueError(detail)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of its body."""
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Its end."""
+        self._part = _BETWEEN
+        super().on_message_complete()
+
+    def _expect(self, part: int, request: int) -> None:
+        """Begin to wait for the end of a part of a request."""
         self._forget()
-        self._deadline = self.loop.call_later(self.head_timeout, self.transport.close)
+        self._timed = (part, request)
+        seconds = self.head_timeout if part is _HEAD else self.body_timeout
+        self._deadline = self.loop.call_later(seconds, self._late)
 
     def _forget(self) -> None:
+        self._timed = None
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _late(self) -> None:
+        """A part of a request did not arrive in time."""
+        if self._part is _BETWEEN:
+            self.transport.close()  # nothing was asked
+            return
+        what, seconds = ("body", self.body_timeout) if self._part is _BODY else ("head", self.head_timeout)
+        self._refuse(408, f"the request's {what} took longer than {seconds:g} s")
+
+    def _refuse(self, status: int, detail: str) -> None:
+        """Read no further, and say why, unless earlier requests wait for their answers: they get them."""
+        self._ended = True
+        self._forget()
+        cycle = self.cycle
+        answering = cycle is not None and not cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+        if self._part is _BODY:
+            if not answering or cycle.response_started or self.pipeline:
+                self.transport.close()
+                return
+            cycle.disconnected = True  # nothing of the application's is sent any more
+            cycle.message_event.set()
+        elif answering:
+            cycle.keep_alive = False  # the end of its answer closes the connection
+            return
+        self.transport.write(_problem(status, detail, self.server_state.default_headers))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()  # what comes is thrown away: unread, it would take the answer with it (RFC 9112 §9.6)
+        self._deadline = self.loop.call_later(self.linger, self.transport.close)
+
+
+def _problem(status: int, detail: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """An answer that no application made: a problem document (RFC 9457), after which the connection is closed."""
+    title = HTTPStatus(status).phrase
+    kind = f"urn:gtm:problem:{title.lower().replace(' ', '-')}"
+    body = json.dumps({"type": kind, "title": title.lower(), "status": status, "detail": detail}).encode()
+    lines = [b"HTTP/1.1 %d %s" % (status, title.encode()), *(b"%s: %s" % header for header in headers)]
+    lines += [
+        b"content-type: application/problem+json",
+        b"content-length: %d" % len(body),
+        b"connection: close",
+    ]
+    return b"\r\n".join((*lines, b"", body))

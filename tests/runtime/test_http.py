@@ -1,36 +1,66 @@
-"""Connections that never finish asking."""
+"""Requests that are too large, or never end; servers that end."""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import itertools
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 import uvicorn
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from gtm.runtime.http import PatientProtocol, PatientServer
 
 
-async def app(_scope: Any, _receive: Any, send: Any) -> None:
-    """Say ok."""
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Say ok, or the length of the body and the number of headers to those who POST."""
+    reply = b"ok"
+    if scope["method"] == "POST" and scope["path"] != "/early":
+        length = 0
+        while (message := await receive())["type"] == "http.request":
+            length += len(message["body"])
+            if not message["more_body"]:
+                break
+        reply = b"%d %d" % (length, len(scope["headers"]))
+    headers = [(b"content-length", b"%d" % len(reply))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": reply})
 
 
 class _Hasty(PatientProtocol):
     head_timeout = 0.2
+    body_timeout = 0.2
+    linger = 0.2
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where a server with little patience for heads listens."""
+    """Where a server with little patience listens."""
+    with serving(_Hasty) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[int]:
+    """Where a server with the patience of the real one listens."""
+    with serving(PatientProtocol) as found:
+        yield found
+
+
+@contextmanager
+def serving(protocol: type[PatientProtocol], keep_alive: float = 60) -> Iterator[int]:
+    """A server with a protocol; its port."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, http=_Hasty, lifespan="off", log_config=None))
+    config = uvicorn.Config(app, http=protocol, lifespan="off", log_config=None)
+    config.timeout_keep_alive = keep_alive  # type: ignore[assignment]
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
@@ -41,19 +71,213 @@ def port() -> Iterator[int]:
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\nHost: a\r\nX: "])
+HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def exchange(port: int, *pieces: bytes) -> bytes:
+    """All that a server says to some bytes, until it closes the connection or one answer is whole."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(ConnectionError):
+            for piece in pieces:
+                connection.sendall(piece)
+        heard = b""
+        with suppress(ConnectionError):
+            while not heard.endswith((b"ok", b"}")) and (part := connection.recv(65536)):
+                heard += part
+    return heard
+
+
+def status(reply: bytes) -> int:
+    """The status of the last answer."""
+    return int(reply[reply.rindex(b"HTTP/1.1 ") :][9:12])
+
+
+@example(33_000, [], 103, [20_000])
+@given(
+    target=st.integers(1, 33_000) | st.integers(32_700, 32_800) | st.just(1),
+    lines=st.lists(st.integers(1, 400) | st.integers(8_000, 20_000), max_size=6),
+    more=st.integers(0, 103),
+    cuts=st.lists(st.integers(1, 40_000), max_size=5),
+)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_heads_of_32_kib_and_100_lines_are_read_and_no_others(
+    patient: int, target: int, lines: list[int], more: int, cuts: list[int]
+) -> None:
+    """However they are cut: 431 for too many bytes or lines, 414 where the target alone is longer (RFC 6585 §5)."""
+    headers = [b"Host: a", *(b"X: " + b"v" * size for size in lines), *(b"Y: z" for _ in range(more))]
+    head = b"GET /%b HTTP/1.1\r\n%b\r\n\r\n" % (b"t" * target, b"\r\n".join(headers))
+    edges = [0, *sorted({cut for cut in cuts if cut < len(head)}), len(head)]
+    reply = exchange(patient, *(head[start:end] for start, end in itertools.pairwise(edges)))
+    fits = len(head) <= 32 * 1024 and len(headers) <= 100
+    assert status(reply) == (200 if fits else 414 if target + 1 > 32 * 1024 else 431), reply[:300]
+
+
+def test_a_head_without_end_is_refused_before_it_is_kept(patient: int) -> None:
+    """One header of megabytes gets its 431 after a few pieces, as a problem document, and the connection ends."""
+    with socket.create_connection(("127.0.0.1", patient), timeout=30) as connection:
+        connection.sendall(HEAD + b"X: ")
+        with suppress(ConnectionError):
+            for _ in range(64):
+                connection.sendall(b"v" * 65536)
+        reply = b""
+        with suppress(ConnectionError):
+            while part := connection.recv(65536):
+                reply += part
+    assert status(reply) == 431
+    assert b"connection: close" in reply
+    assert b'"urn:gtm:problem:request-header-fields-too-large"' in reply
+
+
+@pytest.mark.parametrize(
+    "head",
+    [HEAD + b"X: ", HEAD, b"GET /"],
+)
 def test_heads_that_do_not_arrive_end_the_connection(port: int, head: bytes) -> None:
-    """Whether nothing was sent or half a head, the connection does not stay."""
+    """Half a head is told so, and the connection does not stay."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(head)
+        reply = connection.makefile("rb").read()
+    assert status(reply) == 408
+    assert b"head took longer than 0.2 s" in reply
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n\r\n"])
+def test_connections_on_which_nothing_is_asked_end_without_a_word(port: int, sent: bytes) -> None:
+    """An answer to no question could be taken for that to the next one."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(sent)
         assert connection.recv(100) == b""
+
+
+def test_blank_lines_after_an_answer_keep_no_connection(port: int) -> None:
+    """They are nobody's request, and end like one that does not arrive."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(HEAD + b"\r\n")
+        assert connection.recv(1000).endswith(b"ok")
+        connection.sendall(b"\r\n")
+        assert connection.recv(1000) == b""
+
+
+@pytest.mark.parametrize(
+    "body", [b"Content-Length: 10\r\n\r\nhalf", b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"]
+)
+def test_bodies_that_do_not_arrive_end_the_connection(port: int, body: bytes) -> None:
+    """The application waits no longer, and the client is told."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\n" + body)
+        reply = connection.makefile("rb").read()
+    assert status(reply) == 408
+    assert reply.count(b"HTTP/1.1") == 1
+
+
+def test_what_still_comes_of_an_answered_body_ends(port: int) -> None:
+    """A client that goes on with a body that nobody reads does not keep its connection by that."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
+        heard = b""
+        with suppress(ConnectionError):
+            while True:
+                connection.sendall(b"b" * 1000)
+                connection.settimeout(0.01)
+                with suppress(TimeoutError):
+                    part = connection.recv(1000)
+                    heard += part
+                    if not part:
+                        break
+    assert heard.endswith(b"ok")
+
+
+def test_an_answered_body_that_ends_leaves_a_connection_for_the_next_request(patient: int) -> None:
+    """And one that idles then has its deadline again."""
+    connection = http.client.HTTPConnection("127.0.0.1", patient, timeout=30)
+    connection.putrequest("POST", "/early")
+    connection.putheader("Content-Length", "4")
+    connection.endheaders()
+    assert connection.getresponse().read() == b"ok"
+    kept = connection.sock
+    assert kept is not None
+    kept.sendall(b"body")
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == b"ok"
+    assert connection.sock is kept
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"".join(b"1;%b\r\na\r\n" % (b"e" * 15_000) for _ in range(40)),
+        b"1;" + b"e" * 200_000,
+        b"1\r\na\r\n0\r\nT: " + b"t" * 200_000,
+        b"1\r\na\r\n0\r\n" + b"T: t\r\n" * 20_000,
+        b"186a0\r\n" + b"a" * 100_000 + b"\r\n0\r\nT: " + b"t" * 200_000,
+        b"186a0\r\n" + b"a" * 100_000 + b"\r\n0\r\n" + b"T: t\r\n" * 20_000,
+    ],
+    ids=[
+        "extensions",
+        "extension",
+        "trailer",
+        "trailers",
+        "trailer of a long body",
+        "trailers of a long body",
+    ],
+)
+def test_the_frame_of_a_body_is_bounded(patient: int, rest: bytes) -> None:
+    """Extensions of chunks and trailers without end, with a byte of body between them: 400."""
+    assert status(exchange(patient, CHUNKED, rest)) == 400
+
+
+def test_bodies_in_tiny_chunks_are_read_and_trailers_are_no_headers(patient: int) -> None:
+    """A hundred thousand chunks of a byte each are within bounds; a trailer does not reach the application."""
+    with socket.create_connection(("127.0.0.1", patient), timeout=30) as connection:
+        connection.sendall(CHUNKED + b"1\r\na\r\n" * 100_000 + b"0\r\nAuthorization: x\r\n\r\n")
+        assert connection.recv(1000).endswith(b"\r\n\r\n100000 2")
+
+
+def test_an_offer_of_another_protocol_is_not_taken(patient: int) -> None:
+    """The request is answered in HTTP/1.1, and so is the next one (RFC 9110 §7.8)."""
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+    with socket.create_connection(("127.0.0.1", patient), timeout=30) as connection:
+        connection.sendall(HEAD + upgrade + b"\r\n" + HEAD + b"Connection: close\r\n\r\n")
+        assert connection.makefile("rb").read().count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_a_wrong_request_behind_others_takes_no_answer_from_them(patient: int) -> None:
+    """What was asked before is answered; then the connection ends."""
+    with socket.create_connection(("127.0.0.1", patient), timeout=30) as connection:
+        connection.sendall((HEAD + b"\r\n") * 3 + HEAD + b"X: y\r\n" * 200 + b"\r\n")
+        reply = connection.makefile("rb").read()
+    assert [reply.count(text) for text in (b"200 OK", b"HTTP/1.1", b"connection: close")] == [3, 3, 1]
+
+
+def test_a_wrong_body_behind_other_requests_is_no_answer_to_them(patient: int) -> None:
+    """The connection ends; nothing that is said of the last request stands where an answer to the first belongs."""
+    reply = exchange(patient, (HEAD + b"\r\n") * 3 + CHUNKED + b"no size\r\n")
+    assert b"HTTP/1.1 400" not in reply
+
+
+def test_an_early_answer_leaves_no_connection_without_a_deadline() -> None:
+    """Once the rest of the body has come, the keep-alive timeout counts."""
+    with (
+        serving(PatientProtocol, keep_alive=0.3) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
+    ):
+        connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+        assert connection.recv(1000).endswith(b"ok")
+        connection.sendall(b"body")
+        assert connection.recv(1000) == b""
 
 
 def test_kept_connections_may_wait_between_requests(port: int) -> None:
     """The deadline is for heads alone: a connection that waits longer after an answer is good for another request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", "/")
-    assert connection.getresponse().read() == b"ok"
+    connection.putrequest("POST", "/")
+    connection.putheader("Content-Length", "40000")  # more than one piece
+    connection.endheaders()
+    connection.send(b"b" * 40_000)
+    assert connection.getresponse().read() == b"40000 3"
     kept = connection.sock
     with socket.create_connection(("127.0.0.1", port), timeout=30) as other:
         assert other.recv(1) == b""  # the deadline has passed
