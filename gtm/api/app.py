@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -38,6 +38,7 @@ from gtm.control import recorder
 from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
 from gtm.core.model import Location
+from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.settings import (
     DEFAULT_DEMAND_DAYS,
@@ -74,7 +75,7 @@ def create_app(
     demand_days: int = DEFAULT_DEMAND_DAYS,
     half_life: float = DEFAULT_HALF_LIFE,
     signing: DnssecSettings | None = None,
-    locate: Callable[[str], Location] | None = None,
+    locate: Locate | None = None,
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
@@ -140,7 +141,7 @@ def _locator() -> Locator:
     return Locator()
 
 
-def _locate(address: str) -> Location:
+def _locate(address: str | bytes) -> Location:
     """Where an address is by the shipped database, which is read when it is first needed."""
     return _locator().locate(address)
 

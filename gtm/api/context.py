@@ -20,7 +20,7 @@ from gtm.control.guard import Guard, force_reason
 from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
 from gtm.core.access import Role, permits
-from gtm.core.model import Location
+from gtm.geoip.networks import Locate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -45,7 +45,7 @@ class Context:
     database: Database
     hub: FeedHub
     live: Live
-    locate: Callable[[str], Location]
+    locate: Locate
     max_moved: float
     simulating: asyncio.Lock = field(default_factory=asyncio.Lock)
 

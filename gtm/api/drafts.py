@@ -22,7 +22,7 @@ from gtm.control.traffic import KindDocument, TrafficDocument, recorded, since_n
 from gtm.core.model import Location, Request
 from gtm.core.snapshot import Snapshot
 from gtm.core.traffic import Sample, Traffic
-from gtm.geoip.address import parse_address
+from gtm.geoip.networks import locate_client, parse_client
 
 router = APIRouter(prefix="/v1")
 
@@ -37,9 +37,9 @@ class SimulateRequest(Document):
     """For recorded traffic; left out: 24 hours ago."""
 
 
-def _address(value: str) -> str:
+def _client(value: str) -> str:
     try:
-        return str(parse_address(value))
+        return parse_client(value)
     except ValueError as error:
         raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
 
@@ -47,16 +47,18 @@ def _address(value: str) -> str:
 class ExplainRequest(KindDocument):
     """One request, and the draft to decide it by; without one, the policy in force decides."""
 
-    client_ip: Annotated[StrictStr, AfterValidator(_address), Field(max_length=64)] | None = None
-    """Located with the shipped database; in place of country and coordinates."""
+    client_ip: Annotated[StrictStr, AfterValidator(_client), Field(max_length=64)] | None = None
+    """An address, or a subnet as a resolver states it; in place of country and coordinates."""
     affinity: Annotated[f.Line, Field(min_length=1)] | None = None
     policy: PolicyDocument | None = None
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        stated = {"country", "lat", "lon", "anonymous", "accuracy_km"} & self.model_fields_set
+        stated = {"country", "lat", "lon", "anonymous", "accuracy_km", "spans"} & self.model_fields_set
         if self.client_ip is not None and stated:
-            text = "give either `client_ip` or `country`, `lat`, `lon`, `anonymous` and `accuracy_km`"
+            text = (
+                "give either `client_ip` or `country`, `lat`, `lon`, `anonymous`, `accuracy_km` and `spans`"
+            )
             raise PydanticCustomError("overlap", "{text}", {"text": text})
         return self
 
@@ -129,7 +131,7 @@ async def explain(ctx: Ctx, _: Viewer, body: ExplainRequest) -> Response:
 async def _location(ctx: Context, body: ExplainRequest) -> Location:
     if body.client_ip is None:
         return body.location
-    return await asyncio.to_thread(ctx.locate, body.client_ip)
+    return await asyncio.to_thread(locate_client, body.client_ip, ctx.locate)
 
 
 def _running(ctx: Context) -> Snapshot:

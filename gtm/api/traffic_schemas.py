@@ -25,6 +25,8 @@ class CellSchema(Schema):
     priority: Priority
     anonymous: bool
     accuracy_km: float | None
+    spans: list[str]
+    """The countries of a client subnet that is in several; `?`: parts that nobody can locate, `*`: too many parts."""
 
 
 class DemandRow(Schema):

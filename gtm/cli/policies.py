@@ -46,7 +46,7 @@ def check(
         raise CommandError(f"cannot locate addresses: {error}") from error
     with output.progress(f"checking {folder}") as bar:
 
-        def locate(address: str) -> Any:
+        def locate(address: str | bytes) -> Any:
             bar.advance(bar.task_ids[0])
             return locator.locate(address)
 

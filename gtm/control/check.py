@@ -1,6 +1,6 @@
 """Expected decisions: does a policy do what its authors think? Run by `gtm check` and by the tests.
 
-`expect.yaml` beside the policy holds a list `expectations`. Each says who asks (`client` address, or `country` with
+`expect.yaml` beside the policy holds a list `expectations`. Each says who asks (`client` address or subnet, or `country` with
 `lat` and `lon`, `anonymous` and `accuracy_km`, or nothing: unknown), for what (`service`, `tenant`, `data_class`,
 `model`), in what state of the world (`down`, `drained` and `disabled` regions; all else is up and active), at what time
 (`at`; now, if absent), and what must come of it: `region` (a name, or a list of which each draw must hit one), or
@@ -10,7 +10,6 @@ where they matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -41,15 +40,13 @@ from gtm.core.problems import Problem
 from gtm.core.ranking import rank
 from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
-from gtm.geoip.address import parse_address
 from gtm.geoip.centres import country_centres
+from gtm.geoip.networks import Locate, locate_client, parse_client
 
-Locate = Callable[[str], Location]
 
-
-def _address(value: str) -> str:
+def _client(value: str) -> str:
     try:
-        return str(parse_address(value))
+        return parse_client(value)
     except ValueError as error:
         raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
 
@@ -58,7 +55,7 @@ class Expectation(Document):
     """One expected decision; see the module's description."""
 
     name: f.Line = ""
-    client: Annotated[StrictStr, AfterValidator(_address)] | None = None
+    client: Annotated[StrictStr, AfterValidator(_client)] | None = None
     country: f.CountryCode | None = None
     lat: Annotated[f.Number, Field(ge=-90, le=90)] | None = None
     lon: Annotated[f.Number, Field(ge=-180, le=180)] | None = None
@@ -237,7 +234,7 @@ def _view(policy: Policy, item: Expectation, now: float) -> View:
 
 def _location(item: Expectation, locate: Locate) -> Location:
     if item.client is not None:
-        return locate(item.client)
+        return locate_client(item.client, locate)
     lat, lon = item.lat, item.lon
     if lat is None and item.country is not None:
         # As an edge does for a database that knows countries only.

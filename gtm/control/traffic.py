@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -14,6 +14,7 @@ from gtm.control import fields as f
 from gtm.control.demand import read_row
 from gtm.control.documents import Document
 from gtm.control.errors import NotFound
+from gtm.core.countries import COUNTRIES
 from gtm.core.demand import Cell, cell_of, read_cell
 from gtm.core.model import Location, Priority, Request
 from gtm.core.traffic import MINUTE, Sample, Traffic
@@ -39,11 +40,18 @@ class PlaceDocument(Document):
     anonymous: f.Flag = False
     """Behind a VPN, a proxy, Tor or a hosting provider."""
     accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
+    spans: Annotated[tuple[Literal["?", "*"] | f.CountryCode, ...], Field(max_length=len(COUNTRIES) + 1)] = ()
+    """In place of the country: those of a client subnet that is in several; `?`: parts that nobody can locate, `*` alone:
+    too many parts to look at."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.lat is None) != (self.lon is None):
             raise PydanticCustomError("missing", "`lat` and `lon` need each other")
+        if self.spans and self.country is not None:
+            raise PydanticCustomError("overlap", "give either `country` or `spans`")
+        if "*" in self.spans and len(self.spans) > 1:
+            raise PydanticCustomError("overlap", "`*` stands alone in `spans`")
         return self
 
     @property
@@ -60,6 +68,7 @@ class PlaceDocument(Document):
             source="stated",
             anonymous=self.anonymous,
             accuracy_km=self.accuracy_km,
+            spans=self.spans,
         )
 
 

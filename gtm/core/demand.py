@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf
 
-from gtm.core.model import Location, Priority, Request
+from gtm.core.countries import COUNTRIES
+from gtm.core.model import ANYWHERE, UNLOCATED, Location, Priority, Request
 from gtm.core.residency import location_facts
 
 CELL_DEGREES = 5.0
@@ -17,6 +18,10 @@ CELL_DEGREES = 5.0
 
 SEPARATOR = "|"
 """Between the parts of a cell's text, of which the service is the first."""
+_SPAN = "+"
+"""Between the countries that a client subnet spans."""
+MAX_SPAN = 8
+"""How many countries a cell tells apart; a subnet that spans more may be anywhere: never surer than its requests."""
 _RADII = (10.0, 50.0, 200.0, 1000.0, 20_040.0)
 """Radii of accuracy that cells tell apart, in km; the last is half the equator."""
 
@@ -25,7 +30,8 @@ _RADII = (10.0, 50.0, 200.0, 1000.0, 20_040.0)
 class Cell:
     """A demand cell. `lat` and `lon` are of its centre, None where the location was unknown.
 
-    `accuracy_km` bounds the accuracy radius of its clients' locations, where the database has one.
+    `accuracy_km` bounds the accuracy radius of its clients' locations, where the database has one. `spans` are the
+    countries of client subnets that are in several (as `Location.spans`), which have no `country`.
     """
 
     service: str
@@ -38,6 +44,7 @@ class Cell:
     priority: Priority
     anonymous: bool = False
     accuracy_km: float | None = None
+    spans: tuple[str, ...] = ()
 
     @property
     def request(self) -> Request:
@@ -49,6 +56,7 @@ class Cell:
             source="cell",
             anonymous=self.anonymous,
             accuracy_km=self.accuracy_km,
+            spans=self.spans,
         )
         return Request(
             self.service,
@@ -67,7 +75,7 @@ def cell_of(request: Request, priority: Priority) -> str:
     return SEPARATOR.join(
         (
             request.service,
-            location.country or "",
+            _country(location),
             _centre(location.lat),
             _centre(location.lon),
             request.tenant or "",
@@ -92,9 +100,10 @@ def read_cell(text: str) -> Cell:
     service, country, lat, lon, tenant, data_class, model, priority, anonymous, accuracy = parts
     if bool(lat) != bool(lon) or anonymous not in ("", "anonymous"):
         raise ValueError(f"`{text[:100]}` is not a demand cell")
+    spans = _spans(country)
     return Cell(
         service=service,
-        country=country or None,
+        country=None if spans else country or None,
         lat=_degrees(lat, 90) if lat else None,
         lon=_degrees(lon, 180) if lon else None,
         tenant=tenant or None,
@@ -103,7 +112,28 @@ def read_cell(text: str) -> Cell:
         priority=Priority(priority),
         anonymous=bool(anonymous),
         accuracy_km=_known_radius(accuracy) if accuracy else None,
+        spans=spans,
     )
+
+
+def _country(location: Location) -> str:
+    """The country, or those that a subnet spans: `DE+US+?`, `*`."""
+    if len(location.spans) > MAX_SPAN:
+        return ANYWHERE[0]
+    alone = len(location.spans) < 2 and location.spans != ANYWHERE
+    return location.country or "" if alone else _SPAN.join(location.spans)
+
+
+def _spans(country: str) -> tuple[str, ...]:
+    """What a cell's country says that a subnet spans; nothing for one country."""
+    if country == ANYWHERE[0]:
+        return ANYWHERE
+    spans = tuple(country.split(_SPAN))
+    if len(spans) == 1:
+        return ()
+    if len(spans) > MAX_SPAN or not all(code in COUNTRIES or code == UNLOCATED for code in spans):
+        raise ValueError(f"`{country[:100]}` are not up to {MAX_SPAN} countries")
+    return spans
 
 
 def _degrees(text: str, most: int) -> float:

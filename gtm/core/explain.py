@@ -69,6 +69,7 @@ def answer(
             "country": request.location.country,
             "network": request.location.network,
             "source": request.location.source,
+            **_subnet(request.location),
         },
         "rules": [_rule(rule, full=full) for rule in decision.rules],
         "revision": decision.revision,
@@ -188,6 +189,13 @@ def _rule(rule: RuleTrace, *, full: bool) -> dict[str, Any]:
     return result
 
 
+def _subnet(location: Location) -> dict[str, Any]:
+    """What is told of a client that is a subnet in several networks."""
+    if location.subnet is None:
+        return {}
+    return {"subnet": location.subnet, "spans": list(location.spans)}
+
+
 def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "url": endpoint.url,
@@ -217,6 +225,8 @@ def _request(request: Request) -> dict[str, Any]:
             "source": location.source,
             "anonymous": location.anonymous,
             "accuracy_km": location.accuracy_km,
+            "subnet": location.subnet,
+            "spans": list(location.spans),
         },
     }
 

@@ -434,6 +434,11 @@ class Location:
     PREFIX-LENGTH of a DNS answer (RFC 7871 §7.2.1). `source` names what said so: `geoip`, `override` or `none`.
     `anonymous`: the network is a VPN, a proxy, Tor or a hosting provider, so that the client may be anywhere.
     `accuracy_km` is the radius around the coordinates within which the database expects the client.
+
+    A client may be a subnet, of which DNS resolvers keep the answer for every part. `subnet` is it, where it holds more
+    than `network`. `spans` are its countries, where what a fence looks at differs inside it: `?` for parts that nobody
+    can locate, `*` alone for one of too many parts to look at. Then `anonymous` says that some part is, `accuracy_km` is
+    the worst, and `country` the one that all parts are in.
     """
 
     country: str | None = None
@@ -447,9 +452,15 @@ class Location:
     source: str = "none"
     anonymous: bool = False
     accuracy_km: float | None = None
+    subnet: str | None = None
+    spans: tuple[str, ...] = ()
 
 
 UNKNOWN_LOCATION = Location()
+UNLOCATED = "?"
+"""Among the countries that a subnet spans: a part of it that nobody can locate."""
+ANYWHERE = ("*",)
+"""What a subnet spans that has too many parts to look at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,20 @@ Laws:
      (`EU`, `A1` in some databases), not located to within the rule's bound, or that of an anonymising network. A rule
      can say otherwise of each; none lets go of a client that is located in its countries. Operators' overrides are
      believed.
-  4. A rule in monitor mode never excludes; it is only reported.
+  4. A client subnet concerns every rule that concerns some part of it, so that its fence is the intersection of those of
+     its parts; one of too many parts to look at concerns every rule about clients' places, whatever the rule says.
+  5. A rule in monitor mode never excludes; it is only reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
 from gtm.core.countries import COUNTRIES
-from gtm.core.model import Location, OnAnonymous, OnUnknownLocation, Request
+from gtm.core.model import ANYWHERE, UNLOCATED, Location, OnAnonymous, OnUnknownLocation, Request
 from gtm.core.snapshot import CompiledRule
 
 NOT_STATED = "not stated"
@@ -29,12 +31,19 @@ NOT_STATED = "not stated"
 class LocationFacts(NamedTuple):
     """All of a location that a fence depends on: locations with equal facts have equal fences.
 
-    `country` None: unknown. `accuracy_km`: 0 where an operator vouches for the country, infinite where nobody says.
+    `countries` has one for each that some part is in, None for parts whose country is unknown. `anonymous`: some part
+    is. `accuracy_km` is that of the worst part: 0 where an operator vouches for the country, infinite where nobody
+    says. `mixed`: parts of a subnet differ; `anywhere`: there are too many to look at.
+
+    A rule concerns a part for its country, or for its anonymity, or for its accuracy, each by itself. So it concerns
+    some part exactly if it concerns what all parts have together, and no more has to be kept of them.
     """
 
-    country: str | None
+    countries: tuple[str | None, ...]
     anonymous: bool
     accuracy_km: float
+    mixed: bool = False
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +64,58 @@ class Fence:
 
 def location_facts(location: Location) -> LocationFacts:
     """What a fence looks at of a location; fit to be part of a key under which fences are remembered."""
+    accuracy = inf if location.accuracy_km is None else location.accuracy_km
+    if location.spans:
+        countries = tuple(code if code in COUNTRIES else None for code in location.spans)
+        return LocationFacts(countries, location.anonymous, accuracy, True, location.spans == ANYWHERE)
     country = location.country if location.country in COUNTRIES else None
     if location.source == "override":
-        return LocationFacts(country, anonymous=False, accuracy_km=0.0)
-    accuracy = inf if location.accuracy_km is None else location.accuracy_km
-    return LocationFacts(country, location.anonymous, accuracy)
+        return LocationFacts((country,), anonymous=False, accuracy_km=0.0)
+    return LocationFacts((country,), location.anonymous, accuracy)
+
+
+def spanning(first: Location, subnet: str, parts: Collection[LocationFacts] | None) -> Location:
+    """The location of a client subnet.
+
+    Args:
+        first: the location of its first address. Its coordinates stay: they only rank, and a wrong rank costs time,
+            while a wrong country opens a fence.
+        subnet: its CIDR.
+        parts: the facts of all its parts; None: they are too many to look at.
+    """
+    if parts is None:
+        return replace(
+            first,
+            country=None,
+            subdivision=None,
+            continent=None,
+            source="mixed",
+            accuracy_km=None,
+            subnet=subnet,
+            spans=ANYWHERE,
+        )
+    if len(parts) == 1:
+        return replace(first, subnet=subnet)
+    spans = sorted(
+        {country or UNLOCATED for facts in parts for country in facts.countries}, key=_unlocated_last
+    )
+    one = spans[0] if len(spans) == 1 and spans[0] != UNLOCATED else None
+    worst = max(facts.accuracy_km for facts in parts)
+    return replace(
+        first,
+        country=one,
+        subdivision=None,
+        continent=None if one is None else first.continent,
+        source="mixed",
+        anonymous=any(facts.anonymous for facts in parts),
+        accuracy_km=None if worst == inf else worst,
+        subnet=subnet,
+        spans=tuple(spans),
+    )
+
+
+def _unlocated_last(country: str) -> tuple[bool, str]:
+    return country == UNLOCATED, country
 
 
 def fence(rules: Iterable[CompiledRule], members: int, request: Request) -> Fence:
@@ -117,19 +173,33 @@ def _match(rule: CompiledRule, request: Request, facts: LocationFacts) -> tuple[
 
 def _match_location(rule: CompiledRule, countries: frozenset[str], facts: LocationFacts) -> str | None:
     """Why a rule about these countries concerns a client; None if it does not."""
-    country, settings = facts.country, rule.rule
-    where = f"client country {country or 'unknown'}"
-    if country in countries:
+    settings = rule.rule
+    where, part = _where(facts), ", in part" if facts.mixed else ""
+    if facts.anywhere or not countries.isdisjoint(facts.countries):
         return where
     if facts.anonymous and settings.on_anonymous is OnAnonymous.MATCH:
-        return f"{where} by an anonymising network"
-    bound = settings.max_accuracy_km
-    certain = country is not None and (bound is None or facts.accuracy_km <= bound)
+        return f"{where}{part} by an anonymising network"
+    unknown, bound = None in facts.countries, settings.max_accuracy_km
+    certain = not unknown and (bound is None or facts.accuracy_km <= bound)
     if certain or settings.on_unknown_location is OnUnknownLocation.IGNORE:
         return None
-    if country is None:
+    if unknown:
         return where
     accuracy = (
         "with unknown accuracy" if facts.accuracy_km == inf else f"to within {facts.accuracy_km:g} km only"
     )
-    return f"{where} {accuracy}"
+    return f"{where}{part} {accuracy}"
+
+
+def _where(facts: LocationFacts, most: int = 6) -> str:
+    """Where a client may be, in words."""
+    if facts.anywhere:
+        return "client subnet of too many networks to look at"
+    if not facts.mixed:
+        return f"client country {facts.countries[0] or 'unknown'}"
+    names = [country or "unknown places" for country in facts.countries]
+    if len(names) == 1:
+        return f"client subnet in {names[0]}"
+    if len(names) > most:
+        names[most - 1 :] = [f"{len(names) - most + 1} more"]
+    return f"client subnet spans {', '.join(names[:-1])} and {names[-1]}"

@@ -13,13 +13,13 @@ from gtm.dns.clients import Clients
 from gtm.dns.content import Content, explanation, host_content, second_draw, turns
 from gtm.dns.dnssec import Signer
 from gtm.dns.fast import FastWay, query_key
-from gtm.dns.full import Question, Rejected, locate_client, read_query, render
+from gtm.dns.full import Query, Question, Rejected, read_query, render
 from gtm.dns.options import NO_OPTIONS, ServerOptions
 from gtm.dns.questions import Questions, name_label
 from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
 from gtm.dns.static_way import StaticWay
-from gtm.dns.subnet import Locate
 from gtm.dns.zones import Host, Names, build_names
+from gtm.geoip.networks import Locate
 from gtm.telemetry import Counts, decision_key, metric_key
 
 _label = lru_cache(maxsize=4096)(name_label)
@@ -128,10 +128,10 @@ class Answerer:
             else NOT_AUTHORITATIVE
         )
         if isinstance(content, Host):
-            location = locate_client(query, client, self._locate)
+            location = self._location(query, client)
             content = self._decided(content, query.question, location, draw)
         elif isinstance(content, Alias):
-            location = locate_client(query, client, self._locate)
+            location = self._location(query, client)
             content = content.before(self._decided(content.host, query.question, location, draw))
         if self._seal is not None and query.question.rdclass == wire.CLASS_IN:
             flags = query.edns_flags or 0
@@ -144,6 +144,12 @@ class Answerer:
             )
         self._count(query.question.name, query.question.rdtype, content, tcp)
         return render(query, content, location, tcp=tcp)
+
+    def _location(self, query: Query, client: str) -> Location:
+        """Where the client is: its subnet, or else the address that asks."""
+        if query.subnet is not None and query.subnet.source > 0:
+            return self.clients.subnet(query.subnet).location
+        return self._locate(client)
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""

@@ -13,7 +13,8 @@ from gtm.core.model import Location
 from gtm.dns import wire
 from gtm.dns.cookies import SIZES
 from gtm.dns.options import NO_OPTIONS, ServerOptions
-from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
+from gtm.dns.subnet import Subnet, SubnetError, locate_subnet, read_subnet
+from gtm.geoip.networks import Locate
 
 LIMIT = 1 << 17
 """How many of each are remembered. Past it the memory starts anew, so that hostile traffic cannot grow it."""
@@ -127,13 +128,14 @@ class Clients:
         server: what replies may say of the server.
     """
 
-    __slots__ = ("_locate", "_server", "records", "sources")
+    __slots__ = ("_locate", "_server", "_subnets", "records", "sources")
 
     def __init__(self, locate: Locate, server: ServerOptions = NO_OPTIONS) -> None:
         self._locate = locate
         self._server = server
         self.records: dict[bytes, Edns] = {}
         self.sources: dict[str, Client] = {}
+        self._subnets: dict[Subnet, Client] = {}
 
     def edns(self, record: bytes) -> Edns | None:
         """What an OPT record says; None if it takes the full way to tell, or if `record` is something else."""
@@ -154,6 +156,16 @@ class Clients:
             if len(self.sources) >= LIMIT:
                 self.sources.clear()
             self.sources[address] = found
+        return found
+
+    def subnet(self, subnet: Subnet) -> Client:
+        """The clients in a subnet. Wide ones take up to a millisecond to look through, whatever else the query says."""
+        found = self._subnets.get(subnet)
+        if found is None:
+            found = Client(locate_subnet(subnet, self._locate))
+            if len(self._subnets) >= LIMIT:
+                self._subnets.clear()
+            self._subnets[subnet] = found
         return found
 
     def _read(self, record: bytes) -> Edns | None:
@@ -181,5 +193,5 @@ class Clients:
             except SubnetError:
                 return None
             if subnet.source:
-                client = Client(locate_subnet(subnet, self._locate))
+                client = self.subnet(subnet)
         return Edns(flags, payload, subnet, client, more=options, server=self._server)

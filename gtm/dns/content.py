@@ -268,10 +268,12 @@ def explanation(decision: Decision, location: Location) -> list[str]:
         f"outcome={decision.outcome.value}",
         f"region={decision.region or ''}",
         f"reason={decision.reason.value}",
-        f"country={location.country or 'unknown'}",
-        f"network={location.network or 'unknown'}",
+        f"country={'+'.join(location.spans) or location.country or 'unknown'}",
+        f"network={location.subnet or location.network or 'unknown'}",
     ]
-    parts += [f"rule={rule.name} mode={rule.mode}" for rule in decision.rules]
+    parts += [
+        f"rule={rule.name} mode={rule.mode} because={', '.join(rule.because)}" for rule in decision.rules
+    ]
     parts += _pinned(decision)
     return [*parts, f"revision={decision.revision}", f"epoch={decision.epoch}"]
 

@@ -27,7 +27,7 @@ from gtm.dns import wire
 from gtm.dns.content import Content, Record
 from gtm.dns.cookies import Verdict
 from gtm.dns.options import NO_OPTIONS, ServerOptions, chaos_reply, chaos_text, reply_options
-from gtm.dns.subnet import Locate, Subnet, SubnetError, locate_subnet, read_subnet
+from gtm.dns.subnet import Subnet, SubnetError, read_subnet
 
 _IN = dns.rdataclass.IN
 
@@ -159,13 +159,6 @@ def _asked(packet: bytes, outline: wire.Outline, options: bytes, server: ServerO
         subnet_option=subnets[0] if subnets else None,
         options=options,
     )
-
-
-def locate_client(query: Query, client: str, locate: Locate) -> Location:
-    """Where the client is: its subnet, or else the address that asks."""
-    if query.subnet is not None and query.subnet.source > 0:
-        return locate_subnet(query.subnet, locate)
-    return locate(client)
 
 
 def render(query: Query, content: Content, location: Location = UNKNOWN_LOCATION, *, tcp: bool) -> bytes:

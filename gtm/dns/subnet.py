@@ -4,26 +4,19 @@ A client's location is what its resolver says of its network, or else where the 
 never proof.
 
 Law: a resolver keeps an answer for the whole network it asked about (§7.3.1: the shorter of source and scope). So the
-country of a network is that of all its addresses, or else unknown.
+fence of a network is that of all its parts together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gtm.core.model import Location
 from gtm.dns import wire
-
-Locate = Callable[[str | bytes], Location]
-"""Where an address is: given as text, or packed into 4 or 16 bytes."""
+from gtm.geoip.networks import Locate, length_of, locate_network
 
 _FAMILY_BYTES = {1: 4, 2: 16}
 """Address family (IANA) → bytes of an address. All others are unknown, 0 included (RFC 7871 §7.2.1: FORMERR)."""
-
-
-MAX_NETWORKS = 64
-"""How many of the database's networks inside one client subnet are looked at before it counts as too wide to tell."""
 
 
 class SubnetError(ValueError):
@@ -56,7 +49,8 @@ class Subnet:
             return 0
         if location.network is None or (":" in location.network and self.family == 1):
             return self.source
-        return min(_length(location, self), _FAMILY_BYTES[self.family] * 8)
+        bits = _FAMILY_BYTES[self.family] * 8
+        return min(length_of(location, bits, self.source), bits)
 
     def option(self, scope: int) -> bytes:
         """The option of a reply: family, source and address as in the query (§7.2.1)."""
@@ -65,31 +59,8 @@ class Subnet:
 
 
 def locate_subnet(subnet: Subnet, locate: Locate) -> Location:
-    """Where a client subnet is: its first address's location, without the country unless all of it is in that country.
-
-    The coordinates stay: they only rank, and a wrong rank costs time, while a wrong country opens a fence.
-    """
-    bits = _FAMILY_BYTES[subnet.family] * 8
-    first = locate(subnet.packed)
-    start = int.from_bytes(subnet.packed)
-    at, end = start, start + (1 << bits - subnet.source)
-    for _ in range(MAX_NETWORKS):
-        here = first if at == start else locate(at.to_bytes(bits // 8))
-        if first.country is None or here.country != first.country:
-            break
-        rest = bits - _length(here, subnet)
-        at = (at >> rest) + 1 << rest
-        if at >= end:
-            return first
-    return replace(first, country=None, subdivision=None, continent=None)
-
-
-def _length(location: Location, subnet: Subnet) -> int:
-    """The length of a location's network in the subnet's family; the subnet's own if the location names none."""
-    if location.network is None:
-        return subnet.source
-    mapped = subnet.family == 2 and ":" not in location.network  # RFC 4291 §2.5.5.2
-    return location.prefix_length + 96 if mapped else location.prefix_length
+    """Where a client subnet is, all of it."""
+    return locate_network(subnet.packed, subnet.source, locate)
 
 
 def read_subnet(data: bytes) -> Subnet:

@@ -4,8 +4,9 @@ Laws:
   1. A header counts only if the socket's peer is a trusted proxy. Anybody can write headers.
   2. The list is walked from the right, where the nearest proxy wrote: the first address that is not a trusted proxy's
      is the client. What stands further left, the client may have made up.
-  3. Never guess: what cannot be read on the way, or headers that contradict each other, make the client unknown. An
-     unknown client gets the strictest fence.
+  3. Never guess: a proxy that does not say for whom it asks, what cannot be read on the way, and headers that contradict
+     each other make the client unknown. An unknown client gets the strictest fence.
+  4. A trusted proxy is never the client: what is told of it says nothing of who is behind it.
 """
 
 from __future__ import annotations
@@ -66,28 +67,24 @@ class ClientFinder:
             forwarded: likewise (RFC 7239). With both headers, both must name the same client.
         """
         direct = _peer_address(peer)
-        if direct is None or (x_forwarded_for is None and forwarded is None):
+        if direct is None or not self._is_proxy(direct):
             return direct
-        found = []
+        found = set()
         if x_forwarded_for is not None:
-            found.append(self._walk(direct, _x_forwarded_for(x_forwarded_for)))
+            found.add(self._walk(_x_forwarded_for(x_forwarded_for)))
         if forwarded is not None:
-            found.append(self._walk(direct, _forwarded(forwarded)))
-        return found[0] if len(set(found)) == 1 else None
+            found.add(self._walk(_forwarded(forwarded)))
+        return found.pop() if len(found) == 1 else None
 
     def _is_proxy(self, address: Address) -> bool:
         return any(address in network for network in self._trusted)
 
-    def _walk(self, direct: Address, hops: list[Address | None] | None) -> Address | None:
-        """The first from the right that is not a trusted proxy; the leftmost if all are."""
-        if hops is None:
-            return None
-        current = direct
-        for hop in reversed(hops):
+    def _walk(self, hops: list[Address | None] | None) -> Address | None:
+        """The first from the right that is not a trusted proxy, if there is one."""
+        for hop in reversed(hops or ()):
             if hop is None or not self._is_proxy(hop):
                 return hop
-            current = hop
-        return current
+        return None
 
 
 def _x_forwarded_for(value: bytes) -> list[Address | None] | None:

@@ -32,14 +32,14 @@ SHIPPED_DATABASE = Path(__file__).parent / "data" / "gtm-location.mmdb"
 
 DEFAULT_CACHE_SIZE = 65_536
 
+_MAPPED = Override(IPv6Network("::ffff:0:0/96"), NOWHERE)
+"""IPv4-mapped addresses are looked up as IPv4: networks of IPv6 stop short of them (law 2)."""
 _PLACELESS = tuple(
     Override(IPv6Network(network), NOWHERE)
     for network in (
         # Databases keep IPv4 here. The IPv6 addresses that would meet it (RFC 4291 §2.5.5.1) are nobody's, and
         # overrides of IPv4 networks don't reach them.
         "::/96",
-        # IPv4-mapped addresses are looked up as IPv4: networks of IPv6 stop short of them (law 2).
-        "::ffff:0:0/96",
         # Carried over IPv4 from anywhere: Teredo, 6to4, NAT64 (RFC 4380, 3056, 6052, 8215). Databases give these the
         # place of whoever registered the prefix, or of a relay.
         "2001::/32",
@@ -195,7 +195,7 @@ class _Loaded:
         self._database6 = by_version.get(6)
         self._overrides4 = OverrideIndex(overrides, 32)
         stated = {override.network for override in overrides}
-        known = () if self._database6 is None else _PLACELESS
+        known = (_MAPPED,) if self._database6 is None else (_MAPPED, *_PLACELESS)
         placeless = (override for override in known if override.network not in stated)
         self._overrides6 = OverrideIndex((*overrides, *placeless), 128)
         self._centres = country_centres()

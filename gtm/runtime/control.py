@@ -13,7 +13,7 @@ from functools import cache
 import uvicorn
 
 from gtm.api.app import create_app
-from gtm.core.model import Location
+from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.runtime import lifeline
 from gtm.runtime.http import PatientProtocol
@@ -72,7 +72,7 @@ async def run_control(
             await asyncio.to_thread(postgres.stop)
 
 
-def _locating(settings: ControlSettings) -> Callable[[str], Location]:
+def _locating(settings: ControlSettings) -> Locate:
     """Where an address is; the database is read when it is first needed."""
 
     @cache

@@ -166,6 +166,10 @@ def test_explanations(live: Api) -> None:
         "/v1/route:explain", json={"service": "chat", "client_ip": "81.2.69.142"}
     ).json()
     assert (british["client"]["ip"], british["client"]["country"]) == ("81.2.69.142", "GB")
+    for several in ({"client_ip": "5.62.56.0/21"}, {"spans": ["CZ", "GB", "MT", "MV", "US"]}):
+        mixed = live.viewer.post("/v1/route:explain", json={"service": "chat", **several}).json()
+        assert mixed["rules"][0]["because"] == ["client subnet spans CZ, GB, MT, MV and US"]
+        assert mixed["request"]["location"]["spans"] == ["CZ", "GB", "MT", "MV", "US"]
     set_health(live, "us-east")
     refused = live.viewer.post("/v1/route:explain", json=asked).json()
     assert (refused["outcome"], refused["region"]) == ("refused_residency", None)
@@ -178,7 +182,10 @@ def test_explanations(live: Api) -> None:
         ({"service": "nosuch"}, "there is no service `nosuch`"),
         ({"service": "chat", "tenant": "stranger"}, "there is no tenant `stranger`"),
         ({"service": "chat", "client_ip": "1.2.3"}, "client_ip"),
+        ({"service": "chat", "client_ip": "192.0.2.1/24"}, "has host bits set"),
         ({"service": "chat", "client_ip": "192.0.2.1", "country": "DE"}, "give either"),
+        ({"service": "chat", "spans": ["DE", "US"], "country": "DE"}, "give either"),
+        ({"service": "chat", "spans": ["DE", "*"]}, "stands alone"),
         ({"service": "chat", "lat": 5}, "need each other"),
     ],
 )

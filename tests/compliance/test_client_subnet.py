@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import combinations
+from pathlib import Path
 
 import dns.flags
 import dns.message
@@ -31,6 +32,7 @@ from tests.dns.world import (
     router,
     subnet_of,
 )
+from tests.geoip.databases import write_mmdb
 
 SERVERS = (answerer(), answerer("eu", "ie"), answerer("us"), answerer("eu", "ie", "us", "jp", "big"))
 NAMES = [host for service in POLICY.services for host in service.hostnames]
@@ -219,6 +221,37 @@ def test_caches_give_nobody_what_they_would_not_have_got(
     inside = int(kept.network_address) | other % (1 << bits - scope)
     same, _ = answered(located[number], ip_network((inside, max(scope, min(length, bits))), strict=False))
     assert (addresses(same), same.rcode()) == (addresses(reply), reply.rcode())
+
+
+HIDDEN = {"8.8.8.128/25": {"is_anonymous": True}}
+
+
+@pytest.mark.rfc("7871", "7.3.1", "an answer for a network suits every part of it, anonymising networks too")
+@pytest.mark.parametrize(
+    ("client", "region"),
+    [
+        ("8.8.8.0/24", "eea"),  # half of it is anonymous
+        ("8.8.8.0/25", "us"),
+        ("8.8.8.128/25", "eea"),
+        ("10.0.0.0/13", "eea"),  # DE, US and IE
+        ("10.2.0.0/15", "us"),
+        ("10.8.0.0/15", "eea"),  # JP and nobody knows
+        ("8.0.0.0/6", "eea"),
+    ],
+)
+def test_answers_suit_every_part_of_a_subnet(tmp_path: Path, client: str, region: str) -> None:
+    """Whatever is in a client's network counts, not what its first address is."""
+    overrides = tmp_path / "overrides.yaml"
+    networks = [(network, place) for network, (place, _, _) in NETWORKS.items()]
+    overrides.write_text(
+        "overrides:\n" + "".join(f"  - {{network: '{text}', country: {place}}}\n" for text, place in networks)
+    )
+    hidden = write_mmdb(tmp_path / "hidden.mmdb", HIDDEN, kind="GeoIP2-Anonymous-IP")
+    locator = Locator(overrides=overrides, anonymous=hidden)
+    reply, _ = answered(Answerer(router(), locator.locate, Counts()), ip_network(client))
+    inside = set(addresses(reply)) <= {"192.0.2.1", "192.0.2.2", "192.0.2.3"}
+    assert inside if region == "eea" else addresses(reply) == ["192.0.2.4"]
+    locator.close()
 
 
 def answered_alike(service: Service, family: str) -> bool:

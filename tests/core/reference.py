@@ -6,6 +6,7 @@ a rule is read at each moment of the window at which anything may be different.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from gtm.core.countries import COUNTRIES
@@ -28,6 +29,9 @@ from gtm.core.model import (
 )
 from gtm.core.state import State
 from gtm.core.view import Window
+
+Parts = Sequence[Location]
+"""Where the parts of a client's subnet are; none: they are too many to look at. A client with an address has one."""
 
 
 class Reference:
@@ -105,8 +109,14 @@ class Reference:
             )
         return not known and rule.on_unknown_location is OnUnknownLocation.MATCH
 
-    def concerns(self, rule: ResidencyRule, request: Request, at: datetime) -> bool:
-        """Whether a rule binds a request. What the request does not say is taken to be what the rule is about."""
+    def concerns(
+        self, rule: ResidencyRule, request: Request, at: datetime, parts: Parts | None = None
+    ) -> bool:
+        """Whether a rule binds a request. What the request does not say is taken to be what the rule is about.
+
+        It binds a subnet if it binds some part of it, or if nobody can look at all parts. `parts` None: the request has an
+        address.
+        """
         match = rule.match
         if not self.holds(rule, at):
             return False
@@ -118,21 +128,25 @@ class Reference:
         if match.data_classes and stated and request.data_class not in match.data_classes:
             return False
         scoped = bool(match.client_countries or match.client_jurisdictions)
-        return not scoped or self.may_be_in(rule, request.location, at)
+        places = (request.location,) if parts is None else parts
+        return not scoped or not places or any(self.may_be_in(rule, place, at) for place in places)
 
-    def matched(self, request: Request) -> list[ResidencyRule]:
+    def matched(self, request: Request, parts: Parts | None = None) -> list[ResidencyRule]:
         """The rules in force that are about a request, monitoring ones too."""
         moments = self.moments()
         return [
             rule
             for rule in self.policy.residency_rules
-            if any(self.concerns(rule, request, at) for at in moments)
+            if any(self.concerns(rule, request, at, parts) for at in moments)
         ]
 
-    def excludes(self, rule: ResidencyRule, region: Region, request: Request) -> bool:
+    def excludes(
+        self, rule: ResidencyRule, region: Region, request: Request, parts: Parts | None = None
+    ) -> bool:
         """Whether a rule keeps a region from serving a request."""
         return any(
-            self.concerns(rule, request, at) and not self.permits(rule, region, at) for at in self.moments()
+            self.concerns(rule, request, at, parts) and not self.permits(rule, region, at)
+            for at in self.moments()
         )
 
     def service(self, request: Request) -> Service:
@@ -144,13 +158,13 @@ class Reference:
         names = {member.region for member in self.service(request).members}
         return [region for region in self.policy.regions if region.name in names]
 
-    def fence(self, request: Request) -> set[str]:
+    def fence(self, request: Request, parts: Parts | None = None) -> set[str]:
         """The regions that the law lets serve a request."""
         binding = [rule for rule in self.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
         return {
             region.name
             for region in self.members(request)
-            if not any(self.excludes(rule, region, request) for rule in binding)
+            if not any(self.excludes(rule, region, request, parts) for rule in binding)
         }
 
     def willing(self, request: Request) -> set[str]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from ipaddress import ip_address, ip_network
 from itertools import product
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
+from gtm.core.countries import COUNTRIES as KNOWN
+from gtm.core.demand import cell_of, read_cell
 from gtm.core.jurisdictions import MAX_PERIODS, countries_at, resolve
 from gtm.core.model import (
+    ANYWHERE,
     UNKNOWN_LOCATION,
     Endpoint,
     Jurisdiction,
@@ -24,6 +29,7 @@ from gtm.core.model import (
     OnUnknownLocation,
     Places,
     Policy,
+    Priority,
     Region,
     Request,
     ResidencyRule,
@@ -35,6 +41,7 @@ from gtm.core.problems import PolicyError
 from gtm.core.residency import Fence, fence, location_facts
 from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
+from gtm.geoip.networks import locate_network
 from tests.core.reference import Reference
 from tests.core.strategies import (
     COUNTRIES,
@@ -104,9 +111,74 @@ def test_locations_of_equal_facts_have_equal_fences(world: World, one: Location,
 
 def test_facts_of_overrides_are_certain() -> None:
     """An override is neither anonymous nor inaccurate, and codes that are no country are unknown."""
-    assert location_facts(Location("DE", anonymous=True, accuracy_km=9.0)) == ("DE", True, 9.0)
-    assert location_facts(Location("DE", source="override", anonymous=True)) == ("DE", False, 0.0)
-    assert location_facts(Location("EU")) == (None, False, inf)
+    assert location_facts(Location("DE", anonymous=True, accuracy_km=9.0))[:3] == (("DE",), True, 9.0)
+    assert location_facts(Location("DE", source="override", anonymous=True))[:3] == (("DE",), False, 0.0)
+    assert location_facts(Location("EU"))[:3] == ((None,), False, inf)
+
+
+NETS = ("192.0.2.0/25", "192.0.2.128/26", "192.0.2.192/28", "192.0.2.208/28", "192.0.2.224/27")
+SUBNET = bytes((192, 0, 2, 0))
+
+
+@st.composite
+def subnets(draw: st.DrawFn) -> tuple[Location, list[Location]]:
+    """A /24 as the code locates it, and the locations of the five networks in it, of which neighbours may be alike."""
+    few = draw(st.lists(locations(), min_size=1, max_size=3))
+    parts = [replace(draw(st.sampled_from(few)), network=text, prefix_length=int(text[-2:])) for text in NETS]
+
+    def locate(address: str | bytes) -> Location:
+        return next(
+            part for part, text in zip(parts, NETS, strict=True) if ip_address(address) in ip_network(text)
+        )
+
+    return locate_network(SUBNET, 24, locate), parts
+
+
+@quick(WORLDS)
+@given(policies(), windows(), st.lists(subnets(), min_size=12, max_size=12), st.data())
+def test_the_fence_of_a_subnet_is_that_of_all_its_parts(
+    policy: Policy, window: Window, clients: list[tuple[Location, list[Location]]], data: st.DataObject
+) -> None:
+    """What a resolver keeps for a subnet holds for each address in it, and rules that concern some part are named."""
+    view = view_of(compile_policy(policy, SHIPPED), State(), window)
+    reference = Reference(policy, SHIPPED, State(), window)
+    service = data.draw(st.sampled_from(policy.services)).name
+    for location, parts in clients:
+        for tenant, data_class in product((None, TENANTS[0]), (None, DATA_CLASSES[0])):
+            request = Request(service, location, tenant, data_class)
+            found = _fence(view, request)
+            names = set(view.snapshot.names(found.allowed))
+            assert names == reference.fence(request, parts)
+            assert names == set.intersection(
+                *(reference.fence(replace(request, location=part)) for part in parts)
+            )
+            assert [match.compiled.rule for match in found.matched] == reference.matched(request, parts)
+            cell = read_cell(cell_of(request, Priority.REAL_TIME)).request
+            assert (
+                found.allowed | _fence(view, cell).allowed == found.allowed
+            )  # never out of the request's fence
+
+
+@quick(60)
+@given(policies(), windows(), st.booleans())
+def test_a_subnet_of_too_many_networks_concerns_every_rule_about_places(
+    policy: Policy, window: Window, anonymous: bool
+) -> None:
+    """Neither `ignore` nor `trust` lets a subnet go of which nobody knows where it is."""
+    here = Location("JP", source="override", anonymous=anonymous)
+    location = locate_network(
+        SUBNET, 16, lambda address: replace(here, network=f"{ip_address(address)}/32", prefix_length=32)
+    )
+    assert location.spans == ANYWHERE
+    view = view_of(compile_policy(policy, SHIPPED), State(), window)
+    reference = Reference(policy, SHIPPED, State(), window)
+    for service in policy.services:
+        request = Request(service.name, location)
+        found = _fence(view, request)
+        assert set(view.snapshot.names(found.allowed)) == reference.fence(request, ())
+        assert [match.compiled.rule for match in found.matched] == reference.matched(request, ())
+        cell = read_cell(cell_of(request, Priority.REAL_TIME))
+        assert _fence(view, cell.request) == found
 
 
 def _region(name: str, country: str, operator: str | None = None) -> Region:
@@ -153,6 +225,48 @@ def test_a_match_says_what_of_the_location_it_was(
     """The reason names the country, and what makes it uncertain where that is why the rule applies."""
     made = ResidencyRule("r", CLIENTS, HOME, max_accuracy_km=rule.get("max_accuracy_km"))
     assert _seen(_view(made), location) == ({"de"}, [(because,)])
+
+
+@pytest.mark.parametrize(
+    ("parts", "settings", "because"),
+    [
+        ("DE US", {}, "client subnet spans DE and US"),
+        ("US DE ?", {}, "client subnet spans DE, US and unknown places"),
+        ("US ?", {}, "client subnet spans US and unknown places"),
+        ("US US!", {}, "client subnet in US, in part by an anonymising network"),
+        ("FR US!", {}, "client subnet spans FR and US, in part by an anonymising network"),
+        ("US US~", {"max_accuracy_km": 50.0}, "client subnet in US, in part to within 200 km only"),
+        (
+            "AT BE CH DE ES FR US",
+            {"on_unknown_location": OnUnknownLocation.IGNORE},
+            "client subnet spans AT, BE, CH, DE, ES and 2 more",
+        ),
+        ("US", {}, None),
+        ("US FR", {}, None),
+        ("US US!", {"on_anonymous": OnAnonymous.TRUST}, None),
+        ("FR ?", {"on_unknown_location": OnUnknownLocation.IGNORE}, None),
+        ("FR US DE", {"on_unknown_location": OnUnknownLocation.IGNORE}, "client subnet spans DE, FR and US"),
+    ],
+)
+def test_a_match_says_what_of_the_subnet_it_was(
+    parts: str, settings: dict[str, Any], because: str | None
+) -> None:
+    """The reason names what is in the subnet: `!` a part that is anonymous, `~` one known to within 200 km."""
+    found = {
+        ip: Location(
+            None if code[0] == "?" else code[:2],
+            source="geoip",
+            network=f"192.0.2.{32 * ip}/27",
+            prefix_length=27,
+            anonymous="!" in code,
+            accuracy_km=200.0 if "~" in code else 20.0,
+        )
+        for ip, code in enumerate(f"{parts} {' '.join([parts.rsplit(maxsplit=1)[-1]] * 8)}".split()[:8])
+    }
+    location = locate_network(SUBNET, 24, lambda address: found[ip_address(address).packed[3] // 32])
+    rule = ResidencyRule("r", CLIENTS, HOME, **settings)
+    seen = _seen(_view(rule), location)
+    assert seen == (({"de", "gb", "us"}, []) if because is None else ({"de"}, [(because,)]))
 
 
 def test_a_rule_can_believe_and_ignore() -> None:
@@ -299,3 +413,22 @@ def test_nothing_changes_between_boundaries(policy: Policy, one: float, other: f
         view_of(snapshot, State(), Window(one, one)).rules
         == view_of(snapshot, State(), Window(other, other)).rules
     )
+
+
+@pytest.mark.parametrize("country", ["DE+", "+", "DE+US+ZZ", "DE+*", "+".join(sorted(KNOWN)[:9])])
+def test_cells_of_subnets_are_read_whole_or_not_at_all(country: str) -> None:
+    """A cell names up to eight countries or parts without one; what else it says of a subnet is refused."""
+    text = "chat|{}||||||real_time||"
+    assert read_cell(text.format("?+?")).spans == ("?", "?")
+    assert read_cell(text.format("*")).spans == ANYWHERE
+    with pytest.raises(ValueError, match="countries"):
+        read_cell(text.format(country))
+
+
+def test_a_subnet_in_more_countries_than_a_cell_names_may_be_anywhere() -> None:
+    """A cell is never surer of a place than its requests."""
+    nine = Location(spans=tuple(sorted(KNOWN)[:9]), source="mixed", accuracy_km=1.0)
+    cell = read_cell(cell_of(Request("chat", nine), Priority.REAL_TIME))
+    assert cell.spans == ANYWHERE
+    eight = replace(nine, spans=nine.spans[:8])
+    assert read_cell(cell_of(Request("chat", eight), Priority.REAL_TIME)).spans == eight.spans

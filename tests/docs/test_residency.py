@@ -9,6 +9,7 @@ import pytest
 
 from gtm.core.compile import compile_policy
 from gtm.core.model import (
+    ANYWHERE,
     Endpoint,
     Location,
     Match,
@@ -41,16 +42,25 @@ def _region(name: str, country: str, operator: str | None) -> Region:
 
 def _pattern(phrase: str) -> str:
     """A reason without the country and the distance in it."""
-    return re.sub(r"\d+ km", "0 km", re.sub(r"country (unknown|[A-Z]{2})", "country XX", phrase))
+    place = r"(unknown( places)?|[A-Z]{2})"
+    phrase = re.sub(rf"spans {place} and {place}", "spans XX and XX", phrase)
+    return re.sub(r"\d+ km", "0 km", re.sub(rf"(country|in) {place}", r"\1 XX", phrase))
 
 
-REASONS = {_pattern(phrase) for phrase in re.findall(r"`(client country [^`]+)`", re.sub(r"\s+", " ", PAGE))}
+REASONS = {
+    _pattern(phrase)
+    for phrase in re.findall(r"`(client (?:country|subnet) [^`]+)`", re.sub(r"\s+", " ", PAGE))
+}
 
 
 def _location(words: str) -> Location:
+    if "too many networks" in words:
+        return Location(source="mixed", spans=ANYWHERE)
     country = re.search(r"in ([A-Z]{2})", words)
     accuracy = re.search(r"within (\d+) km", words)
+    spans = (*re.findall(r"\b([A-Z]{2})\b", words), *(("?",) if "unknown places" in words else ()))
     return Location(
+        spans=spans if "subnet" in words else (),
         country=country[1] if country else None,
         source="override" if "override" in words else "geoip",
         anonymous="anonymous" in words,

@@ -37,11 +37,13 @@ def find(
         ("2001:db8::1", "2001:db8::1"),
         ("::ffff:192.0.2.1", "192.0.2.1"),
         ("192.0.2.1, fd00::2", "192.0.2.1"),
-        ("10.0.0.7, 10.0.0.2", "10.0.0.7"),
+        ("10.0.0.7, 10.0.0.2", None),
         ("nonsense, 192.0.2.1", "192.0.2.1"),
         (" , 192.0.2.1 ,, ", "192.0.2.1"),
-        ("", "10.0.0.1"),
+        ("", None),
+        (" , ,", None),
         ("192.0.2.1, nonsense", None),
+        ("192.0.2.1, unknown", None),
         ("192.0.2.1, nonsense, 10.0.0.2", None),
         ("unknown", None),
         ("192.0.2.256", None),
@@ -64,8 +66,14 @@ def test_x_forwarded_for_is_walked_from_the_right(header: str, client: str | Non
         ("for=198.51.100.1, for=192.0.2.1 , for=10.0.0.3", "192.0.2.1"),
         ('for="\\192.0.2.1"', "192.0.2.1"),
         (", for=192.0.2.1,,", "192.0.2.1"),
-        ("", "10.0.0.1"),
+        ("", None),
+        (",,", None),
         ("for=_hidden", None),
+        ('for="_hidden:4711"', None),
+        ('for="unknown:80", for=10.0.0.2', None),
+        ("for=_hidden, for=192.0.2.1", "192.0.2.1"),
+        ("for=192.0.2.1, for=_hidden", None),
+        ("for=10.0.0.7, for=10.0.0.2", None),
         ("for=unknown, for=10.0.0.2", None),
         ("proto=https", None),
         ("for=192.0.2.1;for=192.0.2.2", None),
@@ -87,6 +95,15 @@ def test_both_headers_must_agree() -> None:
     assert find("192.0.2.1", "for=192.0.2.1") == "192.0.2.1"
     assert find("192.0.2.1", "for=192.0.2.2") is None
     assert find("192.0.2.1", "garbage") is None
+    assert find("192.0.2.1", "") is None
+
+
+def test_a_trusted_proxy_is_never_the_client() -> None:
+    """One that sends no header hides its clients, wherever it stands itself; a stranger is its own client."""
+    assert find() is None
+    assert find(peer="fd00::9") is None
+    assert find("10.0.0.9", "for=10.0.0.8") is None
+    assert find(peer="192.0.2.1") == "192.0.2.1"
 
 
 def test_strangers_are_not_trusted() -> None:
@@ -105,7 +122,7 @@ def test_strangers_are_not_trusted() -> None:
 def test_no_header_breaks_the_finder(text: str) -> None:
     """Any bytes give an address or none, and the client never poses as the proxy in front of it."""
     for client in (find(text), find(None, text), find(text, text)):
-        assert client is None or ip_address(client)
+        assert client is None or ip_address(client) not in ip_network("10.0.0.0/8")
     assert find(f"{text},192.0.2.1") in ("192.0.2.1", None)
 
 
@@ -118,7 +135,7 @@ def test_headers_count_from_trusted_proxies_only(run_edge: Callable[..., Edge]) 
         for _ in range(2):
             answer = client.get("/v1/route?service=web", headers=header).json()
             assert (answer["client"]["ip"], answer["region"]) == (GERMAN, "eu-central")
-            assert client.get("/v1/route?service=web").json()["client"]["ip"] == "127.0.0.1"
+            assert client.get("/v1/route?service=web").json()["client"]["ip"] is None
         assert client.get("/r/web/", headers=header).headers["x-gtm-region"] == "eu-central"
         assert client.get(f"/v1/route?service=web&client_ip={GERMAN}", headers=header).status_code == 200
         assert client.get("/v1/route?service=web&client_ip=127.0.0.1", headers=header).status_code == 401
@@ -127,11 +144,17 @@ def test_headers_count_from_trusted_proxies_only(run_edge: Callable[..., Edge]) 
     assert plain.get("/v1/route?service=web", headers=header).json()["client"]["ip"] == "127.0.0.1"
 
 
-def test_an_unreadable_header_gets_the_strictest_fence(run_edge: Callable[..., Edge]) -> None:
-    """An unknown client is held to every rule that looks at where clients are."""
+@pytest.mark.parametrize(
+    "headers", [{"x-forwarded-for": "garbage"}, {"forwarded": "for=unknown"}, {"x-forwarded-for": ""}, {}]
+)
+def test_a_proxy_that_names_no_client_gets_the_strictest_fence(
+    run_edge: Callable[..., Edge], headers: dict[str, str]
+) -> None:
+    """An unknown client is held to every rule that looks at where clients are, wherever the proxy stands."""
     edge = run_edge(trusted_proxies=(ip_network("127.0.0.0/8"),))
-    answer = edge.get("/v1/route?service=chat&explain=1", headers={"x-forwarded-for": "garbage"}).json()
+    answer = edge.get("/v1/route?service=chat&explain=1", headers=headers).json()
     assert answer["client"] == {"ip": None, "country": None, "network": None, "source": "none"}
     assert answer["region"] == "eu-central"
     assert answer["rules"][0]["because"] == ["client country unknown"]
-    assert edge.get("/v1/route?service=chat").json()["region"] == "us-east"
+    located = edge.get("/v1/route?service=chat", headers={"x-forwarded-for": "198.51.100.9"})
+    assert located.json()["region"] == "us-east"

@@ -74,7 +74,7 @@ def test_flat_record(tmp_path: Path) -> None:
     location = Locator(path).locate("11.0.0.1")
     assert (location.country, location.subdivision, location.continent) == ("JP", "Tokyo", "AS")
     assert (location.lat, location.lon, location.asn) == (35.6916, 139.768, 64501)
-    assert Locator(path).locate("2a00:1::1") == Location(network="::/0", prefix_length=0)
+    assert Locator(path).locate("2a00:1::1") == Location(network="2000::/3", prefix_length=3)
 
 
 def test_directory_with_one_file_for_each_family(tmp_path: Path) -> None:
