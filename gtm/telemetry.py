@@ -6,12 +6,14 @@ to their agent every second, and the agent keeps the totals of the whole edge in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nlargest
 from operator import itemgetter
 from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from gtm.core.choice import Option
 from gtm.core.ranking import RankingClass
@@ -38,6 +40,34 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_http_requests_total": ("HTTP requests to the edge, by route and status.", ("route", "status")),
 }
 """Metric name → help and label names. Labels only ever take values from the policy or from closed sets."""
+
+
+EDGE_GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "gtm_edge_control_connected": ("1 while the edge follows control's feed.", ()),
+    "gtm_edge_control_heard_timestamp_seconds": ("When control was last heard; 0: not since the start.", ()),
+    "gtm_edge_revision": ("The policy revision that the edge holds; 0: none.", ()),
+    "gtm_edge_policy_timestamp_seconds": ("When that policy was written; 0: there is none.", ()),
+    "gtm_edge_plan_timestamp_seconds": (
+        "When the plan that the edge follows was made; 0: it follows none.",
+        (),
+    ),
+    "gtm_edge_geoip_timestamp_seconds": ("When the oldest GeoIP database in use was built.", ()),
+    "gtm_edge_workers": ("Workers that answer, by kind (dns, http).", ("kind",)),
+    "gtm_edge_endpoint_health": (
+        "1 for what the edge's own probes say of an endpoint (up, down, unknown), 0 for the others.",
+        ("region", "endpoint", "status"),
+    ),
+    "gtm_edge_probe_timestamp_seconds": ("When an endpoint was last probed.", ("region", "endpoint")),
+    "gtm_edge_probe_seconds": ("What the last probe of an endpoint took.", ("region", "endpoint")),
+    "gtm_edge_certificate_expiry_timestamp_seconds": (
+        "When the TLS certificate ends that an endpoint showed to the last probe.",
+        ("region", "endpoint"),
+    ),
+}
+"""An edge's gauges: name → help and label names."""
+
+GaugeValue = tuple[str, tuple[str, ...], float]
+"""Name, label values, value."""
 
 
 KEPT_KEYS = 20_000
@@ -156,11 +186,33 @@ def top_client_key(prefix: str) -> str:
     return f"{_TOP_CLIENTS}\t{prefix}"
 
 
-class EdgeMetrics:
-    """The totals of one edge, across its workers, and the demand not yet reported."""
+class _Gauges(Collector):
+    """Gauges that are looked up when the metrics are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[], Iterable[GaugeValue]]) -> None:
+        self._read = read
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        for name, (text, labels) in EDGE_GAUGES.items():
+            yield GaugeMetricFamily(name, text, labels=labels)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        families = {family.name: family for family in self.describe()}
+        for name, labels, value in self._read():
+            families[name].add_metric(list(labels), value)
+        yield from families.values()
+
+
+class EdgeMetrics:
+    """The totals of one edge, across its workers, and the demand not yet reported.
+
+    Args:
+        gauges: how the edge stands, asked each time the metrics are written.
+    """
+
+    def __init__(self, gauges: Callable[[], Iterable[GaugeValue]] = tuple) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(_Gauges(gauges))
         self._demand: dict[str, float] = {}
         self._counters = {
             name: Counter(name, text, labels, registry=self.registry)

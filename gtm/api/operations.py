@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gtm.api.context import Ctx, reply
+from gtm.api.gauges import ControlGauges
 from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
 from gtm.api.schemas import Liveness, Readiness, errors
 from gtm.control.publish import FeedHub
-from gtm.core.dnssec import expiry
 
 router = APIRouter(tags=["operations"])
 
@@ -42,32 +42,7 @@ async def readyz(ctx: Ctx) -> Response:
 
 def metrics_router(metrics: Metrics, hub: FeedHub) -> APIRouter:
     """`/metrics`, with gauges that look at the hub when they are scraped."""
-    for name, text, read in (
-        ("gtm_control_feed_subscribers", "Edges that follow the feed.", lambda: hub.followers.count),
-        (
-            "gtm_control_revision",
-            "The policy revision published.",
-            lambda: hub.snapshot.revision if hub.snapshot else 0,
-        ),
-        ("gtm_control_epoch", "The epoch of the state published.", lambda: hub.state.epoch),
-        (
-            "gtm_control_database_up",
-            "1 if the database answered when last asked.",
-            lambda: int(hub.database_up),
-        ),
-        (
-            "gtm_control_dnssec_problem",
-            "1 if DNSSEC keys cannot be made, rolled or read.",
-            lambda: int(bool(hub.dnssec.problem)),
-        ),
-        (
-            "gtm_control_dnssec_expiry_timestamp_seconds",
-            "When the first signature over a zone's keys ends; 0: no zone is signed.",
-            lambda: expiry(hub.dnssec.keys),
-        ),
-        ("gtm_control_edges_live", "Edges heard of within the last 10 seconds.", lambda: len(hub.edges())),
-    ):
-        Gauge(name, text, registry=metrics.registry).set_function(read)
+    metrics.registry.register(ControlGauges(hub))
     scraped = APIRouter(tags=["operations"])
 
     @scraped.get(

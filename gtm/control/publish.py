@@ -251,6 +251,10 @@ class FeedHub:
         now = self._monotonic()
         return {name: edge for name, edge in self._edges.items() if now - edge.heard <= MAX_AGE}
 
+    def heard(self) -> dict[str, LiveEdge]:
+        """The edges heard of within a day, by name: also those that have fallen silent."""
+        return dict(self._edges)
+
     async def _judge(self) -> None:
         """Combine reports soon after they arrive, and once a second for those that grow stale."""
         while True:

@@ -24,7 +24,8 @@ HealthTable = Mapping[str, Mapping[str, EndpointHealth]]
 class ProbeResult:
     """The outcome of one check. `at` in POSIX seconds, `latency_ms` of the whole exchange where there was one.
 
-    `connect_ms` is the network's round trip alone, where the connection's handshake told it.
+    `connect_ms` is the network's round trip alone, where the connection's handshake told it; `certificate_expires` (POSIX
+    seconds) is when the certificate that was shown ends.
     """
 
     ok: bool
@@ -32,6 +33,7 @@ class ProbeResult:
     detail: str = ""
     latency_ms: float | None = None
     connect_ms: float | None = None
+    certificate_expires: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 import msgspec
 import re2
+from cryptography.x509 import load_der_x509_certificate
 
 from gtm.core.health import ProbeResult
 from gtm.core.model import Probe, ProbeType
@@ -117,12 +118,22 @@ class Checker:
         except Exception as error:  # noqa: BLE001 - law 1: a check never raises, whatever a library throws
             return self._failed(_describe(error), connection)
         latency_ms = round((monotonic() - started) * 1000, 3)
-        return ProbeResult(
-            ok=True, at=self._clock(), latency_ms=latency_ms, connect_ms=connection.round_trip_ms
-        )
+        return self._result(connection, ok=True, latency_ms=latency_ms)
 
     def _failed(self, detail: str, connection: _Connection) -> ProbeResult:
-        return ProbeResult(ok=False, at=self._clock(), detail=detail, connect_ms=connection.round_trip_ms)
+        return self._result(connection, ok=False, detail=detail)
+
+    def _result(
+        self, connection: _Connection, *, ok: bool, detail: str = "", latency_ms: float | None = None
+    ) -> ProbeResult:
+        return ProbeResult(
+            ok=ok,
+            at=self._clock(),
+            detail=detail,
+            latency_ms=latency_ms,
+            connect_ms=connection.round_trip_ms,
+            certificate_expires=connection.certificate_expires,
+        )
 
     def _transport(self, *, verify: bool) -> httpx.AsyncHTTPTransport:
         if verify not in self._transports:
@@ -141,6 +152,14 @@ class _Connection:
     """Of `tcpi_rtt`, in microseconds: eight bytes, then fifteen numbers of four before it."""
 
     round_trip_ms: float | None = None
+    certificate_expires: float | None = None
+
+    def secured(self, ssl_object: Any) -> None:
+        """Note when the certificate ends that a TLS server has shown, be it accepted or not looked at."""
+        shown = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
+        if shown is not None:
+            with suppress(ValueError):
+                self.certificate_expires = load_der_x509_certificate(shown).not_valid_after_utc.timestamp()
 
     def made(self, sock: Any) -> None:
         """Read a connected socket; nothing is known where the system has no TCP_INFO."""
@@ -155,6 +174,8 @@ class _Connection:
         """Hear of httpcore's events (its extension `trace`)."""
         if event == "connection.connect_tcp.complete":
             self.made(info["return_value"].get_extra_info("socket"))
+        elif event == "connection.start_tls.complete":
+            self.secured(info["return_value"].get_extra_info("ssl_object"))
 
 
 async def _connect(target: Target, connection: _Connection) -> None:

@@ -89,6 +89,8 @@ class Prober:
         self._scheduler = AsyncIOScheduler(timezone=UTC, logger=_scheduler_logger)
         self._watches: dict[_Key, _Watch] = {}
         self._tracks: dict[tuple[str, str], Track] = {}
+        self.latest: dict[tuple[str, str], ProbeResult] = {}
+        """The newest result of each region's endpoints, by region and URL."""
         self._probes: dict[tuple[str, str], _Key] = {}
         self._locks: dict[Target | None, tuple[asyncio.Lock, int]] = {}
         self._slots = asyncio.Semaphore(CONCURRENCY)
@@ -136,6 +138,7 @@ class Prober:
             track = self._tracks.get(place, Track())
             tracks[place] = track if self._probes.get(place) == key else Track(track.health)
         self._tracks, self._probes = tracks, probes
+        self.latest = {place: result for place, result in self.latest.items() if place in probes}
         for key in self._watches.keys() - wanted.keys():
             self._remove(self._watches.pop(key))
         added = 0
@@ -243,6 +246,7 @@ class Prober:
             before = self._tracks[region, watch.url]
             after = advance(before, result, watch.probe)
             self._tracks[region, watch.url] = after
+            self.latest[region, watch.url] = result
             self.results[region, "ok" if result.ok else "failed"] += 1
             if result.connect_ms is not None and self._measured is not None:
                 self._measured(region, result.connect_ms)

@@ -48,6 +48,7 @@ from gtm.runtime.claim import Claim
 from gtm.runtime.clocks import boot_time
 from gtm.runtime.cookie_secrets import cookie_secrets
 from gtm.runtime.crew import Crew
+from gtm.runtime.gauges import EdgeFacts, edge_gauges
 from gtm.runtime.handover import HandoverError
 from gtm.runtime.round_trips import RoundTrips
 from gtm.settings import EdgeSettings
@@ -76,7 +77,7 @@ class Agent:
 
     def __init__(self, settings: EdgeSettings) -> None:
         self.settings = settings
-        self.metrics = EdgeMetrics()
+        self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
         self._holder = ViewHolder(time.time)
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(self._verdict_changed, time.time, self._round_trips.probed)
@@ -86,6 +87,8 @@ class Agent:
         self._keeps_plan = False
         self._wants_plan = False
         self._lost_at = -inf
+        self._heard = 0.0
+        self._geoip_built = 0.0
         self._reported_at = time.monotonic()
         self._loaded = asyncio.Event()
         self._report_due = asyncio.Event()
@@ -116,7 +119,9 @@ class Agent:
 
     async def _run(self) -> None:
         settings = self.settings
-        Locator(settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db).close()
+        locator = Locator(settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db)
+        self._geoip_built = float(locator.build_epoch)
+        locator.close()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -229,6 +234,7 @@ class Agent:
             while True:
                 try:
                     async for message in client.messages(self._snapshot):
+                        self._heard = time.time()
                         # Not before its first state: what it last said of health may be from long ago.
                         if not self._connected and isinstance(message, StateMessage):
                             logger.info("following control at %s", client.url)
@@ -358,6 +364,19 @@ class Agent:
                     self._wants_plan = reply.wants_plan
                     if reply.leases is not None and self._leases.take(reply.leases):
                         self._crew.put_parts()
+
+    def _facts(self) -> EdgeFacts:
+        """How the edge stands now, for its metrics."""
+        return EdgeFacts(
+            connected=self._connected,
+            heard=self._heard,
+            snapshot=self._snapshot,
+            plan_made=self._holder.state.plan.made,
+            health=self._prober.health(),
+            probed=self._prober.latest,
+            answering=self._crew.answering if self._crew is not None else {},
+            geoip_built=self._geoip_built,
+        )
 
     def _next_report(self) -> EdgeReport:
         """What control is told now. Demand that a lost report held stays in the metrics alone."""

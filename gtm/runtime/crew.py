@@ -91,6 +91,11 @@ class Crew:
         """The revision that every worker which listens answers from, or a later one; 0 while none listens."""
         return min(self._answering.values(), default=0)
 
+    @property
+    def answering(self) -> dict[str, int]:
+        """The workers that listen, by name, with the revision that they answer from."""
+        return dict(self._answering)
+
     def start(self) -> None:
         """Start every worker."""
         for kind in _KINDS:

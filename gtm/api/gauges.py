@@ -1,0 +1,174 @@
+"""What goes on this second, as Prometheus gauges: read from memory when they are scraped.
+
+Labels only ever take values from the policy, from names of edges and tokens, or from closed sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gtm.control.overview import Moment, moment_of, top_document
+from gtm.control.publish import FeedHub
+from gtm.core.dnssec import expiry
+from gtm.core.model import HealthStatus
+
+GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "gtm_control_feed_subscribers": ("Edges that follow the feed.", ()),
+    "gtm_control_revision": ("The policy revision published; 0: none.", ()),
+    "gtm_control_policy_timestamp_seconds": ("When the policy in force was written; 0: there is none.", ()),
+    "gtm_control_epoch": ("The epoch of the state published.", ()),
+    "gtm_control_database_up": ("1 if the database answered when last asked.", ()),
+    "gtm_control_dnssec_problem": ("1 if DNSSEC keys cannot be made, rolled or read.", ()),
+    "gtm_control_dnssec_expiry_timestamp_seconds": (
+        "When the first signature over a zone's keys ends; 0: no zone is signed.",
+        (),
+    ),
+    "gtm_control_edges_live": ("Edges heard of within the last 10 seconds.", ()),
+    "gtm_control_edge_report_timestamp_seconds": ("When an edge last reported to this control.", ("edge",)),
+    "gtm_control_edge_revision": ("The policy revision that an edge answers from.", ("edge",)),
+    "gtm_region_health": (
+        "1 for the status that the vantages agree on (up, down, unknown), 0 for the others.",
+        ("region", "status"),
+    ),
+    "gtm_region_admin_state": (
+        "1 for what the operator wants of a region (active, draining, disabled).",
+        ("region", "state"),
+    ),
+    "gtm_endpoint_vantages": (
+        "Edges that see an endpoint as up, down or unknown.",
+        ("region", "endpoint", "status"),
+    ),
+    "gtm_endpoint_probe_seconds": (
+        "Time of the probes of an endpoint, the median of the vantages.",
+        ("region", "endpoint"),
+    ),
+    "gtm_region_outstanding": ("Requests in a region, as it reported last.", ("region",)),
+    "gtm_region_queue": ("Requests that wait in a region, as it reported last.", ("region",)),
+    "gtm_region_limit": ("Slots of a region: the lesser of declared and reported.", ("region",)),
+    "gtm_region_usable_slots": ("Slots of a region that plans may use.", ("region",)),
+    "gtm_region_load_report_age_seconds": ("Age of a region's newest load report.", ("region",)),
+    "gtm_region_service_time_seconds": ("How long a request occupies a region.", ("region",)),
+    "gtm_region_demand": ("Requests per second whose home a region is.", ("region",)),
+    "gtm_region_decided": ("Requests per second that edges send to a region.", ("region",)),
+    "gtm_region_planned": ("Requests per second that the plan has for a region.", ("region",)),
+    "gtm_region_price_ms": (
+        "What one more request a second there would cost all others, in ms.",
+        ("region",),
+    ),
+    "gtm_region_exhausted": ("1 if the plan uses up a region's capacity.", ("region",)),
+    "gtm_spill": ("Requests per second served elsewhere than at home, as edges decide.", ("from", "to")),
+    "gtm_quota_allowed": ("Requests per second that a spillover quota allows.", ("quota",)),
+    "gtm_quota_planned": ("Requests per second that the plan spills under a quota.", ("quota",)),
+    "gtm_refused": ("Requests per second refused, by outcome.", ("service", "outcome")),
+    "gtm_plan_timestamp_seconds": ("When the plan in force was made; 0: there is none.", ()),
+    "gtm_plan_seconds": ("What the last plan took to make.", ()),
+    "gtm_plan_failed": ("1 if the last try to plan failed, so that the plan before stays.", ()),
+}
+"""Name → help and label names."""
+
+
+class ControlGauges(Collector):
+    """Looks at the hub whenever it is scraped.
+
+    Args:
+        hub: of this control process.
+    """
+
+    def __init__(self, hub: FeedHub) -> None:
+        self._hub = hub
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Names alone, for the registry to find clashes by."""
+        for name, (text, labels) in GAUGES.items():
+            yield GaugeMetricFamily(name, text, labels=labels)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All of them now."""
+        families = {family.name: family for family in self.describe()}
+        for name, labels, value in _values(self._hub):
+            if value is not None:
+                families[name].add_metric(list(labels), float(value))
+        yield from families.values()
+
+
+_Value = tuple[str, tuple[str, ...], float | None]
+
+
+def _values(hub: FeedHub) -> Iterator[_Value]:
+    moment = moment_of(hub)
+    top = top_document(moment, hub.edges().values(), database_up=hub.database_up)
+    yield from _of_control(hub, moment, top)
+    yield from _of_endpoints(hub, moment)
+    for region in top["regions"]:
+        yield from _of_region(region)
+    for way in top["spill"]:
+        yield "gtm_spill", (way["from"], way["to"]), way["requests_per_second"]
+    for quota in top["quotas"]:
+        yield "gtm_quota_allowed", (quota["name"],), quota["allowed"]
+        yield "gtm_quota_planned", (quota["name"],), quota["planned"]
+    for refused in top["refusals"]:
+        yield "gtm_refused", (refused["service"], refused["outcome"]), refused["requests_per_second"]
+
+
+def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterator[_Value]:
+    snapshot, plan = hub.snapshot, top["plan"]
+    for name, value in (
+        ("gtm_control_feed_subscribers", hub.followers.count),
+        ("gtm_control_revision", moment.revision),
+        ("gtm_control_policy_timestamp_seconds", snapshot.created if snapshot is not None else 0),
+        ("gtm_control_epoch", moment.epoch),
+        ("gtm_control_database_up", hub.database_up),
+        ("gtm_control_dnssec_problem", bool(hub.dnssec.problem)),
+        ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(hub.dnssec.keys)),
+        ("gtm_control_edges_live", len(top["edges"])),
+        ("gtm_plan_timestamp_seconds", plan["made"] or 0),
+        ("gtm_plan_seconds", plan["tick_ms"] / 1000),
+        ("gtm_plan_failed", plan["error"] is not None),
+    ):
+        yield name, (), value
+    for name, edge in hub.heard().items():
+        yield "gtm_control_edge_report_timestamp_seconds", (name,), edge.seen_at.timestamp()
+        yield "gtm_control_edge_revision", (name,), edge.report.revision
+
+
+def _of_endpoints(hub: FeedHub, moment: Moment) -> Iterator[_Value]:
+    reports = [edge.report.health for edge in hub.edges().values()]
+    for region in moment.regions:
+        for endpoint in region.endpoints:
+            agreed = moment.health.get(region.name, {}).get(endpoint.url)
+            place = (region.name, endpoint.url)
+            if agreed is not None and agreed.latency_ms is not None:
+                yield "gtm_endpoint_probe_seconds", place, agreed.latency_ms / 1000
+            seen = [
+                table[region.name][endpoint.url].status
+                for table in reports
+                if endpoint.url in table.get(region.name, {})
+            ]
+            for status in HealthStatus:
+                yield "gtm_endpoint_vantages", (*place, status.value), seen.count(status)
+
+
+def _of_region(region: Mapping[str, Any]) -> Iterator[_Value]:
+    name = region["region"]
+    for status in HealthStatus:
+        yield "gtm_region_health", (name, status.value), region["health"] is status
+    yield "gtm_region_admin_state", (name, region["admin_state"].value), 1
+    time = region["service_time_ms"]
+    for metric, value in (
+        ("gtm_region_outstanding", region["outstanding"]),
+        ("gtm_region_queue", region["queue"]),
+        ("gtm_region_limit", region["limit"]),
+        ("gtm_region_usable_slots", region["usable"]),
+        ("gtm_region_load_report_age_seconds", region["report_age"]),
+        ("gtm_region_service_time_seconds", None if time is None else time / 1000),
+        ("gtm_region_demand", region["demand"]),
+        ("gtm_region_decided", region["decided"]),
+        ("gtm_region_planned", region["planned"]),
+        ("gtm_region_price_ms", region["price_ms"]),
+        ("gtm_region_exhausted", region["exhausted"]),
+    ):
+        yield metric, (name,), value

@@ -1,0 +1,55 @@
+"""How an edge stands, as Prometheus gauges: its line to control, its policy, its own probes, its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gtm.core.health import HealthTable, ProbeResult
+from gtm.core.model import HealthStatus
+from gtm.feed.wire import SnapshotMessage
+from gtm.telemetry import GaugeValue
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeFacts:
+    """What an edge knows of itself. Times in POSIX seconds; `heard` is when control was last heard, 0: never.
+
+    `answering` maps the names of its workers that listen to the revision they answer from.
+    """
+
+    connected: bool
+    heard: float
+    snapshot: SnapshotMessage | None
+    plan_made: float
+    health: HealthTable
+    probed: Mapping[tuple[str, str], ProbeResult]
+    answering: Mapping[str, int]
+    geoip_built: float
+
+
+def edge_gauges(facts: EdgeFacts) -> Iterator[GaugeValue]:
+    """The values of `gtm.telemetry.EDGE_GAUGES`."""
+    snapshot = facts.snapshot
+    for name, value in (
+        ("gtm_edge_control_connected", facts.connected),
+        ("gtm_edge_control_heard_timestamp_seconds", facts.heard),
+        ("gtm_edge_revision", snapshot.revision if snapshot is not None else 0),
+        ("gtm_edge_policy_timestamp_seconds", snapshot.created if snapshot is not None else 0),
+        ("gtm_edge_plan_timestamp_seconds", facts.plan_made),
+        ("gtm_edge_geoip_timestamp_seconds", facts.geoip_built),
+    ):
+        yield name, (), float(value)
+    for kind in ("dns", "http"):
+        listening = sum(name.startswith(f"{kind}-") for name in facts.answering)
+        yield "gtm_edge_workers", (kind,), float(listening)
+    for region, endpoints in facts.health.items():
+        for url, health in endpoints.items():
+            for status in HealthStatus:
+                yield "gtm_edge_endpoint_health", (region, url, status.value), float(health.status is status)
+    for place, result in facts.probed.items():
+        yield "gtm_edge_probe_timestamp_seconds", place, result.at
+        if result.latency_ms is not None:
+            yield "gtm_edge_probe_seconds", place, result.latency_ms / 1000
+        if result.certificate_expires is not None:
+            yield "gtm_edge_certificate_expiry_timestamp_seconds", place, result.certificate_expires
