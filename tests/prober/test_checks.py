@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.x509 import load_pem_x509_certificate
 
 from gtm.core.health import ProbeResult
 from gtm.core.model import Probe, ProbeType
@@ -283,6 +284,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return both
 
 
+def _ends(certificate: Path) -> float:
+    return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
+
+
 async def test_https(certificate: Path) -> None:
     """A certificate nobody vouches for fails, unless the probe says not to look; `host` is the name asked for."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -293,7 +298,9 @@ async def test_https(certificate: Path) -> None:
     async with serve(http(), context) as server:
         strict = await check(server.url, probe)
         assert strict.detail.startswith("tls certificate not accepted: ")
-        assert (await check(server.url, replace(probe, verify_tls=False))).ok
+        loose = await check(server.url, replace(probe, verify_tls=False))
+        assert loose.ok
+        assert loose.certificate_expires == _ends(certificate)
     assert names == ["chat.test", "chat.test"]
     assert b"\r\nhost: chat.test:8443\r\n" in server.heads[0].lower()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -186,6 +187,40 @@ def test_metrics_are_of_the_whole_edge(demo: System) -> None:
         return 'via="dns"' in text and 'via="lookup"' in text
 
     eventually(counted, "both tiers are counted")
+
+
+def test_metrics_say_how_everything_stands(demo: System) -> None:
+    """Control's gauges agree with what the API says; the edge's tell of its line to control, its probes and workers."""
+    eventually(lambda: demo.api("GET", "/v1/plan").json()["made"], "there is a plan")
+    control = httpx.get(f"{demo.control}/metrics").text
+    for line in (
+        'gtm_region_health{region="eu-central",status="up"} 1.0',
+        'gtm_region_health{region="eu-central",status="down"} 0.0',
+        'gtm_region_admin_state{region="eu-central",state="active"} 1.0',
+        "gtm_control_database_up 1.0",
+        "gtm_plan_failed 0.0",
+        "gtm_control_edges_live 1.0",
+    ):
+        assert line in control
+    assert re.search(
+        r'^gtm_endpoint_vantages\{endpoint="[^"]+",region="eu-west",status="up"\} 1.0$', control, re.MULTILINE
+    )
+    assert re.search(r'^gtm_control_edge_report_timestamp_seconds\{edge="[^"]+"\} 1', control, re.MULTILINE)
+
+    def edge_says_so() -> bool:
+        text = httpx.get(f"{demo.edge}/metrics").text
+        return all(
+            re.search(pattern, text, re.MULTILINE)
+            for pattern in (
+                r"^gtm_edge_control_connected 1.0$",
+                r"^gtm_edge_control_heard_timestamp_seconds 1\.\d+e\+09$",
+                r'^gtm_edge_workers\{kind="dns"\} 1.0$',
+                r'^gtm_edge_endpoint_health\{endpoint="[^"]+",region="eu-west",status="up"\} 1.0$',
+                r'^gtm_edge_probe_timestamp_seconds\{endpoint="[^"]+",region="eu-west"\} 1',
+            )
+        )
+
+    eventually(edge_says_so, "the edge's gauges are there")
 
 
 def test_second_serve_on_the_same_data_directory_says_so(demo: System) -> None:
