@@ -174,7 +174,8 @@ def check_reply(packet: bytes, reply: bytes | None) -> None:
     assert len(packet) >= 12
     assert reply[:2] == packet[:2]
     assert reply[2] & 0x80
-    assert reply[2] & 0x79 == packet[2] & 0x79
+    assert reply[2] & 0x78 == packet[2] & 0x78
+    assert reply[2] & 1 == (0 if packet[2] & 0x78 else packet[2] & 1)  # RD means something in queries alone
     assert not reply[3] & 0xF0
     assert len(reply) <= 1232
     dns.message.from_wire(reply)
