@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 Network = IPv4Network | IPv6Network
@@ -17,6 +17,8 @@ DEFAULT_HALF_LIFE = 86_400.0
 DEFAULT_DEMAND_DAYS = 7
 DEFAULT_MAX_MOVED_SHARE = 0.3
 DEFAULT_ZSK_DAYS = 90
+LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+"""This machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class ControlSettings:
 
     `geoip_db` and `geoip_overrides` are an edge's, for questions about a client's latency. After `latency_half_life`
     seconds, a measured round trip counts half. A change may move `max_moved_share` (0–1) of the present demand at once;
-    demand is recorded for `demand_days` days, 0 for none. For what begins with `dnssec_` see `DnssecSettings`.
+    demand is recorded for `demand_days` days, 0 for none. For what begins with `dnssec_` see `DnssecSettings`. Clients
+    in `metrics_allow` read the metrics without a token.
     """
 
     data_dir: Path
@@ -53,6 +56,7 @@ class ControlSettings:
     dnssec_key_file: Path | None = None
     dnssec_zsk_days: int = DEFAULT_ZSK_DAYS
     dnssec_resolver: tuple[str, int] | None = None
+    metrics_allow: tuple[Network, ...] = LOOPBACK
     log_level: str = "info"
 
     @property
@@ -94,6 +98,9 @@ class EdgeSettings:
     once it has bound its addresses. `replace`: take over from the edge that runs on `data_dir`, if one does.
 
     `dns_cookie_secret_file` holds what all edges that share an address make DNS cookies with; None: a secret of its own.
+
+    Regions in `probe_allow` are probed although they are loopback, link-local or the like. Certificates of `ca_file` count
+    besides the public ones, for control and for probes. Clients in `metrics_allow` read the metrics without a token.
     """
 
     data_dir: Path
@@ -111,6 +118,9 @@ class EdgeSettings:
     geoip_overrides: Path | None = None
     geoip_anonymous_db: Path | None = None
     trusted_proxies: tuple[Network, ...] = ()
+    probe_allow: tuple[Network, ...] = ()
+    metrics_allow: tuple[Network, ...] = LOOPBACK
+    ca_file: Path | None = None
     open_lookups: bool = False
     beacons: bool = True
     region: str | None = None
@@ -146,6 +156,9 @@ class ServeSettings:
     geoip_overrides: Path | None = None
     geoip_anonymous_db: Path | None = None
     trusted_proxies: tuple[Network, ...] = ()
+    probe_allow: tuple[Network, ...] = ()
+    metrics_allow: tuple[Network, ...] = LOOPBACK
+    ca_file: Path | None = None
     open_lookups: bool = False
     beacons: bool = True
     latency_half_life: float = DEFAULT_HALF_LIFE

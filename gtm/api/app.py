@@ -44,7 +44,9 @@ from gtm.settings import (
     DEFAULT_DEMAND_DAYS,
     DEFAULT_HALF_LIFE,
     DEFAULT_MAX_MOVED_SHARE,
+    LOOPBACK,
     DnssecSettings,
+    Network,
 )
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
@@ -76,6 +78,7 @@ def create_app(
     half_life: float = DEFAULT_HALF_LIFE,
     signing: DnssecSettings | None = None,
     locate: Locate | None = None,
+    metrics_allow: tuple[Network, ...] = LOOPBACK,
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
@@ -89,6 +92,7 @@ def create_app(
         half_life: seconds after which a measured round trip counts half.
         signing: how keys of signed zones are kept; None: this process has no key file.
         locate: where an address is; None: by the shipped database.
+        metrics_allow: networks that read the metrics without a token.
     """
     hub = FeedHub(database, half_life=half_life, dnssec=signing)
     live = Live(hub)
@@ -129,7 +133,7 @@ def create_app(
         app.include_router(resource_router(kind))
     for module in (drafts, demand, dnssec, tokens, edges, load, latency, overview, operations, docs):
         app.include_router(module.router)
-    app.include_router(operations.metrics_router(metrics, hub))
+    app.include_router(operations.metrics_router(metrics, hub, metrics_allow))
     app.add_middleware(BodyGuard, max_body=MAX_BODY)
     app.add_middleware(Counting, metrics=metrics)
     _describe(app)

@@ -87,6 +87,9 @@ ForceReason = Annotated[
 _bearer = HTTPBearer(auto_error=False, description="A token made by `gtm token create` or `POST /v1/tokens`.")
 
 
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
 async def authenticate(ctx: Context, text: str) -> Principal:
     """Who holds a token.
 
@@ -125,9 +128,7 @@ def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
         Forbidden: the token's role is not enough.
     """
 
-    async def principal(
-        ctx: Ctx, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-    ) -> Principal:
+    async def principal(ctx: Ctx, credentials: Credentials) -> Principal:
         if credentials is None:
             raise Unauthorized(NO_TOKEN)
         found = await authenticate(ctx, credentials.credentials)

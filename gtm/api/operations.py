@@ -1,16 +1,19 @@
-"""For machines that watch control: alive, ready, metrics. No token needed."""
+"""For machines that watch control: alive, ready, metrics. From near, no token is needed."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gtm.api.context import Ctx, reply
+from gtm.api.context import Credentials, Ctx, reply, requires
 from gtm.api.gauges import ControlGauges
 from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
 from gtm.api.schemas import Liveness, Readiness, errors
 from gtm.control.publish import FeedHub
+from gtm.core.access import Role
+from gtm.geoip.address import parse_address
+from gtm.settings import Network
 
 router = APIRouter(tags=["operations"])
 
@@ -40,8 +43,11 @@ async def readyz(ctx: Ctx) -> Response:
     return reply({"status": "ready", "revision": ctx.hub.snapshot.revision})
 
 
-def metrics_router(metrics: Metrics, hub: FeedHub) -> APIRouter:
-    """`/metrics`, with gauges that look at the hub when they are scraped."""
+_viewer = requires(Role.VIEWER)
+
+
+def metrics_router(metrics: Metrics, hub: FeedHub, allowed: tuple[Network, ...]) -> APIRouter:
+    """`/metrics`, with gauges that look at the hub when they are scraped. `allowed`: who needs no token."""
     metrics.registry.register(ControlGauges(hub))
     scraped = APIRouter(tags=["operations"])
 
@@ -50,9 +56,23 @@ def metrics_router(metrics: Metrics, hub: FeedHub) -> APIRouter:
         operation_id="metrics",
         summary="Prometheus metrics",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        description=f"Outside the networks of `GTM_METRICS_ALLOW` (by default this machine), for tokens of role `{Role.VIEWER}`.",
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **{status: errors()[status] for status in (401, 403)},
+        },
     )
-    async def scrape() -> Response:
+    async def scrape(ctx: Ctx, request: Request, credentials: Credentials) -> Response:
+        if not _near(request, allowed):
+            await _viewer(ctx, credentials)
         return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return scraped
+
+
+def _near(request: Request, allowed: tuple[Network, ...]) -> bool:
+    """Whether a request comes from a network without a proxy between, behind which it could be anybody's."""
+    if request.client is None or {"x-forwarded-for", "forwarded"}.intersection(request.headers):
+        return False
+    client = parse_address(request.client.host.partition("%")[0])
+    return any(client in network for network in allowed)

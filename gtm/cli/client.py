@@ -7,16 +7,20 @@ UNREACHABLE; 401 and 403 NOT_ALLOWED; every other refusal BAD_INPUT.
 from __future__ import annotations
 
 import json
+import os
 import re
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
 
+from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
+from gtm.transport import CertificatesError, tls_context
 
 _TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 5.0
@@ -84,11 +88,16 @@ class Client:
         headers = {"Accept": "application/json, application/problem+json", "User-Agent": "gtm-cli"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
+            insecure = os.environ.get("GTM_INSECURE_CONTROL", "").lower() in {"1", "true", "yes", "on"}
+            options.check_in_the_clear(self._url, insecure=insecure, option=option)
         # No proxy leads to this machine's own loopback.
         limit = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT))
         own = host in {"localhost", "::1"} or host.startswith("127.")
         try:
-            self._http = httpx.Client(timeout=limit, trust_env=not own, headers=headers)
+            verify = tls_context(Path(ca_file) if (ca_file := os.environ.get("GTM_CA_FILE")) else None)
+            self._http = httpx.Client(timeout=limit, trust_env=not own, headers=headers, verify=verify)
+        except CertificatesError as error:
+            raise CommandError(str(error)) from error
         except (ValueError, ImportError) as error:
             raise CommandError(f"the proxy set in the environment cannot be used: {error}") from error
         weakref.finalize(self, self._http.close)

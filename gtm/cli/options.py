@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from gtm.cli.exits import CommandError
+from gtm.cli.exits import CommandError, Exit
 from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, Address, DnsSettings, Network
+from gtm.settings import LOOPBACK as LOOPBACK_NETWORKS
 
 DataDir = Annotated[
     Path,
@@ -117,6 +118,35 @@ TrustedProxies = Annotated[
         envvar="GTM_TRUSTED_PROXIES",
     ),
 ]
+ProbeAllow = Annotated[
+    str,
+    typer.Option(
+        help="Networks to probe although they are loopback, link-local or a cloud's metadata service, with commas.",
+        envvar="GTM_PROBE_ALLOW",
+    ),
+]
+MetricsAllow = Annotated[
+    str,
+    typer.Option(
+        help="Networks that read /metrics without a token, with commas (`none`: nobody).",
+        envvar="GTM_METRICS_ALLOW",
+    ),
+]
+CaFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Certificates (PEM) to trust besides the public ones, for control and for probes.",
+        envvar="GTM_CA_FILE",
+    ),
+]
+InsecureControl = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-control",
+        help="Send the token to another machine over http, where whoever is on the way reads it.",
+        envvar="GTM_INSECURE_CONTROL",
+    ),
+]
 OpenLookups = Annotated[
     bool,
     typer.Option(
@@ -191,6 +221,7 @@ Timeout = Annotated[float, typer.Option(help="Longest wait for the edges, in sec
 LOOPBACK = "127.0.0.1"
 OWN = [LOOPBACK]
 NONE: list[str] = []
+METRICS_ALLOW = ",".join(map(str, LOOPBACK_NETWORKS))
 CONTROL = f"http://{LOOPBACK}:{DEFAULT_CONTROL_PORT}"
 EDGE = f"http://{LOOPBACK}:{DEFAULT_EDGE_PORT}"
 DATA_DIR = Path("gtm-data")
@@ -279,6 +310,31 @@ def networks(text: str, option: str = "--trusted-proxies") -> tuple[Network, ...
         return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise CommandError(f"{option}: {error}") from error
+
+
+def check_in_the_clear(url: str, *, insecure: bool, option: str = "--control") -> None:
+    """Keep a token from being sent to another machine in the clear.
+
+    Raises:
+        CommandError: it would be, and nobody said that it may.
+    """
+    from gtm.transport import in_the_clear
+
+    if not insecure and in_the_clear(url):
+        raise CommandError(
+            f"{option}: `{url}` is http to another machine, which would send the token in the clear: put TLS in front of "
+            "it and use https, or set GTM_INSECURE_CONTROL=true where the network between is your own",
+            Exit.NOT_ALLOWED,
+        )
+
+
+def metrics_allow(text: str) -> tuple[Network, ...]:
+    """Parse `--metrics-allow`.
+
+    Raises:
+        CommandError: something else than networks.
+    """
+    return () if text == _NONE else networks(text, "--metrics-allow")
 
 
 def resolver(text: str) -> Address | None:

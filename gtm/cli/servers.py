@@ -20,6 +20,7 @@ from gtm.settings import (
     DEFAULT_HALF_LIFE,
     DEFAULT_MAX_MOVED_SHARE,
     DEFAULT_ZSK_DAYS,
+    LOOPBACK,
     ControlSettings,
     DnsSettings,
     EdgeSettings,
@@ -58,6 +59,9 @@ def serve(
     geoip_overrides: options.GeoipOverrides = None,
     geoip_anonymous_db: options.GeoipAnonymousDb = None,
     trusted_proxies: options.TrustedProxies = "",
+    probe_allow: options.ProbeAllow = "",
+    metrics_allow: options.MetricsAllow = options.METRICS_ALLOW,
+    ca_file: options.CaFile = None,
     open_lookups: options.OpenLookups = False,
     beacons: options.Beacons = True,
     latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
@@ -99,6 +103,10 @@ def serve(
         geoip_anonymous_db=geoip_anonymous_db,
         # The demo's clients are simulated on this machine, and state their addresses as proxies do.
         trusted_proxies=proxies or (options.networks(_OWN) if demo else ()),
+        # The demo's regions are on this machine.
+        probe_allow=options.networks(probe_allow, "--probe-allow") + (LOOPBACK if demo else ()),
+        metrics_allow=options.metrics_allow(metrics_allow),
+        ca_file=ca_file,
         # The demo may be asked about anybody's address, but only by this machine.
         open_lookups=open_lookups or (demo and all(_is_loopback(host) for host in hosts)),
         beacons=beacons,
@@ -132,6 +140,7 @@ def control(
     dnssec_key_file: options.DnssecKeyFile = None,
     dnssec_zsk_days: options.DnssecZskDays = DEFAULT_ZSK_DAYS,
     dnssec_resolver: options.DnssecResolver = "",
+    metrics_allow: options.MetricsAllow = options.METRICS_ALLOW,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
@@ -151,6 +160,7 @@ def control(
         dnssec_key_file=dnssec_key_file,
         dnssec_zsk_days=dnssec_zsk_days,
         dnssec_resolver=options.resolver(dnssec_resolver),
+        metrics_allow=options.metrics_allow(metrics_allow),
         log_level=options.log_level(log_level),
     )
     configure(settings.log_level, "control")
@@ -163,6 +173,7 @@ def control(
 def edge(
     *,
     control_url: options.ControlUrl = options.CONTROL,
+    insecure_control: options.InsecureControl = False,
     token: options.Token = None,
     name: Annotated[
         str, typer.Option(help="This edge's name; the host's by default.", envvar="GTM_EDGE_NAME")
@@ -184,6 +195,9 @@ def edge(
     geoip_overrides: options.GeoipOverrides = None,
     geoip_anonymous_db: options.GeoipAnonymousDb = None,
     trusted_proxies: options.TrustedProxies = "",
+    probe_allow: options.ProbeAllow = "",
+    metrics_allow: options.MetricsAllow = options.METRICS_ALLOW,
+    ca_file: options.CaFile = None,
     open_lookups: options.OpenLookups = False,
     beacons: options.Beacons = True,
     region: Annotated[
@@ -214,6 +228,7 @@ def edge(
             "an edge needs a token: set GTM_TOKEN to one made by `gtm token create NAME --role edge`",
             Exit.NOT_ALLOWED,
         )
+    options.check_in_the_clear(control_url, insecure=insecure_control)
     settings = EdgeSettings(
         data_dir=data_dir.absolute(),
         control_url=control_url,
@@ -237,6 +252,9 @@ def edge(
         geoip_overrides=geoip_overrides,
         geoip_anonymous_db=geoip_anonymous_db,
         trusted_proxies=options.networks(trusted_proxies),
+        probe_allow=options.networks(probe_allow, "--probe-allow"),
+        metrics_allow=options.metrics_allow(metrics_allow),
+        ca_file=ca_file,
         open_lookups=open_lookups,
         beacons=beacons,
         region=region or None,

@@ -1,4 +1,4 @@
-"""Who may ask about other clients than themselves, and who may send what balancers measured.
+"""Who may ask about other clients than themselves, send what balancers measured, and read the metrics.
 
 Law: asking takes a token that may read (viewer, operator, admin), unless the operator opened look-ups to everybody;
 sending takes one that may report (reporter, edge).
@@ -89,6 +89,30 @@ def check_reporter(grant: Grant) -> None:
         raise ProblemError(
             "unauthorized",
             "sending samples takes a bearer token of role reporter or edge",
+            ((b"www-authenticate", b"Bearer"),),
+        )
+
+
+def check_scraper(grant: Grant) -> None:
+    """Let a caller from elsewhere read the metrics, or not.
+
+    Raises:
+        ProblemError: the token is missing, not known or not enough.
+    """
+    if grant is Grant.WRONG_ROLE:
+        challenge = b'Bearer error="insufficient_scope"'
+        raise ProblemError(
+            "forbidden",
+            "reading the metrics takes a token of role viewer, operator or admin",
+            ((b"www-authenticate", challenge),),
+        )
+    if grant is Grant.BAD_TOKEN:
+        raise _unknown_token()
+    if grant is Grant.NO_TOKEN:
+        raise ProblemError(
+            "unauthorized",
+            "reading the metrics from here takes a token of role viewer; "
+            "networks that need none are named with GTM_METRICS_ALLOW",
             ((b"www-authenticate", b"Bearer"),),
         )
 

@@ -24,8 +24,8 @@ from gtm.core.access import Role
 from gtm.core.choice import Afford
 from gtm.core.latency import SampleKind, Verdict
 from gtm.edge import beacons
-from gtm.edge.access import Grant, check_reporter, check_subject, grant_of
-from gtm.edge.client import ClientFinder
+from gtm.edge.access import Grant, check_reporter, check_scraper, check_subject, grant_of
+from gtm.edge.client import ClientFinder, peer_address
 from gtm.edge.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
 from gtm.edge.lookup import (
     MAX_BATCH_BYTES,
@@ -41,7 +41,7 @@ from gtm.edge.routes import Locate, LookupRoute, RedirectRoute, Routes
 from gtm.edge.samples import MAX_BEACON_BYTES, MAX_SAMPLES_BYTES, Intake, parse_beacon, parse_samples
 from gtm.feed.holder import ViewHolder
 from gtm.geoip.address import Address
-from gtm.settings import Network
+from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts
 
 logger = logging.getLogger(__name__)
@@ -64,12 +64,14 @@ class EdgeOptions:
     """How an edge's HTTP tier behaves.
 
     `open_lookups` lets anybody ask about any client. `trusted_proxies` are the networks whose X-Forwarded-For and
-    Forwarded headers count. `beacons`: browsers may post round trips.
+    Forwarded headers count. `beacons`: browsers may post round trips. Clients in `metrics_allow` read the metrics without
+    a token.
     """
 
     open_lookups: bool = False
     trusted_proxies: tuple[Network, ...] = ()
     beacons: bool = True
+    metrics_allow: tuple[Network, ...] = LOOPBACK
 
 
 class EdgeApp:
@@ -306,6 +308,19 @@ class EdgeApp:
             return None, None
         return incoming.headers.get(b"x-forwarded-for"), incoming.headers.get(b"forwarded")
 
+    def _near(self, incoming: Incoming) -> bool:
+        """Whether a request comes from where the metrics are read without a token.
+
+        Through a proxy that nobody named it could be anybody's, although the proxy may stand near.
+        """
+        if LISTS.isdisjoint(incoming.headers):
+            client = peer_address(incoming.peer)
+        elif self._clients.trusts(incoming.peer):
+            client = self._clients.find(incoming.peer, *self._forwarded(incoming))
+        else:
+            return False
+        return client is not None and any(client in network for network in self._options.metrics_allow)
+
     def _healthz(self, _incoming: Incoming, _routes: Routes) -> Response:
         return json_response(200, {"status": "ok"})
 
@@ -320,7 +335,10 @@ class EdgeApp:
         document = {"status": "ready", "revision": view.snapshot.revision, "epoch": view.state.epoch}
         return json_response(200, document)
 
-    def _metrics_page(self, _incoming: Incoming, _routes: Routes) -> Response:
+    def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:
+        if not self._near(incoming):
+            authorization = incoming.headers.get(b"authorization")
+            check_scraper(grant_of(authorization, self._holder.access, self._clock()))
         return Response(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
 
 

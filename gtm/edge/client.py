@@ -34,7 +34,7 @@ def _address(text: str) -> Address | None:
 
 
 @lru_cache(maxsize=4096)
-def _peer_address(text: str | None) -> Address | None:
+def peer_address(text: str | None) -> Address | None:
     """A socket's peer; a link-local address may carry its zone."""
     return None if text is None else _address(text.partition("%")[0])
 
@@ -53,7 +53,7 @@ class ClientFinder:
         """Whether a socket's peer is a trusted proxy."""
         if not self._trusted:
             return False
-        address = _peer_address(peer)
+        address = peer_address(peer)
         return address is not None and self._is_proxy(address)
 
     def find(
@@ -66,7 +66,7 @@ class ClientFinder:
             x_forwarded_for: the header's lines joined by commas, None if absent or the peer is not trusted.
             forwarded: likewise (RFC 7239). With both headers, both must name the same client.
         """
-        direct = _peer_address(peer)
+        direct = peer_address(peer)
         if direct is None or not self._is_proxy(direct):
             return direct
         found = set()

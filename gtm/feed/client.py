@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ import httpx
 import msgspec
 
 from gtm.feed.wire import MAX_LINE, EdgeReply, EdgeReport, FeedError, Message, SnapshotMessage, decode
+from gtm.transport import tls_context
 
 SILENCE = 5.0
 """Seconds without a message (control sends a heartbeat every second) after which the line counts as dead."""
@@ -32,15 +34,20 @@ class FeedClient:
         url: control's base URL, as in `http://127.0.0.1:8080`.
         token: a bearer token of role `edge`.
         edge: this edge's name.
+        ca_file: certificates that count besides the public ones, None for no others.
+
+    Raises:
+        CertificatesError: it cannot be read.
     """
 
-    def __init__(self, url: str, token: str, edge: str) -> None:
+    def __init__(self, url: str, token: str, edge: str, ca_file: Path | None = None) -> None:
         self.url = url.rstrip("/")
         self.edge = edge
         self._http = httpx.AsyncClient(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(3.0, read=SILENCE),
+            verify=tls_context(ca_file),
             trust_env=False,
         )
 
@@ -110,6 +117,11 @@ def _met(error: httpx.HTTPError) -> str:
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):  # one for each address of a host name
             cause = cause.exceptions[0]
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                f"its certificate is not accepted ({cause.verify_message}); if a CA of your own signed it, "
+                "name that with GTM_CA_FILE or SSL_CERT_FILE"
+            )
         # TLS errors are OSErrors too, whose numbers are not the system's; those of name look-ups are negative.
         if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError):
             number = cause.errno or 0

@@ -5,6 +5,7 @@ Laws:
   2. Every check opens a connection of its own. A kept one would hide that nobody listens any more.
   3. The timeout is for the whole exchange, from the name's resolution to the end of the body. Slower is failed.
   4. Nothing an endpoint sends can hurt: at most 64 KiB are read, nothing is decompressed, patterns are RE2's.
+  5. Nothing an endpoint sends is repeated but its status: whoever reads of health may not read what edges can.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import ssl
 import struct
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
@@ -28,6 +29,9 @@ from cryptography.x509 import load_der_x509_certificate
 
 from gtm.core.health import ProbeResult
 from gtm.core.model import Probe, ProbeType
+from gtm.prober.targets import CheckError, Target, addresses
+from gtm.settings import Network
+from gtm.transport import tls_context
 
 MAX_BODY = 64 * 1024
 """Bytes of a body that are looked at."""
@@ -35,24 +39,6 @@ MAX_BODY = 64 * 1024
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _SHOWN = 80
 """Longest piece of an endpoint's own words in a detail, in characters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a check goes: the host and port of its connection."""
-
-    host: str
-    port: int
-
-    @property
-    def authority(self) -> str:
-        """As in a URL, IPv6 addresses in brackets."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-class CheckError(Exception):
-    """The check failed, for the reason in its message."""
 
 
 def target_of(url: str, probe: Probe) -> Target:
@@ -80,10 +66,19 @@ class Checker:
 
     Args:
         clock: POSIX seconds, for the results' time.
+        allowed: networks that are checked although they are none that edges usually reach out to (`targets`).
+        ca_file: certificates that count besides the public ones, None for no others.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        allowed: tuple[Network, ...] = (),
+        ca_file: Path | None = None,
+    ) -> None:
         self._clock = clock
+        self._allowed = allowed
+        self._ca_file = ca_file
         # Reading the system's certificates takes tens of milliseconds: two transports, made when first needed.
         self._transports: dict[bool, httpx.AsyncHTTPTransport] = {}
 
@@ -104,13 +99,18 @@ class Checker:
         connection = _Connection()
         try:
             target = target_of(url, probe)
-            transport = self._transport(verify=probe.verify_tls and probe.type is ProbeType.HTTPS)
+            if probe.type is not ProbeType.TCP:  # a context takes longer to make than a check
+                self._transport(verify=probe.verify_tls and probe.type is ProbeType.HTTPS)
             started = monotonic()
             async with asyncio.timeout(probe.timeout):
-                if probe.type is ProbeType.TCP:
-                    await _connect(target, connection)
+                found = await addresses(target, self._allowed)
+                share = probe.timeout / len(found)  # of the time, for each to connect
+                for address in found[:-1]:
+                    with suppress(OSError, httpx.ConnectError, httpx.ConnectTimeout):
+                        await self._try(address, share, target, probe, connection)
+                        break
                 else:
-                    await _exchange(transport, target, probe, connection)
+                    await self._try(found[-1], probe.timeout, target, probe, connection)
         except TimeoutError:
             return self._failed(f"no answer within {probe.timeout:g} s", connection)
         except CheckError as error:
@@ -119,6 +119,17 @@ class Checker:
             return self._failed(_describe(error), connection)
         latency_ms = round((monotonic() - started) * 1000, 3)
         return self._result(connection, ok=True, latency_ms=latency_ms)
+
+    async def _try(
+        self, address: Target, patience: float, target: Target, probe: Probe, connection: _Connection
+    ) -> None:
+        """Check a target at one of its addresses; `patience`: seconds to connect."""
+        if probe.type is ProbeType.TCP:
+            async with asyncio.timeout(patience):
+                await _connect(address, connection)
+        else:
+            transport = self._transport(verify=probe.verify_tls and probe.type is ProbeType.HTTPS)
+            await _exchange(transport, address, target, probe, connection, patience=patience)
 
     def _failed(self, detail: str, connection: _Connection) -> ProbeResult:
         return self._result(connection, ok=False, detail=detail)
@@ -138,7 +149,10 @@ class Checker:
     def _transport(self, *, verify: bool) -> httpx.AsyncHTTPTransport:
         if verify not in self._transports:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-            self._transports[verify] = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
+            checked = tls_context(self._ca_file) if verify else False
+            self._transports[verify] = httpx.AsyncHTTPTransport(
+                verify=checked, trust_env=False, limits=limits
+            )
         return self._transports[verify]
 
 
@@ -187,16 +201,24 @@ async def _connect(target: Target, connection: _Connection) -> None:
 
 
 async def _exchange(
-    transport: httpx.AsyncHTTPTransport, target: Target, probe: Probe, connection: _Connection
+    transport: httpx.AsyncHTTPTransport,
+    address: Target,
+    target: Target,
+    probe: Probe,
+    connection: _Connection,
+    *,
+    patience: float,
 ) -> None:
     headers = {"accept": "*/*", "accept-encoding": "identity", "connection": "close"}
     headers["user-agent"] = "gtm-prober"
-    if probe.host is not None:
-        headers["host"] = probe.host
-    request = httpx.Request("GET", f"{probe.type.value}://{target.authority}{probe.path}", headers=headers)
-    request.extensions["trace"] = connection.trace
-    if probe.host is not None and probe.type is ProbeType.HTTPS:
-        request.extensions["sni_hostname"] = urlsplit(f"//{probe.host}").hostname or probe.host
+    # The connection goes to an address that was looked at; host and server name are those of the target all the same.
+    default = target.port == _DEFAULT_PORTS[probe.type.value]
+    host = probe.host or (target.authority.rpartition(":")[0] if default else target.authority)
+    headers["host"] = host
+    request = httpx.Request("GET", f"{probe.type.value}://{address.authority}{probe.path}", headers=headers)
+    request.extensions |= {"trace": connection.trace, "timeout": {"connect": patience}}
+    if probe.type is ProbeType.HTTPS:
+        request.extensions["sni_hostname"] = urlsplit(f"//{host}").hostname or host
     # The transport itself, not a client: no redirects, cookies, proxies from the environment or second timeouts.
     response = await transport.handle_async_request(request)
     try:
@@ -250,10 +272,10 @@ def _judge_json(body: bytes, path: str, expected: str | float | bool | None) -> 
         elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
             value = value[int(step)]
         else:
-            raise CheckError(f"json field {path} is missing, expected {_shown(expected)}")
+            raise CheckError(f"json field {path} is missing")
     # In JSON `true` is not 1, in Python it is.
     if value != expected or isinstance(value, bool) is not isinstance(expected, bool):
-        raise CheckError(f"json field {path} is {_shown(value)}, expected {_shown(expected)}")
+        raise CheckError(f"json field {path} is not {_shown(expected)}")
 
 
 def _shown(value: Any) -> str:
@@ -278,10 +300,10 @@ def _describe(error: BaseException) -> str:
     if said is not None:
         return said
     if isinstance(error, httpx.RemoteProtocolError):
-        return f"answer is not valid http: {_cut(str(error).lower())}"
+        return "answer is not valid http"
     if isinstance(error, httpx.NetworkError):
         return "connection closed before the answer was complete"
-    return _cut(str(error).lower() or "the check could not be made")
+    return f"the check could not be made ({type(error).__name__})"
 
 
 def _system_error(error: BaseException) -> str | None:

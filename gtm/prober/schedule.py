@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from time import monotonic, time
 
 from apscheduler.job import Job
@@ -26,7 +27,9 @@ from apscheduler.triggers.interval import IntervalTrigger
 from gtm.core.health import ProbeResult, Track, advance
 from gtm.core.model import AdminState, EndpointHealth, HealthStatus, Probe
 from gtm.core.snapshot import Snapshot
-from gtm.prober.checks import Checker, CheckError, Target, target_of
+from gtm.prober.checks import Checker, target_of
+from gtm.prober.targets import CheckError, Target
+from gtm.settings import Network
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ class Prober:
         report: called in the event loop whenever a verdict has changed.
         clock: POSIX seconds.
         measured: called with a region's name and the round trip to it in ms, whenever a check's connection told one.
+        allowed: networks that are checked although they are loopback, link-local or the like (`targets`).
+        ca_file: certificates that count besides the public ones, None for no others.
     """
 
     def __init__(
@@ -80,12 +85,15 @@ class Prober:
         report: Callable[[], None],
         clock: Callable[[], float],
         measured: Callable[[str, float], None] | None = None,
+        *,
+        allowed: tuple[Network, ...] = (),
+        ca_file: Path | None = None,
     ) -> None:
         self.results: Counter[tuple[str, str]] = Counter()
         """Checks made, by region and outcome (`ok`, `failed`)."""
         self._report = report
         self._measured = measured
-        self._checker = Checker(clock)
+        self._checker = Checker(clock, allowed, ca_file)
         self._scheduler = AsyncIOScheduler(timezone=UTC, logger=_scheduler_logger)
         self._watches: dict[_Key, _Watch] = {}
         self._tracks: dict[tuple[str, str], Track] = {}

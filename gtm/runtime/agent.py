@@ -50,6 +50,7 @@ from gtm.runtime.cookie_secrets import cookie_secrets
 from gtm.runtime.crew import Crew
 from gtm.runtime.gauges import EdgeFacts, edge_gauges
 from gtm.runtime.handover import HandoverError
+from gtm.runtime.privileges import conceal
 from gtm.runtime.round_trips import RoundTrips
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
@@ -80,7 +81,13 @@ class Agent:
         self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
         self._holder = ViewHolder(time.time)
         self._round_trips = RoundTrips(settings.region, time.time)
-        self._prober = Prober(self._verdict_changed, time.time, self._round_trips.probed)
+        self._prober = Prober(
+            self._verdict_changed,
+            time.time,
+            self._round_trips.probed,
+            allowed=settings.probe_allow,
+            ca_file=settings.ca_file,
+        )
         self._snapshot: SnapshotMessage | None = None
         self._agreed = State()
         self._connected = False
@@ -111,8 +118,10 @@ class Agent:
                 `replace` is not possible.
             GeoIPError: the GeoIP database or the overrides cannot be read.
         """
+        conceal()
         try:
             self._claim.take()
+            conceal()  # again: becoming another user may have undone it
             await self._run()
         finally:
             self._claim.release()
@@ -230,7 +239,9 @@ class Agent:
         failures = 0
         refused = False
         settings = self.settings
-        async with FeedClient(settings.control_url, settings.token, settings.name) as client:
+        async with FeedClient(
+            settings.control_url, settings.token, settings.name, settings.ca_file
+        ) as client:
             while True:
                 try:
                     async for message in client.messages(self._snapshot):
@@ -354,7 +365,9 @@ class Agent:
     async def _report(self) -> None:
         assert self._crew is not None  # noqa: S101 - set by run()
         settings = self.settings
-        async with FeedClient(settings.control_url, settings.token, settings.name) as client:
+        async with FeedClient(
+            settings.control_url, settings.token, settings.name, settings.ca_file
+        ) as client:
             while True:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._report_due.wait(), REPORT_EVERY)

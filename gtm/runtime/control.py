@@ -18,6 +18,7 @@ from gtm.geoip.reader import Locator
 from gtm.runtime import lifeline
 from gtm.runtime.http import PatientProtocol
 from gtm.runtime.prepare import prepare
+from gtm.runtime.privileges import conceal
 from gtm.runtime.sockets import listener, reserve
 from gtm.settings import ControlSettings
 from gtm.storage import migrate
@@ -52,6 +53,7 @@ async def run_control(
         StorageUnavailable: the database given cannot be reached.
         SchemaError: its schema is not this version's, and was not to be migrated, or is from a newer one.
     """
+    conceal()
     port = reserve(settings.bind, settings.control_port, (socket.SOCK_STREAM,), "--control-port")
     postgres = None
     url = settings.database_url
@@ -91,6 +93,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         half_life=settings.latency_half_life,
         signing=settings.dnssec,
         locate=_locating(settings),
+        metrics_allow=settings.metrics_allow,
     )
     config = uvicorn.Config(
         app,

@@ -193,6 +193,7 @@ class Crew:
                 None if settings.geoip_anonymous_db is None else str(settings.geoip_anonymous_db)
             ),
             trusted_proxies=tuple(str(network) for network in settings.trusted_proxies),
+            metrics_allow=tuple(str(network) for network in settings.metrics_allow),
             open_lookups=settings.open_lookups,
             beacons=settings.beacons,
             log_level=settings.log_level,

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from gtm.environment import inherited
+
 ENVIRONMENT = "GTM_LIFELINE_FD"
 
 
@@ -29,14 +31,15 @@ class Lifeline:
     ) -> asyncio.subprocess.Process:
         """Start a Python process of ours (`python -m …`) that watches this lifeline.
 
-        It gets a session of its own, so that Ctrl-C reaches only the parent, which then stops its children in order.
+        It gets a session of its own, so that Ctrl-C reaches only the parent, which then stops its children in order, and
+        of the parent's environment only what `gtm.environment.inherited` lists.
         """
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             *arguments,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment, ENVIRONMENT: str(self.descriptor)},
+            env={**inherited(), **environment, ENVIRONMENT: str(self.descriptor)},
             pass_fds=(self.descriptor, *pass_fds),
             start_new_session=True,
         )

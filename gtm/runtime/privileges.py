@@ -1,7 +1,8 @@
-"""Becoming an ordinary user, for good, once everything is bound that only root may bind."""
+"""Becoming an ordinary user, for good, once everything is bound that only root may bind; keeping what one knows to oneself."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import pwd
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import gtm
 
+_PR_SET_DUMPABLE = 4
 _OWN_FILES = re.compile(r"edge\.lock|edge\.sock|edge-last-good(\.\d+\.tmp)?|edge\.sock\.\d+\.tmp")
 """What an edge keeps in its data directory."""
 
@@ -100,3 +102,12 @@ def become(user: pwd.struct_passwd) -> None:
             raise UserError(
                 errno.EACCES, f"--user: `{user.pw_name}` may not read `{path}`; install gtm where it can"
             )
+
+
+def conceal() -> None:
+    """Keep other processes of the same user from reading this one's memory and first environment (prctl(2)).
+
+    Linux alone has it. It ends with exec: each process that has secrets says so for itself.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import httpx
 
+from gtm import environment
 from gtm.runtime import assets
 from gtm.runtime.child import Child
 from gtm.runtime.demo.block import PORT as DEMO_PORT
@@ -29,6 +30,7 @@ from gtm.runtime.demo.inference import DEFAULT_SLOTS
 from gtm.runtime.facts import Facts
 from gtm.runtime.lifeline import Lifeline
 from gtm.runtime.prepare import Prepared, prepare
+from gtm.runtime.privileges import conceal
 from gtm.runtime.sockets import reserve, reserve_each
 from gtm.settings import DnsSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
@@ -85,6 +87,7 @@ class Supervisor:
             EmbeddedPostgresError: the embedded Postgres does not start.
             StorageUnavailable: the database given cannot be reached.
         """
+        conceal()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
@@ -137,8 +140,14 @@ class Supervisor:
             demo=policy,
             block=block,
         )
-        self._control = self._child("control", ["gtm.cli", "control", "--no-prepare"], self._environment)
-        self._child("edge", ["gtm.cli", "edge"], self._environment)
+        self._control = self._child(
+            "control",
+            ["gtm.cli", "control", "--no-prepare"],
+            lambda: {**self._environment(), "GTM_DATABASE_URL": self._database_url},
+        )
+        self._child(
+            "edge", ["gtm.cli", "edge"], lambda: {**self._environment(), "GTM_TOKEN": self._edge_token}
+        )
         for child in self._children:
             await child.start()
         if await self._until_ready():
@@ -175,10 +184,9 @@ class Supervisor:
         return {"GTM_CONTROL_URL": self._control_url, "GTM_TOKEN": self._reporter_token or ""}
 
     def _environment(self) -> dict[str, str]:
-        """What control and the edge are told. The token and the database's password travel in no argument list."""
+        """What control and the edge are told, but for the secret of each: those travel in no argument list."""
         settings = self._settings
-        told = {
-            "GTM_DATABASE_URL": self._database_url,
+        told = environment.settings() | {
             "GTM_DATA_DIR": str(settings.data_dir),
             "GTM_BIND": ",".join(settings.bind),
             "GTM_CONTROL_PORT": str(settings.control_port),
@@ -187,7 +195,7 @@ class Supervisor:
             "GTM_DNS_BIND": ",".join(f"[{host}]:{port}" for host, port in settings.dns_addresses),
             "GTM_EDGE_NAME": "local",
             "GTM_USER": "",  # the data directory is not the edge's alone
-            "GTM_TOKEN": self._edge_token,
+            "GTM_INSECURE_CONTROL": "true",  # it is on this machine, whatever its address
             "GTM_WORKERS": str(settings.workers),
             "GTM_LOG_LEVEL": settings.log_level,
             "GTM_OPEN_LOOKUPS": "true" if settings.open_lookups else "false",
@@ -197,7 +205,11 @@ class Supervisor:
             "GTM_DEMAND_DAYS": str(settings.demand_days),
             "GTM_DNSSEC_ZSK_DAYS": str(settings.dnssec_zsk_days),
             "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),
+            "GTM_PROBE_ALLOW": ",".join(str(network) for network in settings.probe_allow),
+            "GTM_METRICS_ALLOW": ",".join(str(network) for network in settings.metrics_allow) or "none",
         }
+        if settings.ca_file is not None:
+            told["GTM_CA_FILE"] = str(settings.ca_file)
         told |= _dns_environment(settings.dns)
         if settings.dns_cookie_secret_file is not None:
             told["GTM_DNS_COOKIE_SECRET_FILE"] = str(settings.dns_cookie_secret_file)

@@ -284,6 +284,7 @@ def run_http(worker: Worker) -> None:
         open_lookups=worker.settings.open_lookups,
         trusted_proxies=tuple(ip_network(text) for text in worker.settings.trusted_proxies),
         beacons=worker.settings.beacons,
+        metrics_allow=tuple(ip_network(text) for text in worker.settings.metrics_allow),
     )
     app = EdgeApp(
         worker.holder,

@@ -33,3 +33,4 @@ class WorkerSettings:
     dns: DnsSettings = field(default_factory=DnsSettings)
     cookie_secrets: tuple[bytes, ...] = ()
     """What DNS cookies are made with, and what they were made with before; only workers of DNS have them."""
+    metrics_allow: tuple[str, ...] = ()

@@ -304,6 +304,10 @@ def test_operations_need_no_token(world: Api) -> None:
     metrics = world.anonymous.get("/metrics").text
     assert 'gtm_control_requests_total{method="GET",route="/v1/regions/{name}",status="200"}' in metrics
     assert "gtm_control_revision 2.0" in metrics
+    proxied = {"X-Forwarded-For": "127.0.0.1"}
+    assert world.anonymous.get("/metrics", headers=proxied).status_code == 401
+    assert world.edge.get("/metrics", headers=proxied).status_code == 403
+    assert world.viewer.get("/metrics", headers=proxied).status_code == 200
     page = world.anonymous.get("/docs")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):

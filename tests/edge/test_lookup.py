@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from ipaddress import ip_network
 
 import httpx
 import pytest
@@ -376,6 +377,24 @@ def test_health_readiness_and_metrics(run_edge: Callable[..., Edge]) -> None:
     metrics = edge.get("/metrics")
     assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert metrics.text.startswith("# HELP")
+
+
+def test_metrics_are_for_those_near_and_for_viewers(run_edge: Callable[..., Edge]) -> None:
+    """From elsewhere, and through a proxy that nobody named, they take a token that may read."""
+    near, far = run_edge(), run_edge(metrics_allow=())
+    named = run_edge(
+        trusted_proxies=(ip_network("127.0.0.0/8"),), metrics_allow=(ip_network("198.51.100.0/24"),)
+    )
+    assert near.get("/metrics").status_code == 200
+    problem(far.get("/metrics"), 401, "unauthorized")
+    for header in ({"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}):
+        problem(near.get("/metrics", headers=header), 401, "unauthorized")
+        problem(named.get("/metrics", headers=header), 401, "unauthorized")
+    for header in ({"X-Forwarded-For": "198.51.100.7"}, {"Forwarded": "for=198.51.100.7"}):
+        assert named.get("/metrics", headers=header).status_code == 200
+    for role, status in ((Role.VIEWER, 200), (Role.ADMIN, 200), (Role.EDGE, 403), (Role.REPORTER, 403)):
+        token = {"Authorization": f"Bearer {TOKENS[role]}"}
+        assert far.get("/metrics", headers=token).status_code == status
 
 
 def test_requests_and_decisions_are_counted(edge: Edge) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -126,3 +128,23 @@ def test_root_by_another_name_is_refused() -> None:
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@ROOT
+def test_what_a_process_conceals_its_user_cannot_read(nobody: pwd.struct_passwd) -> None:
+    """Neither its environment nor its memory: those belong to root from then on."""
+    become = f"import ctypes, os, sys; from gtm.runtime.privileges import conceal; os.setresuid(*[{nobody.pw_uid}] * 3); "
+    # As in a process that an ordinary user started: one that has changed its user is concealed already.
+    keep = "ctypes.CDLL(None).prctl(4, 1, 0, 0, 0); len(sys.argv) > 1 and conceal(); print('there', flush=True); input()"
+    read = "print(len(open(f'/proc/{sys.argv[1]}/environ', 'rb').read()))"
+    readable = []
+    for concealed in ([], ["conceal"]):
+        with subprocess.Popen(
+            [sys.executable, "-c", become + keep, *concealed], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"there\n"
+            command = [sys.executable, "-c", become + read, str(process.pid)]
+            readable.append(subprocess.run(command, capture_output=True, check=False).returncode == 0)
+            process.kill()
+    assert readable == [True, False]

@@ -39,6 +39,10 @@ def eventually(check: Callable[[], object], what: str, patience: float = PATIENC
     raise AssertionError(f"not within {patience:.0f} s: {what}; last: {last!r}")
 
 
+_TOLD = {"COLUMNS": "200", "GTM_PROBE_ALLOW": "127.0.0.0/8,::1"}
+"""Tests' regions are on this machine."""
+
+
 class Process:
     """A `gtm` process with its output kept."""
 
@@ -57,7 +61,7 @@ class Process:
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,
-                env={**clean, "COLUMNS": "200", **(environment or {})},
+                env={**clean, **_TOLD, **(environment or {})},
                 start_new_session=True,
             )
 

@@ -14,12 +14,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.harness import System, alive, descendants, eventually, system
+from tests.system.harness import System, alive, command_line, descendants, eventually, system
 
 pytestmark = pytest.mark.system
 
 GERMAN = "91.198.174.192"  # Wikimedia's, in the Netherlands: inside the EEA, nearest to Frankfurt
 LONDON = "81.2.69.142"
+PARTS = ("gtm.cli control", "gtm.cli edge", "gtm.runtime.worker", "demo.world")
 EUROPE = {"eu-central", "eu-west"}
 ADDRESSES = Path(__file__).parent.parent / "geoip" / "public_addresses.csv"
 
@@ -51,6 +52,24 @@ def test_lookup_names_a_european_region_with_reasons(demo: System) -> None:
     assert answer["region"] in EUROPE
     assert answer["reasons"]
     assert answer["endpoint"]["url"].startswith("http://127.0.")
+
+
+def test_secrets_are_in_no_environment_but_their_owners(demo: System) -> None:
+    """The database's URL is control's and the edge's token its agent's; what answers the world has neither."""
+    seen: dict[str, set[str]] = {}
+    for pid in descendants(demo.process.popen.pid):
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        names = {name for name in ("GTM_TOKEN", "GTM_DATABASE_URL") if f"{name}=".encode() in environment}
+        seen.setdefault(next((part for part in PARTS if part in command_line(pid)), "other"), set()).update(
+            names
+        )
+    assert seen == {
+        "gtm.cli control": {"GTM_DATABASE_URL"},
+        "gtm.cli edge": {"GTM_TOKEN"},
+        "gtm.runtime.worker": set(),
+        "demo.world": {"GTM_TOKEN"},  # of role reporter, its own
+        "other": set(),  # Postgres
+    }
 
 
 def test_dns_redirect_and_lookup_agree_on_real_addresses(demo: System) -> None:

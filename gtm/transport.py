@@ -1,0 +1,51 @@
+"""How gtm's own connections are protected: which certificates count, and where a token may be sent in the clear."""
+
+from __future__ import annotations
+
+import ssl
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+
+class CertificatesError(OSError):
+    """Certificates to trust cannot be read; the message says which."""
+
+
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """What certificates are checked against: those of `SSL_CERT_FILE` or `SSL_CERT_DIR` if set, else the public ones.
+
+    Args:
+        ca_file: certificates (PEM) that count besides; None: no others.
+
+    Raises:
+        CertificatesError: a file cannot be read, or holds no certificate.
+    """
+    try:
+        context = httpx.create_ssl_context(trust_env=True)
+    except (OSError, ssl.SSLError) as error:
+        raise CertificatesError(
+            f"cannot read the certificates that SSL_CERT_FILE or SSL_CERT_DIR names: {error}"
+        ) from error
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise CertificatesError(
+                f"GTM_CA_FILE: cannot read certificates (PEM) from `{ca_file}`: {error}"
+            ) from error
+    return context
+
+
+def in_the_clear(url: str) -> bool:
+    """Whether what is sent to a URL can be read on the way: http to another machine."""
+    parts = urlsplit(url)
+    if parts.scheme != "http":
+        return False
+    host = parts.hostname or ""
+    try:
+        return not ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host != "localhost" and not host.endswith(".localhost")  # RFC 6761 §6.3
