@@ -1,13 +1,18 @@
 """The fence, and what is usable inside it, told slowly: names and sets, straight from the policy as written.
 
-This is what `gtm.core` is tested against. It shares no code with it but the values. Time passes here moment by moment:
-a rule is read at each moment of the window at which anything may be different.
+This is what `gtm.core` is tested against, written from docs/residency.md. It shares no code with it but the values. Time
+passes here moment by moment: a rule is read at each moment of the window at which anything may be different. A subnet is
+read address by address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from ipaddress import IPv4Address, IPv4Network
 
 from gtm.core.countries import COUNTRIES
 from gtm.core.model import (
@@ -33,6 +38,10 @@ from gtm.core.view import Window
 Parts = Sequence[Location]
 """Where the parts of a client's subnet are; none: they are too many to look at. A client with an address has one."""
 
+LOOKED_AT = 256
+"""Networks inside one subnet that are looked at."""
+FIRST = datetime(1, 1, 1, tzinfo=UTC)
+
 
 class Reference:
     """A policy in a state, at a time, with the jurisdictions it was written against."""
@@ -42,21 +51,41 @@ class Reference:
     ) -> None:
         self.policy, self.state, self.window = policy, state, window
         self.jurisdictions = {item.name: item for item in (*shipped, *policy.jurisdictions)}
+        self.rules = {rule.name: rule for rule in policy.residency_rules}
+        self.regions = {region.name: region for region in policy.regions}
+        terms = (term for item in self.jurisdictions.values() for term in item.terms)
+        dated: tuple[ResidencyRule | Term, ...] = (*policy.residency_rules, *terms)
+        self.changes = sorted(
+            {at for item in dated for at in (item.effective_from, item.effective_until) if at}
+        )
+        """The moments at which a rule or a membership begins or ends."""
+        # What follows depends on no window, and worlds are asked many times.
+        self.covers = cache(self._covers)
+        self._permitted = cache(self._permits)
+        self._may_be = cache(self._may_be_in)
+
+    def at(self, window: Window) -> Reference:
+        """The same at another time."""
+        found = copy(self)
+        found.window = window
+        return found
 
     def moments(self) -> list[datetime]:
-        """The clock's reading now, and whatever lies between it and the highest it ever showed."""
-        terms = (term for item in self.jurisdictions.values() for term in item.terms)
-        dated: tuple[ResidencyRule | Term, ...] = (*self.policy.residency_rules, *terms)
+        """The clock's reading now, and whatever changes between it and the highest it ever showed.
+
+        A reading stands for the last change before it: nothing is different in between.
+        """
         begin, end = (datetime.fromtimestamp(at, UTC) for at in (self.window.now, self.window.latest))
-        changes = {at for item in dated for at in (item.effective_from, item.effective_until) if at}
-        return [begin, *(at for at in changes if begin < at <= end)]
+        changes = self.changes
+        now = max((at for at in changes if at <= begin), default=FIRST)
+        return [now, *(at for at in changes if begin < at <= end)]
 
     def holds(self, item: ResidencyRule | Term, at: datetime) -> bool:
         """Whether a rule or membership holds at a moment."""
         begun = item.effective_from is None or item.effective_from <= at
         return begun and (item.effective_until is None or at < item.effective_until)
 
-    def covers(self, place: str, country: str, at: datetime) -> bool:
+    def _covers(self, place: str, country: str, at: datetime) -> bool:
         """Whether a country lies in a place: is it, or belongs to what is a member of it at the moment."""
         if place not in self.jurisdictions:
             return place == country
@@ -83,6 +112,10 @@ class Reference:
 
     def permits(self, rule: ResidencyRule, region: Region, at: datetime) -> bool:
         """Whether a rule lets a region serve those it concerns."""
+        return self._permitted(rule.name, region.name, at)
+
+    def _permits(self, of: str, name: str, at: datetime) -> bool:
+        rule, region = self.rules[of], self.regions[name]
         allow, deny = rule.allow, rule.deny
         if (allow.regions or allow.jurisdictions) and not self.stands_in(allow, region, at):
             return False
@@ -96,17 +129,27 @@ class Reference:
 
     def may_be_in(self, rule: ResidencyRule, location: Location, at: datetime) -> bool:
         """Whether a client may be where a rule is about, as the rule reads what is known of its location."""
-        country, sure = location.country, location.source == "override"
+        sure = location.source == "override"
+        return self._may_be(rule.name, location.country, sure, location.anonymous, location.accuracy_km, at)
+
+    def _may_be_in(  # noqa: PLR0917 - all that is known of a location
+        self,
+        of: str,
+        country: str | None,
+        sure: bool,
+        anonymous: bool,
+        accuracy_km: float | None,
+        at: datetime,
+    ) -> bool:
+        rule = self.rules[of]
         places = (*rule.match.client_countries, *rule.match.client_jurisdictions)
         if country in COUNTRIES and any(self.covers(place, country, at) for place in places):
             return True
-        if location.anonymous and not sure and rule.on_anonymous is OnAnonymous.MATCH:
+        if anonymous and not sure and rule.on_anonymous is OnAnonymous.MATCH:
             return True
         known = country in COUNTRIES
         if rule.max_accuracy_km is not None and not sure:
-            known = (
-                known and location.accuracy_km is not None and location.accuracy_km <= rule.max_accuracy_km
-            )
+            known = known and accuracy_km is not None and accuracy_km <= rule.max_accuracy_km
         return not known and rule.on_unknown_location is OnUnknownLocation.MATCH
 
     def concerns(
@@ -140,15 +183,6 @@ class Reference:
             if any(self.concerns(rule, request, at, parts) for at in moments)
         ]
 
-    def excludes(
-        self, rule: ResidencyRule, region: Region, request: Request, parts: Parts | None = None
-    ) -> bool:
-        """Whether a rule keeps a region from serving a request."""
-        return any(
-            self.concerns(rule, request, at, parts) and not self.permits(rule, region, at)
-            for at in self.moments()
-        )
-
     def service(self, request: Request) -> Service:
         """The service asked for."""
         return next(service for service in self.policy.services if service.name == request.service)
@@ -159,13 +193,21 @@ class Reference:
         return [region for region in self.policy.regions if region.name in names]
 
     def fence(self, request: Request, parts: Parts | None = None) -> set[str]:
-        """The regions that the law lets serve a request."""
-        binding = [rule for rule in self.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
-        return {
-            region.name
-            for region in self.members(request)
-            if not any(self.excludes(rule, region, request, parts) for rule in binding)
-        }
+        """The regions that the law lets serve a request: those that no rule that binds, at any moment, takes out."""
+        left = self.members(request)
+        moments = self.moments()
+        for rule in self.policy.residency_rules:
+            if rule.mode is RuleMode.ENFORCE:
+                for at in moments:
+                    if self.concerns(rule, request, at, parts):
+                        left = [region for region in left if self.permits(rule, region, at)]
+        return {region.name for region in left}
+
+    def excludes(self, rule: ResidencyRule, region: Region, request: Request) -> bool:
+        """Whether a rule keeps a region from serving a request."""
+        return any(
+            self.concerns(rule, request, at) and not self.permits(rule, region, at) for at in self.moments()
+        )
 
     def willing(self, request: Request) -> set[str]:
         """The members that take new clients and have the models asked for, healthy or not."""
@@ -190,3 +232,81 @@ class Reference:
         if not usable and self.service(request).on_unusable is OnUnusable.IGNORE_HEALTH:
             return self.fence(request) & self.willing(request)
         return usable
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """All that is said of addresses: by a database of places, one of anonymising networks, and the operator.
+
+    `places` has the country and the accuracy radius in km of networks that do not overlap, `hidden` are the anonymising
+    ones, and `overrides` the operator's countries, of which the most specific network wins.
+    """
+
+    places: Mapping[IPv4Network, tuple[str, float | None]]
+    hidden: tuple[IPv4Network, ...]
+    overrides: Mapping[IPv4Network, str]
+
+    def at(self, address: IPv4Address) -> Location:
+        """What is known of where an address is."""
+        around = [network for network in self.overrides if address in network]
+        if around:
+            country = self.overrides[max(around, key=lambda network: network.prefixlen)]
+            return Location(country, source="override")
+        anonymous = any(address in network for network in self.hidden)
+        for network, (country, accuracy) in self.places.items():
+            if address in network:
+                return Location(country, source="geoip", anonymous=anonymous, accuracy_km=accuracy)
+        return Location(anonymous=anonymous)
+
+    def parts(self, subnet: IPv4Network) -> Parts:
+        """Where the parts of a subnet are; nothing if they are too many to look at.
+
+        What is said of addresses changes only where some network begins or is over, so that these are all that need be
+        asked for.
+        """
+        if self.networks(subnet) > LOOKED_AT:
+            return ()
+        every = [network for network in self._every() if network.overlaps(subnet)]
+        edges = {
+            subnet.network_address,
+            *(network.network_address for network in every),
+            *(network.broadcast_address + 1 for network in every),
+        }
+        return tuple({self.at(address) for address in edges if address in subnet})
+
+    def networks(self, subnet: IPv4Network, said: Sequence[IPv4Network] | None = None) -> int:
+        """How many networks a subnet is in: halves of halves, until nothing that is said begins or ends inside.
+
+        Inside an override nothing counts but other overrides.
+        """
+        inside = [
+            network
+            for network in (self._every() if said is None else said)
+            if network.prefixlen > subnet.prefixlen and network.network_address in subnet
+        ]
+        if any(
+            network.prefixlen <= subnet.prefixlen and subnet.network_address in network
+            for network in self.overrides
+        ):
+            inside = [network for network in inside if network in self.overrides]
+        return sum(self.networks(half, inside) for half in subnet.subnets()) if inside else 1
+
+    def _every(self) -> tuple[IPv4Network, ...]:
+        return (*self.places, *self.hidden, *self.overrides)
+
+
+@dataclass
+class Clock:
+    """What an edge's clock has shown, whatever it did since, restarts and all: nothing that was in force is lifted."""
+
+    now: float
+    latest: float
+
+    def shows(self, reading: float) -> None:
+        """The clock is read."""
+        self.now, self.latest = reading, max(self.latest, reading)
+
+    @property
+    def window(self) -> Window:
+        """The time that rules are read at."""
+        return Window(self.now, self.latest)

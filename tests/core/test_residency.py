@@ -134,7 +134,7 @@ def subnets(draw: st.DrawFn) -> tuple[Location, list[Location]]:
     return locate_network(SUBNET, 24, locate), parts
 
 
-@quick(WORLDS)
+@quick(40)
 @given(policies(), windows(), st.lists(subnets(), min_size=12, max_size=12), st.data())
 def test_the_fence_of_a_subnet_is_that_of_all_its_parts(
     policy: Policy, window: Window, clients: list[tuple[Location, list[Location]]], data: st.DataObject

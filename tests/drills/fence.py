@@ -1,0 +1,202 @@
+"""The fence against its readable model, in random worlds: `python -m tests.drills.fence --cases 1000000 [--seed N]`.
+
+A world is a policy with rules and memberships that begin and end, databases and overrides of a small network, and an
+edge's clock that goes on, steps back and forth, and lives through restarts. It is asked by addresses and subnets, of all
+tenants and data classes, through the code that answers DNS: the locator on real database files, what is remembered of
+client subnets, the holder of Views, the ranker with its memory. The model (`tests/core/reference.py`) is told the same.
+
+An *escape* is an answer, or an allowed region, that the model does not allow. A case is *held back* if the model allows
+more. Prints what it did and the first of each, and ends with 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import yaml
+
+from gtm.core.choice import pick
+from gtm.core.model import EndpointHealth, HealthStatus, Location, Policy, Request
+from gtm.core.state import State
+from gtm.dns.clients import Clients
+from gtm.dns.subnet import Subnet
+from gtm.geoip.reader import Locator
+from tests.core.reference import Atlas, Clock, Parts, Reference
+from tests.core.strategies import DATA_CLASSES, TENANTS
+from tests.drills.fence_edge import Edge
+from tests.drills.fence_worlds import DAY, SHIPPED, Client, random_atlas, random_clients, random_policy
+from tests.geoip.databases import write_mmdb
+
+CLIENTS = 24
+"""In each world."""
+STEPS = 12
+"""Of each world's clock."""
+ASKED = 40
+"""Cases at each step."""
+
+
+@dataclass
+class Result:
+    """What came of it."""
+
+    cases: int = 0
+    escapes: int = 0
+    held_back: int = 0
+    seconds: float = 0.0
+    first: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.cases:,} cases, {self.escapes} escapes, {self.held_back} held back, {self.seconds:.1f} s"
+        )
+        return "\n".join((counts, *self.first.values()))
+
+
+class World:
+    """A world, as the code knows it and as the model does.
+
+    Args:
+        seed: makes all of it.
+        directory: for its files.
+    """
+
+    def __init__(self, seed: int, directory: Path) -> None:
+        self.seed = seed
+        self.rng = rng = Random(seed)
+        self.policy: Policy = random_policy(rng)
+        self.atlas: Atlas = random_atlas(rng)
+        self.clients = random_clients(rng, self.atlas, CLIENTS)
+        self.parts: dict[Client, Parts] = {one: self.atlas.parts(one.subnet) for one in self.clients}
+        self.state = State(epoch=1, health=_health(rng, self.policy))
+        self._locator = _locator(self.atlas, directory)
+        self._located = Clients(self._locator.locate)
+        began = rng.uniform(0, 7 * DAY)
+        self.clock = Clock(began, began)
+        self.reference = Reference(self.policy, SHIPPED, self.state, self.clock.window)
+        self.edge = Edge(self.policy, SHIPPED, self.state, began, directory / f"{seed}")
+
+    def located(self, client: Client) -> Location:
+        """Where the code takes a client to be: an address as HTTP does, a subnet as DNS does."""
+        network, length = client.subnet, client.subnet.prefixlen
+        packed = network.network_address.packed
+        if length == 32 and not client.mapped:
+            return self._locator.locate(packed)
+        family, source = (2, length + 96) if client.mapped else (1, length)
+        whole = bytes(10) + b"\xff\xff" + packed if client.mapped else packed
+        return self._located.subnet(Subnet(family, source, whole[: (source + 7) // 8])).location
+
+    def steps(self) -> Iterator[str]:
+        """Let time pass, one event after the other; what happened, in words."""
+        yield "at first"
+        for _ in range(STEPS - 1):
+            yield self.edge.event(self.rng, self.clock)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._locator.close()
+
+
+def _health(rng: Random, policy: Policy) -> dict[str, dict[str, EndpointHealth]]:
+    up, down = HealthStatus.UP, HealthStatus.DOWN
+    return {
+        region.name: {item.url: EndpointHealth(rng.choice([up, up, up, down])) for item in region.endpoints}
+        for region in policy.regions
+    }
+
+
+def _locator(atlas: Atlas, directory: Path) -> Locator:
+    """The real thing on real files; the databases are never empty, for such are refused."""
+    records = {
+        str(network): {
+            "country": {"iso_code": country},
+            "location": {} if accuracy is None else {"accuracy_radius": accuracy},
+        }
+        for network, (country, accuracy) in atlas.places.items()
+    }
+    nowhere = {"192.0.2.0/24": {"country": {"iso_code": "AQ"}}}
+    database = write_mmdb(directory / "places.mmdb", {**nowhere, **records})
+    hidden = {str(network): {"is_anonymous": True} for network in atlas.hidden}
+    anonymous = write_mmdb(directory / "hidden.mmdb", {"192.0.2.0/24": {"is_anonymous": True}, **hidden})
+    overrides = directory / "overrides.yaml"
+    said = [{"network": str(network), "country": country} for network, country in atlas.overrides.items()]
+    overrides.write_text(yaml.safe_dump({"overrides": said}))
+    return Locator(database, overrides if said else None, anonymous=anonymous)
+
+
+def run(cases: int, seed: int) -> Result:
+    """Ask random worlds as many questions."""
+    result = Result()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gtm-fence-") as name:
+        number = 0
+        while result.cases < cases:
+            world = World(seed * 1_000_003 + number, Path(name))
+            for event in world.steps():
+                _ask(world, event, result)
+            world.close()
+            number += 1
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _ask(world: World, event: str, result: Result) -> None:
+    """Some requests at one moment of a world."""
+    rng, router = world.rng, world.edge.router
+    at_least, at_most = world.edge.windows(world.clock)
+    exact, strict = world.reference.at(at_least), world.reference.at(at_most)
+    for _ in range(ASKED):
+        client = rng.choice(world.clients)
+        service = rng.choice(world.policy.services).name
+        tenant, data_class = rng.choice((None, *TENANTS)), rng.choice((None, *DATA_CLASSES))
+        request = Request(service, world.located(client), tenant, data_class)
+        ranking = router.ranker.ranking(request)
+        allowed = set(router.view.snapshot.names(ranking.group.allowed))
+        named = pick(router.choice(ranking.group), request, rng.random()).region
+        parts = world.parts[client]
+        lawful = exact.fence(request, parts)
+        result.cases += 1
+        if not allowed <= lawful or (named is not None and named not in lawful):
+            result.escapes += 1
+            _note(result, "escape", world, event, client, request, f"{named}, of {allowed}; lawful: {lawful}")
+        elif not (lawful if at_most == at_least else strict.fence(request, parts)) <= allowed:
+            result.held_back += 1
+            _note(result, "held back", world, event, client, request, f"{allowed}; lawful: {lawful}")
+
+
+def _note(  # noqa: PLR0917 - all of a story
+    result: Result, what: str, world: World, event: str, client: Client, request: Request, seen: str
+) -> None:
+    """Keep the first story of a kind, readable."""
+    if what in result.first:
+        return
+    parts = world.parts[client]
+    rules = "\n".join(f"    {rule}" for rule in world.policy.residency_rules)
+    said = "\n".join(f"    {part}" for part in parts) or "    too many networks to look at"
+    result.first[what] = (
+        f"first {what}: world {world.seed}, {event}, clock {world.clock}\n"
+        f"  service {request.service}, tenant {request.tenant}, data class {request.data_class}, client {client} in\n"
+        f"{said}\n  located as {request.location}\n  rules\n{rules}\n  regions "
+        f"{', '.join(f'{r.name} {r.country}/{r.operator_country}' for r in world.policy.regions)}\n  {what}: {seen}"
+    )
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cases", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    result = run(arguments.cases, arguments.seed)
+    print(result)
+    return 1 if result.escapes or result.held_back else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""An edge's holder of Views with a clock to play with, for the drill of the fence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from gtm.core.model import Jurisdiction, Policy
+from gtm.core.router import Router
+from gtm.core.state import State
+from gtm.core.view import Window
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import SnapshotMessage, StateMessage
+from tests.core.reference import Clock
+from tests.drills.fence_worlds import DAY
+
+
+class Edge:
+    """The code under test.
+
+    Args:
+        policy: what it answers by.
+        shipped: the jurisdictions that come with gtm.
+        state: health.
+        now: what its clock shows.
+        directory: what outlives its restarts.
+    """
+
+    def __init__(
+        self, policy: Policy, shipped: tuple[Jurisdiction, ...], state: State, now: float, directory: Path
+    ) -> None:
+        self._now = now
+        self._directory = directory
+        self._messages = (SnapshotMessage.of(1, 0.0, policy, shipped), StateMessage(state))
+        self._start()
+
+    @property
+    def router(self) -> Router:
+        """What it answers from."""
+        router = self._holder.router
+        assert router is not None
+        return router
+
+    def _start(self) -> None:
+        self._holder = ViewHolder(lambda: self._now)
+        for message in self._messages:
+            self._holder.apply(message)
+
+    def event(self, rng: Random, clock: Clock) -> str:
+        """Something happens to its clock; what, in words. The model's clock is told, too."""
+        kind = rng.choice(["a moment", "a while", "back", "ahead", "on the second"])
+        if kind == "a moment":
+            to = self._now + rng.choice([1e-6, 0.5, 1.0])
+        elif kind == "a while":
+            to = self._now + rng.uniform(0, 1.5 * DAY)
+        elif kind == "back":
+            to = max(0.0, self._now - rng.uniform(0, 5 * DAY))
+        elif kind == "ahead":
+            to = self._now + rng.uniform(0, 5 * DAY)
+        else:
+            to = DAY * rng.randint(1, 9) + rng.choice([-1e-6, 0.0, 1e-6])
+        self._now = round(to, 6)
+        clock.shows(self._now)
+        self._holder.tick()
+        return f"after {kind}"
+
+    def windows(self, clock: Clock) -> tuple[Window, Window]:
+        """The times that rules must be read at at least, and may be read at at most."""
+        return clock.window, clock.window
