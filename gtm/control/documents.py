@@ -243,6 +243,8 @@ class MemberDocument(Document):
     region: f.Name
     weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
     """0: only when no member with a weight is usable."""
+    share: Annotated[f.Number, Field(gt=0, lt=1)] | None = None
+    """A canary: the share of all clients that it serves, always the same ones; no others while another member is usable."""
     capacity: CapacityDocument = CapacityDocument()
     """What the region holds for this service alone, within its own capacity."""
 

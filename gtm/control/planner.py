@@ -138,7 +138,9 @@ class Planner:
             if compiled is None or row.outcome not in _UNMET:
                 continue
             requests = requests_of(row, rate, self._per_answer)
-            if compiled.service.steering in PLANNED:
+            if row.region and given.snapshot.region_numbers.get(row.region) in compiled.canaries:
+                fixed[row.service, row.region] += requests  # whatever is planned
+            elif compiled.service.steering in PLANNED:
                 demand[row.ranking_class, row.cell] += requests
                 if row.via != "dns":
                     http[row.ranking_class] += requests

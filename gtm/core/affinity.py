@@ -27,6 +27,11 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+def fraction(client: int, salt: int) -> float:
+    """Where a client stands between 0 and 1, evenly spread over clients, and independently for each salt (64 bits)."""
+    return (_mix(client ^ salt) + 0.5) / 2**64
+
+
 def rendezvous(client: int, candidates: Sequence[int], weights: Sequence[float]) -> int:
     """The index of the client's candidate.
 
@@ -37,8 +42,7 @@ def rendezvous(client: int, candidates: Sequence[int], weights: Sequence[float])
     """
     best, best_score = 0, float("inf")
     for index, candidate in enumerate(candidates):
-        uniform = (_mix(client ^ candidate) + 0.5) / 2**64
-        score = -log(uniform) / weights[index]
+        score = -log(fraction(client, candidate)) / weights[index]
         if score < best_score:
             best, best_score = index, score
     return best

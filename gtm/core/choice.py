@@ -6,7 +6,8 @@ Laws:
   2. Nothing usable inside the fence: the answer is a refusal that says why. If a usable region stands outside, the
      law is the reason (451); if nothing is usable anywhere, it is availability (503). A fence without any region is
      the law's doing whatever the health of the regions outside (451): to come back later would not help.
-  3. A quota that cannot be afforded bends the answer back to the home region, never out of the fence.
+  3. Canaries take their share of clients first, always the same ones, whatever becomes of all others.
+  4. A quota that cannot be afforded bends the answer back to the home region, never out of the fence.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from gtm.core.affinity import key_hash, rendezvous
+from gtm.core.affinity import fraction, key_hash, rendezvous
 from gtm.core.model import Affinity, OnOverload, OnUnusable, Request, Steering
 from gtm.core.outcomes import FenceError, Outcome, Reason
 from gtm.core.ranking import PLANNED, RankingClass, ranked
 from gtm.core.state import ClassPlan
 from gtm.core.view import View
-from gtm.core.weights import Shares, explorable, quotas_by_plan, quotas_of, shares_of, staying
+from gtm.core.weights import Shares, canaries_of, explorable, quotas_by_plan, quotas_of, shares_of, staying
 
 Afford = Callable[[tuple[str, ...]], bool]
 """Takes one token of each quota named, or none and says no."""
@@ -47,7 +48,8 @@ class Choice:
     """All options of one ranking class in one View, and the odds of each.
 
     `options` with `weights` are what a draw picks from, `cumulative` the running sums of the weights divided by their
-    total. `sticky`, with weights and hashes of its own, is what affinity picks from. `home` serves what no quota can be
+    total. `sticky`, with weights and hashes of its own, is what affinity picks from. `canaries` are the last of `options`,
+    with running sums of their shares; `salt` tells which clients are theirs. `home` serves what no quota can be
     afforded for. `shed` is the share refused for want of capacity, `shed_tenants` that of tenants where it differs;
     `refused` and `over_share` are the refusals. `shares` are the regions' parts before exploration; `eligible` is the
     mask they were made from.
@@ -62,6 +64,9 @@ class Choice:
     sticky: tuple[Option, ...] = ()
     sticky_weights: tuple[float, ...] = ()
     hashes: tuple[int, ...] = ()
+    canaries: tuple[Option, ...] = ()
+    canary_bounds: tuple[float, ...] = ()
+    salt: int = 0
     home: Option | None = None
     shed: float = 0.0
     shed_tenants: Mapping[str, float] | None = None
@@ -72,6 +77,11 @@ class Choice:
     def certain(self) -> Option | None:
         """The only option, if every request of the class ends that way."""
         return self.alone if not self.options[0].quotas and self.shed_tenants is None else None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it matters who the client is, where that is known."""
+        return bool(self.sticky or self.canaries)
 
     @property
     def alone(self) -> Option | None:
@@ -119,12 +129,19 @@ def pick(
 
 
 def _drawn(chosen: Choice, request: Request, draw: float) -> Option:
-    if chosen.sticky:
+    if chosen.keyed:
         key = request.affinity if chosen.affinity is Affinity.KEY else None
         if key is None:
             key = request.location.network
         if key is not None:
-            return chosen.sticky[rendezvous(key_hash(key), chosen.hashes, chosen.sticky_weights)]
+            client = key_hash(key)
+            if chosen.canaries:
+                place = fraction(client, chosen.salt)
+                if place < chosen.canary_bounds[-1]:
+                    return chosen.canaries[bisect_right(chosen.canary_bounds, place)]
+                draw *= 1 - chosen.canary_bounds[-1]  # among the others, which come first
+            if chosen.sticky:
+                return chosen.sticky[rendezvous(client, chosen.hashes, chosen.sticky_weights)]
     options = chosen.options
     if len(options) == 1:
         return options[0]
@@ -154,6 +171,16 @@ def choice(view: View, group: RankingClass) -> Choice:
             quotas = () if number == home else quotas_of(view, group, home, number) or ()
             options.append(maker.served(number, Reason.EXPLORATION, quotas))
             weights.append(service.exploration / len(exploring))
+    canaries = (
+        {}
+        if ignored
+        else {number: share for number, share in canaries_of(view, group).items() if number not in shares}
+    )
+    taken = sum(canaries.values())
+    if canaries:
+        weights = [weight * (1 - taken) for weight in weights]
+        options += [maker.served(number, Reason.CANARY) for number in canaries]
+        weights += canaries.values()
     sticky, sticky_weights = _sticky(maker, shares, home, main, plan)
     if exploring and service.exploration > 0 and service.affinity is not Affinity.NONE and not sticky:
         sticky, sticky_weights = (options[0],), (1.0,)  # sessions do not explore
@@ -164,8 +191,11 @@ def choice(view: View, group: RankingClass) -> Choice:
         weights=tuple(weights),
         cumulative=tuple(running / total for running in accumulate(weights)),
         affinity=service.affinity,
-        shares=shares,
+        shares={**{number: share * (1 - taken) for number, share in shares.items()}, **canaries},
         eligible=eligible,
+        canaries=tuple(options[-len(canaries) :]) if canaries else (),
+        canary_bounds=tuple(accumulate(canaries.values())),
+        salt=key_hash(f"canary {service.name}"),
         sticky=sticky,
         sticky_weights=sticky_weights,
         hashes=tuple(key_hash(option.region or "") for option in sticky),

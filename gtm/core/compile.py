@@ -139,6 +139,7 @@ class _Compiler:
         self.checks.references(f"{path}.members", names, self.numbers, "region", ".region")
         if not service.members:
             self.checks.problem(f"{path}.members", "missing", "a service needs at least one member region")
+        self._check_shares(path, service)
         regions = [
             self.policy.regions[self.numbers[m.region]] for m in service.members if m.region in self.numbers
         ]
@@ -151,6 +152,24 @@ class _Compiler:
             self._check_refusal(service, [endpoint for region in regions for endpoint in region.endpoints])
         if service.https_record is not None:
             self._check_https(service, regions)
+
+    def _check_shares(self, path: str, service: Service) -> None:
+        """Canaries leave something to the others, and there are others."""
+        shares = [member.share for member in service.members if member.share is not None]
+        if not shares:
+            return
+        if len(shares) == len(service.members):
+            message = "every member has a `share`: one without must be there, for all other clients"
+            self.checks.problem(f"{path}.members", "missing", message)
+        elif sum(shares) > 1:
+            message = f"the members' shares add up to {sum(shares):g}; together they can be 1 at most"
+            self.checks.problem(f"{path}.members", "out_of_range", message)
+        for index, member in enumerate(service.members):
+            if member.share is not None and member.weight != 1.0:
+                message = (
+                    "says nothing beside `share`, which alone decides what goes there: leave one of them out"
+                )
+                self.checks.problem(f"{path}.members[{index}].weight", "overlap", message)
 
     def _check_dns(self, service: Service, regions: Sequence[Region]) -> None:
         """Every member has something to answer DNS with; at a zone's apex no CNAME can stand (RFC 1034 §3.6.2)."""
@@ -238,7 +257,9 @@ class _Compiler:
     def _compile_service(
         self, service: Service, rules: Sequence[RulePeriods], compiler: RuleCompiler
     ) -> CompiledService:
-        weights = {self.numbers[m.region]: m.weight for m in service.members if m.region in self.numbers}
+        known = [member for member in service.members if member.region in self.numbers]
+        weights = {self.numbers[m.region]: m.weight if m.share is None else 0.0 for m in known}
+        canaries = {self.numbers[m.region]: m.share for m in known if m.share is not None}
         mask = sum(1 << number for number in weights)
         compiler.check_fences(service, mask, rules)
         return CompiledService(
@@ -247,6 +268,7 @@ class _Compiler:
             MappingProxyType(weights),
             mask,
             tuple(period for periods in rules for period in periods),
+            MappingProxyType(canaries),
         )
 
     def _check_spillover(self, rule: SpilloverRule) -> None:

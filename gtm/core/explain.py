@@ -152,6 +152,7 @@ def _chosen(decision: Decision, candidate: Candidate) -> str:
         Reason.SPILLOVER: f"spillover by plan: it takes {share}, as regions that rank before it have no room for them",
         Reason.SLOW_START: f"it takes {share} while a region that ranks before it is in slow start",
         Reason.DRAINING_SESSION: "it drains, and this client's affinity keeps it there for now",
+        Reason.CANARY: f"canary: this client is among the {share} of clients that it serves",
         Reason.EXPLORATION: "exploring: one of the few requests spread over all eligible regions to measure the way there",
         Reason.QUOTA_EXHAUSTED: "home region: the plan would have spilled this request, but the quota is used up",
         Reason.FAILOVER_ORDER: f"first of the {where} in failover order",

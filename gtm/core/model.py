@@ -205,12 +205,16 @@ class Region:
 class Member:
     """A region's part in a service. Weight 0: only when no member with a weight is usable.
 
+    `share` (0–1) makes it a canary: it serves this share of all clients that may go there, always the same ones, whatever
+    the steering, and no others while another member is usable. None: it is a member like all others.
+
     `capacity` is what the region holds for this service alone, within the region's own.
     """
 
     region: str
     weight: float = 1.0
     capacity: Capacity = Capacity()
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

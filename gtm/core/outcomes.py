@@ -48,6 +48,8 @@ class Reason(StrEnum):
     """A region that ranks before it recovered lately and takes only a part of its requests yet."""
     DRAINING_SESSION = "draining_session"
     """The region drains, and this client's affinity keeps it there for now."""
+    CANARY = "canary"
+    """The client is among the share of clients that a canary serves."""
     EXPLORATION = "exploration"
     """One of the few requests spread over all eligible regions, to measure the way there."""
     QUOTA_EXHAUSTED = "quota_exhausted"

@@ -106,6 +106,7 @@ def families(basis: Basis) -> dict[str, int]:
         likeness = (
             compiled.members,
             tuple(sorted(compiled.weights.items())),
+            tuple(sorted(compiled.canaries.items())),
             service.steering,
             service.model,
             service.priority,
@@ -161,10 +162,15 @@ def _class_of(  # noqa: PLR0917 - what a class is told from others by
 
 
 def ranked(service: CompiledService, order: tuple[int, ...], eligible: int) -> tuple[int, ...]:
-    """The eligible regions in order of preference. Members of weight 0 stand in only when no other is eligible."""
+    """The eligible regions in order of preference.
+
+    Members of weight 0 stand in only when no other is eligible, and canaries only when not even these are.
+    """
     found = [number for number in order if eligible >> number & 1]
     with_weight = tuple(number for number in found if service.weights[number] > 0)
-    return with_weight or tuple(found)
+    if with_weight:
+        return with_weight
+    return tuple(number for number in found if number not in service.canaries) or tuple(found)
 
 
 def class_key(

@@ -7,7 +7,7 @@ operation each, and a mask is a fit key for dictionaries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from gtm.core.jurisdictions import Membership
@@ -35,13 +35,17 @@ class CompiledRule:
 
 @dataclass(frozen=True, slots=True)
 class CompiledService:
-    """A service with its members as region numbers, in the order written, and the rules that may concern it."""
+    """A service with its members as region numbers, in the order written, and the rules that may concern it.
+
+    `weights` are 0 for canaries, which stand in as other members of weight 0 do; `canaries` are their shares.
+    """
 
     service: Service
     members: tuple[int, ...]
     weights: Mapping[int, float]
     mask: int
     rules: tuple[CompiledRule, ...]
+    canaries: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Which part of a ranking class's requests each eligible region takes: by steering or plan, then slow start.
 
-Everything here maps region numbers to shares above 0 that sum to 1, in order of preference, and names eligible regions
-only.
+Everything here maps region numbers to shares above 0 that sum to 1 (but for canaries, which take theirs first), in order of
+preference, and names eligible regions only.
 """
 
 from __future__ import annotations
@@ -40,6 +40,16 @@ def shares_of(view: View, group: RankingClass, order: Sequence[int]) -> tuple[Sh
         return ramped(steered(group, order), view.ramps, order), plan
     # A plan ramps already: by the capacity it sees, and by its bounded steps.
     return shares, plan
+
+
+def canaries_of(view: View, group: RankingClass) -> Shares:
+    """The shares of a class's canaries that take clients now, those in slow start by as much as they have ramped up."""
+    within = group.allowed & group.willing & view.up
+    return {
+        number: share * view.ramps.get(number, 1.0)
+        for number, share in group.service.canaries.items()
+        if within >> number & 1 and share > 0
+    }
 
 
 def steered(group: RankingClass, order: Sequence[int]) -> Shares:

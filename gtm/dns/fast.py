@@ -161,7 +161,7 @@ class FastWay:
         ready = self._drawn(asked.question, way, client, draw, dnssec_ok=edns.dnssec_ok)
         tally = self._tally(known, ready, tcp=tcp)
         self._counts.tally(tally)
-        sticky = way.choice.sticky and client.location.network is not None
+        sticky = way.choice.keyed and client.location.network is not None
         if (way.only is not None or not sticky) and not tcp and not ready.error:
             self._prepare(known, way, ready, tally, dnssec_ok=edns.dnssec_ok)
         return ready

@@ -122,9 +122,15 @@ def services(draw: st.DrawFn, name: str, known: tuple[Region, ...]) -> Service:
     """A service over some of the regions, with any steering; weights are often 0."""
     members = draw(st.lists(st.sampled_from(known), unique=True, min_size=1))
     served = sorted({model for region in members for model in region.models})
+    canary = members[-1] if len(members) > 1 and draw(st.integers(0, 3)) == 0 else None
     return Service(
         name=name,
-        members=tuple(Member(m.name, draw(st.sampled_from([0.0, 0.25, 1.0, 1.0, 3.0]))) for m in members),
+        members=tuple(
+            Member(m.name, share=0.3)
+            if m is canary
+            else Member(m.name, draw(st.sampled_from([0.0, 0.25, 1.0, 1.0, 3.0])))
+            for m in members
+        ),
         steering=draw(st.sampled_from(Steering)),
         affinity=draw(st.sampled_from(Affinity)),
         on_unusable=draw(st.sampled_from(OnUnusable)),

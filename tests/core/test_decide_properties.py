@@ -219,12 +219,18 @@ def test_shares_sum_to_one(question: tuple[World, list[Request]]) -> None:
         assert chosen.cumulative[-1] == pytest.approx(1)
         assert all(weight > 0 for weight in chosen.weights)
         service = reference.service(request)
-        weights = {member.region: member.weight for member in service.members}
+        canaries = {member.region: member.share for member in service.members if member.share is not None}
+        weights = {member.region: member.weight for member in service.members if member.share is None}
         eligible = reference.eligible(request)
-        if any(weights[region] for region in eligible):
-            assert all(weights[region] for region in shares)
+        if eligible <= canaries.keys() or not eligible & reference.usable(request):
+            continue  # nobody is left but canaries, or health is not looked at
+        taken = {region: share for region, share in shares.items() if region in canaries}
+        assert taken == {region: canaries[region] for region in eligible if region in canaries}
+        others = shares.keys() - taken.keys()
+        if any(weights[region] for region in eligible - canaries.keys()):
+            assert all(weights[region] for region in others)
         if service.steering is not Steering.WEIGHTED:
-            assert len(shares) == 1
+            assert len(others) == 1
 
 
 def _excluded(world: World, request: Request, region: str) -> Exclusion | None:

@@ -23,6 +23,7 @@ from gtm.core.ranking import PLANNED, Ranking, RankingClass
 from gtm.core.simulate.world import Ranked
 from gtm.core.snapshot import bits
 from gtm.core.state import NO_PLAN, ClassPlan, Plan
+from gtm.core.weights import canaries_of
 
 UNKNOWN_NAME = "unknown_name"
 """The reason of requests for what a policy does not know, beside those of `gtm.core.outcomes.Reason`."""
@@ -166,7 +167,10 @@ def _problem(ranked: Ranked, rates: Mapping[str, float]) -> Problem:
         group = ranking.group
         service = group.service.service
         if service.steering in PLANNED:
-            demand[group.key, cell] = rate
+            canaries = canaries_of(ranked.world.view, group)
+            for number, share in canaries.items():
+                pinned[service.name, ranked.world.view.snapshot.regions[number].name] += rate * share
+            demand[group.key, cell] = rate * (1 - sum(canaries.values()))
             continue
         chosen = ranked.choice(group)
         for option, weight in zip(chosen.options, chosen.weights, strict=True):
@@ -232,14 +236,20 @@ class _Splits:
         found = self._known.get(group)
         if found is None:
             one = self._planned.get(group.key)
-            found = self._known[group] = self._steered(group) if one is None else self._by_plan(one)
+            found = self._known[group] = self._steered(group) if one is None else self._by_plan(one, group)
         return found
 
-    def _by_plan(self, one: ClassDemand) -> _Split:
-        numbers = self._ranked.world.view.snapshot.region_numbers
+    def _by_plan(self, one: ClassDemand, group: RankingClass) -> _Split:
+        view = self._ranked.world.view
+        numbers = view.snapshot.region_numbers
         flow = self._solution.flow.get(one.key, {})
-        shares = {name: rate / one.rate for name, rate in flow.items()}
-        shed = self._solution.shed.get(one.key, 0.0) / one.rate
+        canaries = canaries_of(view, group)
+        kept = 1 - sum(canaries.values())
+        shares = {name: rate / one.rate * kept for name, rate in flow.items()}
+        for number, share in canaries.items():
+            name = view.snapshot.regions[number].name
+            shares[name] = shares.get(name, 0.0) + share
+        shed = self._solution.shed.get(one.key, 0.0) / one.rate * kept
         refused = ((Reason.SHED, Outcome.REFUSED_OVERLOAD, shed),) if shed > _SMALL else ()
         placed = tuple((numbers[name], name, share) for name, share in shares.items())
         return _Split(shares, placed, refused, one.regions[0])
