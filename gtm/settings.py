@@ -101,6 +101,8 @@ class EdgeSettings:
 
     Regions in `probe_allow` are probed although they are loopback, link-local or the like. Certificates of `ca_file` count
     besides the public ones, for control and for probes. Clients in `metrics_allow` read the metrics without a token.
+
+    `named`: somebody gave the edge its `name`; otherwise it takes the one that its token is for, if that is only one.
     """
 
     data_dir: Path
@@ -124,6 +126,7 @@ class EdgeSettings:
     open_lookups: bool = False
     beacons: bool = True
     region: str | None = None
+    named: bool = True
     user: str | None = None
     replace: bool = False
     log_level: str = "info"

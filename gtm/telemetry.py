@@ -218,6 +218,16 @@ class EdgeMetrics:
             name: Counter(name, text, labels, registry=self.registry)
             for name, (text, labels) in METRICS.items()
         }
+        self._overruled = Gauge(
+            "gtm_edge_overruled_regions",
+            "Regions for which this edge goes by its own probes against the verdict of most edges.",
+            registry=self.registry,
+        )
+        self._skipped = Counter(
+            "gtm_feed_skipped_total",
+            "Messages of control's feed that were too long or could not be read, and were left out.",
+            registry=self.registry,
+        )
         self._clients: dict[str, float] = {}
         self._top_clients = Gauge(
             _TOP_CLIENTS,
@@ -237,6 +247,14 @@ class EdgeMetrics:
                 self._clients[labels[0]] = self._clients.get(labels[0], 0) + increment
             if name in METRICS and len(labels) == len(METRICS[name][1]):
                 self._counters[name].labels(*labels).inc(increment)
+
+    def overruled(self, regions: int) -> None:
+        """For how many regions the edge goes by its own probes against the common verdict."""
+        self._overruled.set(regions)
+
+    def skipped(self) -> None:
+        """Count a message of the feed that was left out."""
+        self._skipped.inc()
 
     def take_demand(self) -> dict[str, float]:
         """Hand over the demand gathered since the last time."""

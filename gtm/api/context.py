@@ -57,11 +57,15 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is asking: the token's name and role. `sha256` is the hash of its text in hex."""
+    """Who is asking: the token's name and role. `sha256` is the hash of its text in hex.
+
+    `edges` is of tokens of role `edge`: the name of the edge that it speaks for, or a pattern of names.
+    """
 
     name: str
     role: Role
     sha256: str
+    edges: str | None = None
 
 
 def context(request: Request) -> Context:
@@ -100,7 +104,7 @@ async def authenticate(ctx: Context, text: str) -> Principal:
     digest = sha256(text.encode(errors="replace"))
     held = ctx.hub.holder(digest.hexdigest())
     if held is not None:
-        return Principal(held[0], held[1], digest.hexdigest())
+        return Principal(held.name, held.role, digest.hexdigest(), held.edges)
     try:
         async with ctx.database.transaction() as transaction:
             token = await transaction.tokens.find_by_hash(digest.digest())
@@ -117,7 +121,7 @@ async def authenticate(ctx: Context, text: str) -> Principal:
         raise Unauthorized("the token has been revoked")
     if held is None or (token.expires_at is not None and token.expires_at <= datetime.now(UTC)):
         raise Unauthorized("the token has expired")
-    return Principal(held[0], held[1], digest.hexdigest())
+    return Principal(held.name, held.role, digest.hexdigest(), held.edges)
 
 
 def requires(role: Role) -> Callable[..., Awaitable[Principal]]:

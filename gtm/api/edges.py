@@ -12,10 +12,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm import __version__
-from gtm.api.context import Ctx, Edge, Viewer, reply
+from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply
 from gtm.api.schemas import EdgeSchema, HealthView, Schema, StatusView, errors
-from gtm.control import edges
-from gtm.control.errors import Invalid
+from gtm.control import edges, tokens
+from gtm.control.errors import Forbidden, Invalid
 from gtm.control.latency import MAX_DELTAS, delta_problem
 from gtm.control.publish import FeedHub
 from gtm.control.takeover import plan_problem
@@ -23,13 +23,14 @@ from gtm.core.access import Role
 from gtm.core.health import HealthTable
 from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
 from gtm.core.problems import Problem
-from gtm.feed.wire import CONTENT_TYPE, EdgeReport
+from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, EdgeReport
 
 router = APIRouter(prefix="/v1")
 
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]
 _MAX_DETAIL = 1000
+_MAX_OVERRULED = 10_000
 _MAX_LISTED = 10
 _MAX_REVISION = 2**63 - 1
 
@@ -75,8 +76,9 @@ async def feed(
 
     def still_allowed() -> bool:
         held = ctx.hub.holder(who.sha256)
-        return held is not None and held[1] is Role.EDGE
+        return held is not None and held.role is Role.EDGE and tokens.speaks_for(held.edges, edge)
 
+    _check_name(who, edge)
     lines: AsyncIterator[bytes] = ctx.hub.followers.stream(edge, revision, sha256, still_allowed)
     return StreamingResponse(
         lines, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -123,6 +125,12 @@ _REPORT = {
                         "(63 bits), centre and spread in ms, POSIX seconds.",
                         "items": {"type": "array", "minItems": 9, "maxItems": 9},
                     },
+                    "overruled": {
+                        "type": "array",
+                        "maxItems": _MAX_OVERRULED,
+                        "description": "Regions for which it goes by its own probes against the common verdict.",
+                        "items": {"type": "string"},
+                    },
                     "plan": {
                         "type": ["object", "null"],
                         "description": "The plan that the edge follows, as the feed sent it, if the last reply wanted it.",
@@ -145,6 +153,7 @@ _REPLY = {
                         "type": "boolean",
                         "description": "Control has just started: the next report should hold the plan.",
                     },
+                    "notice": {"type": "string", "description": "For people: what is wrong with this edge."},
                     "leases": {
                         "anyOf": [
                             {
@@ -182,10 +191,11 @@ _REPLY = {
     operation_id="report",
     summary="Report what an edge sees",
     openapi_extra={"requestBody": _REPORT},
-    responses={200: _REPLY, **errors(404, 413, 415)},
+    responses={200: _REPLY, **errors(404, 409, 413, 415)},
 )
-async def report(ctx: Ctx, _: Edge, name: EdgeName, request: Request) -> Response:
+async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Response:
     """Take it in; msgspec reads it, since every edge sends one every other second."""
+    _check_name(who, name)
     body = await request.body()
     try:
         found = msgspec.json.decode(body, type=EdgeReport)
@@ -194,8 +204,25 @@ async def report(ctx: Ctx, _: Edge, name: EdgeName, request: Request) -> Respons
     problems = list(_report_problems(found, ctx.hub))
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
-    reply_ = ctx.hub.report(name, request.client.host if request.client else "", found)
+    reply_ = ctx.hub.report(name, request.client.host if request.client else "", found, who.name)
     return Response(msgspec.json.encode(reply_), media_type="application/json")
+
+
+def _check_name(who: Principal, name: str) -> None:
+    """Whether a token speaks for an edge.
+
+    Raises:
+        Forbidden: it does not. The header `GTM-Edge-Name` says which it is for.
+    """
+    if tokens.speaks_for(who.edges, name):
+        return
+    edges = who.edges or ""
+    give = f"one that matches `{edges}`" if "*" in edges else f"`{edges}`"
+    raise Forbidden(
+        f"the token `{who.name}` does not speak for an edge named `{name}`: start the edge as {give} (--name, "
+        f"GTM_EDGE_NAME), or make it a token of its own: gtm token create {name} --role edge",
+        headers={EDGE_NAME: edges},
+    )
 
 
 def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
@@ -226,6 +253,8 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
         problems.append(Problem("plan", "out_of_range", text))
     if found.leases is not None and len(found.leases.instance) > 100:
         problems.append(Problem("leases.instance", "too_long", "an instance may have 100 characters"))
+    if len(found.overruled) > _MAX_OVERRULED:
+        problems.append(Problem("overruled", "too_long", f"a report may have {_MAX_OVERRULED} of them"))
     known = len(hub.snapshot.policy.regions) if hub.snapshot else 0
     # Edges report on the regions of the revision they hold; far more than there are is a mistake.
     if len(found.health) > 2 * known + 1000:
@@ -248,6 +277,22 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
     return reply({"items": await edges.list_all(ctx.database, ctx.hub, datetime.now(UTC))})
 
 
+@router.delete(
+    "/edges/{name:segment}",
+    tags=["edges"],
+    operation_id="forget_edge",
+    summary="Forget an edge that is gone for good",
+    description="It no longer counts as unreachable. Should it report again, it is known again. An edge that is live is "
+    "not forgotten.",
+    status_code=204,
+    responses=errors(404, 409),
+)
+async def forget_edge(ctx: Ctx, _: Operator, name: EdgeName) -> Response:
+    """Forget it."""
+    await edges.forget(ctx.database, ctx.hub, name)
+    return Response(status_code=204)
+
+
 @router.get(
     "/status",
     tags=["edges"],
@@ -261,21 +306,28 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
     """The state at a glance."""
     hub = ctx.hub
     revision = hub.snapshot.revision if hub.snapshot else 0
+    known = await edges.list_all(ctx.database, hub, datetime.now(UTC))
     return reply(
         {
             "version": __version__,
             "epoch": hub.state.epoch,
             "database": "up" if await hub.ping() else "down",
-            "sync": await edges.sync(ctx.database, hub, revision),
-            "warnings": _warnings(hub),
+            "sync": edges.sync_of(known, revision),
+            "warnings": [*_warnings(hub), *edges.warnings(known, revision)],
         }
     )
 
 
 def _warnings(hub: FeedHub) -> list[str]:
-    """Of the policy in force, and what is wrong with its zones' keys."""
-    policy = hub.compiled.warnings if hub.compiled else ()
-    return [*policy, f"dnssec: {hub.dnssec.problem}"] if hub.dnssec.problem else [*policy]
+    """Of the policy in force, and what is wrong with health, feeds, tokens and keys here."""
+    found = [*(hub.compiled.warnings if hub.compiled else ())]
+    found += [text for text in (hub.vantages.alarm_words(), *hub.followers.refused.values()) if text]
+    found += [
+        f"token `{name}` speaks for edges of any name (it is from before tokens named their edge): make each edge a token "
+        f"of its own (gtm token create EDGE --role edge), then: gtm token revoke {name}"
+        for name in hub.unbound_tokens()
+    ]
+    return [*found, f"dnssec: {hub.dnssec.problem}"] if hub.dnssec.problem else found
 
 
 @router.get(
@@ -283,7 +335,7 @@ def _warnings(hub: FeedHub) -> list[str]:
     tags=["health"],
     operation_id="get_health",
     summary="Health of every region and endpoint, by vantage",
-    description="As published to the edges; answered from memory, also while the database is down.",
+    description="As the edges vote; answered from memory, also while the database is down.",
     response_model=HealthView,
     responses=errors(),
 )
@@ -291,13 +343,21 @@ async def health(ctx: Ctx, _: Viewer) -> Response:
     """What the edges see, and what follows from it."""
     hub = ctx.hub
     regions = hub.snapshot.policy.regions if hub.snapshot else ()
-    seen = {name: edge.report.health for name, edge in sorted(hub.edges().items())}
-    found = [_region(region, hub.health.get(region.name, {}), seen) for region in regions]
+    seen: dict[str, HealthTable] = {}
+    for edge in hub.edges():
+        seen[edge.name if edge.name not in seen else f"{edge.name}/{edge.instance}"] = edge.report.health
+    judged = hub.vantages.judgement
+    found = [
+        _region(
+            region, judged.votes.get(region.name, {}), seen, disputed=region.name in judged.alarm.disputed
+        )
+        for region in regions
+    ]
     return reply({"epoch": hub.state.epoch, "regions": found})
 
 
 def _region(
-    region: Region, agreed: Mapping[str, EndpointHealth], seen: Mapping[str, HealthTable]
+    region: Region, agreed: Mapping[str, EndpointHealth], seen: Mapping[str, HealthTable], *, disputed: bool
 ) -> dict[str, Any]:
     """A region's health: what all vantages say together, and what each has `seen`."""
     endpoints = []
@@ -313,6 +373,7 @@ def _region(
         "region": region.name,
         "admin_state": region.admin_state,
         "status": _best([agreed.get(item.url, UNKNOWN_HEALTH).status for item in region.endpoints]),
+        "disputed": disputed,
         "endpoints": endpoints,
     }
 

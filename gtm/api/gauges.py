@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gtm.control.overview import Moment, moment_of, top_document
@@ -28,6 +28,11 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (),
     ),
     "gtm_control_edges_live": ("Edges heard of within the last 10 seconds.", ()),
+    "gtm_control_health_disputed_regions": (
+        "Regions whose verdict is withdrawn because too many went down at once by votes alone.",
+        (),
+    ),
+    "gtm_control_feed_refused": ("Parts of the feed too large to be sent; edges keep the ones before.", ()),
     "gtm_control_edge_report_timestamp_seconds": ("When an edge last reported to this control.", ("edge",)),
     "gtm_control_edge_revision": ("The policy revision that an edge answers from.", ("edge",)),
     "gtm_region_health": (
@@ -95,12 +100,30 @@ class ControlGauges(Collector):
         yield from families.values()
 
 
+class ReportsDropped(Collector):
+    """What was left out of edges' reports, counted where they are read."""
+
+    def __init__(self, hub: FeedHub) -> None:
+        self._hub = hub
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The counter as it is now."""
+        found = CounterMetricFamily(
+            "gtm_control_report_dropped",
+            "Items of edges' reports that were left out: the policy does not name them.",
+            labels=("part",),
+        )
+        for part in ("health", "demand", "leases", "plan"):
+            found.add_metric((part,), self._hub.dropped[part])
+        yield found
+
+
 _Value = tuple[str, tuple[str, ...], float | None]
 
 
 def _values(hub: FeedHub) -> Iterator[_Value]:
     moment = moment_of(hub)
-    top = top_document(moment, hub.edges().values(), database_up=hub.database_up)
+    top = top_document(moment, hub.edges(), database_up=hub.database_up)
     yield from _of_control(hub, moment, top)
     yield from _of_endpoints(hub, moment)
     for region in top["regions"]:
@@ -125,6 +148,8 @@ def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterato
         ("gtm_control_dnssec_problem", bool(hub.dnssec.problem)),
         ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(hub.dnssec.keys)),
         ("gtm_control_edges_live", len(top["edges"])),
+        ("gtm_control_health_disputed_regions", len(hub.vantages.judgement.alarm.disputed)),
+        ("gtm_control_feed_refused", len(hub.followers.refused)),
         ("gtm_plan_timestamp_seconds", plan["made"] or 0),
         ("gtm_plan_seconds", plan["tick_ms"] / 1000),
         ("gtm_plan_failed", plan["error"] is not None),
@@ -136,7 +161,7 @@ def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterato
 
 
 def _of_endpoints(hub: FeedHub, moment: Moment) -> Iterator[_Value]:
-    reports = [edge.report.health for edge in hub.edges().values()]
+    reports = [edge.report.health for edge in hub.edges()]
     for region in moment.regions:
         for endpoint in region.endpoints:
             agreed = moment.health.get(region.name, {}).get(endpoint.url)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gtm.api.context import Credentials, Ctx, reply, requires
-from gtm.api.gauges import ControlGauges
+from gtm.api.gauges import ControlGauges, ReportsDropped
 from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
 from gtm.api.schemas import Liveness, Readiness, errors
@@ -49,6 +49,7 @@ _viewer = requires(Role.VIEWER)
 def metrics_router(metrics: Metrics, hub: FeedHub, allowed: tuple[Network, ...]) -> APIRouter:
     """`/metrics`, with gauges that look at the hub when they are scraped. `allowed`: who needs no token."""
     metrics.registry.register(ControlGauges(hub))
+    metrics.registry.register(ReportsDropped(hub))
     scraped = APIRouter(tags=["operations"])
 
     @scraped.get(

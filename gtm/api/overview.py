@@ -179,5 +179,4 @@ async def get_plan(ctx: Ctx, _: Viewer) -> Response:
 )
 async def get_top(ctx: Ctx, _: Viewer) -> Response:
     """What is known now."""
-    edges = [edge for _, edge in sorted(ctx.hub.edges().items())]
-    return reply(top_document(moment_of(ctx.hub), edges, database_up=ctx.hub.database_up))
+    return reply(top_document(moment_of(ctx.hub), ctx.hub.edges(), database_up=ctx.hub.database_up))

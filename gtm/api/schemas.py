@@ -45,16 +45,27 @@ class ProblemSchema(Schema):
     errors: list[ErrorSchema] = []
 
 
+class SilentSchema(Schema):
+    """An edge not heard of for 10 seconds: the revision that it had, and when it was last heard of."""
+
+    name: str
+    revision: int
+    since: datetime
+
+
 class SyncSchema(Schema):
     """How far a revision has got."""
 
     revision: int
     state: SyncState
-    """IN_SYNC when every live edge has the revision, and there is one."""
+    """PENDING: a live edge lacks the revision, or no edge is live. STALE: every live edge has it, but a silent one had an
+    older. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
     in_sync: list[str]
     pending: list[str]
     unreachable: list[str]
     """Edges not heard of for 10 seconds."""
+    silent: list[SilentSchema]
+    """The same, with what they had."""
 
 
 class Page(Schema, Generic[T]):
@@ -216,6 +227,8 @@ class TokenView(Schema):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    edges: str | None
+    """Of role `edge`: the edge that it speaks for, or a pattern of names."""
 
 
 class TokenCreated(TokenView):
@@ -235,6 +248,12 @@ class EdgeSchema(Schema):
     epoch: int
     last_seen: datetime
     live: bool
+    instances: int
+    """How many edges run under this name: 1, unless two were given the same."""
+    token: str | None
+    """The token that it reports with, while it is live."""
+    overruled: list[str]
+    """Regions for which it goes by its own probes against the common verdict."""
 
 
 class EndpointHealthSchema(Schema):
@@ -261,11 +280,13 @@ class RegionHealthSchema(Schema):
     region: str
     admin_state: str
     status: HealthStatus
+    disputed: bool
+    """Its verdict is withdrawn while a health alarm is on: edges go by their own probes."""
     endpoints: list[EndpointView]
 
 
 class HealthView(Schema):
-    """Health as published to the edges."""
+    """Health as the edges vote."""
 
     epoch: int
     regions: list[RegionHealthSchema]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
+from pydantic import Field
 
 from gtm.api.context import Admin, Ctx, reply
 from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
@@ -24,6 +25,8 @@ class TokenRequest(Document):
     role: Role
     expires_at: fields.Moment | None = None
     """Absent: never."""
+    edges: str | None = Field(default=None, max_length=253, pattern=f"^{tokens.EDGES_PATTERN}$")
+    """Of role `edge`: the edge that it speaks for, or a pattern of names (`fra-*`). Absent: the edge of its own name."""
 
 
 class TokenList(Schema):
@@ -44,7 +47,12 @@ class TokenList(Schema):
 async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
     """Make it."""
     made = await tokens.create(
-        ctx.database, body.name, body.role, now=datetime.now(UTC), expires_at=body.expires_at
+        ctx.database,
+        body.name,
+        body.role,
+        now=datetime.now(UTC),
+        expires_at=body.expires_at,
+        edges=body.edges,
     )
     await ctx.hub.refresh()
     return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})

@@ -53,6 +53,8 @@ def show_changes(changes: Iterable[dict[str, Any]]) -> None:
 def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> dict[str, Any]:
     """Wait until every live edge has a revision. Without any live edge there is nothing to wait for.
 
+    Silent edges are not waited for: they may be gone for ever. What they had is said at the end.
+
     Args:
         client: the control API.
         sync: what the change answered.
@@ -64,7 +66,7 @@ def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> 
     revision = sync["revision"]
     deadline = time.monotonic() + timeout
     with output.progress(f"revision {revision} on its way to the edges", _edges(sync)) as bar:
-        while sync["state"] != "IN_SYNC" and _edges(sync) and time.monotonic() < deadline:
+        while sync["state"] == "PENDING" and _edges(sync) and time.monotonic() < deadline:
             bar.update(bar.task_ids[0], completed=len(sync["in_sync"]), total=_edges(sync))
             time.sleep(_POLL)
             try:
@@ -84,17 +86,22 @@ def _edges(sync: dict[str, Any]) -> int:
 
 def sync_words(sync: dict[str, Any]) -> Text:
     """How far a revision has got, in a line."""
-    if sync["state"] == "IN_SYNC":
+    if sync["state"] != "PENDING":
         edges = _edges(sync)
-        found = Text.assemble(("IN_SYNC", "green"), f" on {edges} edge{'' if edges == 1 else 's'}")
+        style = "green" if sync["state"] == "IN_SYNC" else "yellow"
+        found = Text.assemble((sync["state"], style), f" on {edges} edge{'' if edges == 1 else 's'}")
     elif not _edges(sync):
         found = Text.assemble(("PENDING", "yellow"), ": no edge is connected; it takes force when one is")
     else:
         waiting = ", ".join(output.plain(name) for name in sync["pending"])
         found = Text.assemble(("PENDING", "yellow"), f": waiting for {waiting}")
-    if sync["unreachable"]:
-        lost = ", ".join(output.plain(name) for name in sync["unreachable"])
-        found.append(f"; not heard of lately: {lost}", "yellow")
+    for silent in sync["silent"]:
+        name, since = output.plain(silent["name"]), output.when(silent["since"])
+        found.append(f"; {name} is silent since {since} UTC, with revision {silent['revision']}", "yellow")
+    if any(silent["revision"] < sync["revision"] for silent in sync["silent"]):
+        found.append(
+            " (it may go on answering by that; `gtm edges forget NAME` if it is gone for good)", "yellow"
+        )
     return found
 
 
@@ -117,7 +124,7 @@ def report_change(client: Client, done: dict[str, Any], *, wait: bool, timeout: 
         output.print_json({**done, "sync": sync})
     else:
         output.out().print(Text(f"revision {done['revision']}: ") + sync_words(sync), soft_wrap=True)
-    if wait and sync["state"] != "IN_SYNC" and sync["pending"]:
+    if wait and sync["state"] == "PENDING" and sync["pending"]:
         message = (
             f"revision {done['revision']} is in force at control, but not at every edge after {timeout:g} s; "
             "`gtm status` tells when it is"

@@ -14,6 +14,7 @@ from gtm.cli import (
     demo,
     dns_query,
     dnssec,
+    edges,
     exporting,
     latency,
     load,
@@ -48,6 +49,7 @@ for _group, _name, _help in (
     (token.app, "token", "Make, list and revoke bearer tokens."),
     (db.app, "db", "Migrations of the database's schema."),
     (dns_query.app, "dns", "Ask an edge's DNS, and see the decision behind its answer."),
+    (edges.app, "edges", "List edges, and forget those that are gone."),
     (dnssec.app, "dnssec", "The keys of signed zones: states, DS records, rolls."),
     (demo.app, "demo", "Fail, restore and resize regions of the running demo world, and send it traffic."),
 ):

@@ -176,7 +176,11 @@ def edge(
     insecure_control: options.InsecureControl = False,
     token: options.Token = None,
     name: Annotated[
-        str, typer.Option(help="This edge's name; the host's by default.", envvar="GTM_EDGE_NAME")
+        str,
+        typer.Option(
+            help="This edge's name; by default the one that its token is for, or the host's.",
+            envvar="GTM_EDGE_NAME",
+        ),
     ] = "",
     data_dir: options.DataDir = options.DATA_DIR,
     bind: options.Bind = options.OWN,
@@ -234,6 +238,7 @@ def edge(
         control_url=control_url,
         token=token,
         name=name or socket.gethostname(),
+        named=bool(name),
         bind=options.addresses(bind),
         edge_port=edge_port,
         dns_port=dns_port,

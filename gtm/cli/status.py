@@ -20,6 +20,7 @@ def status(
 ) -> None:
     """Show the revision in force, the edges that have it, and the policy's warnings."""
     from gtm.cli import changes, client, output
+    from gtm.cli.edges import HEADERS, rows
 
     api = client.control(control_url, token)
     found = api.get("/v1/status")
@@ -35,20 +36,5 @@ def status(
         )
     )
     output.say("")
-    output.table(
-        ("edge", "address", "version", "revision", "epoch", "last seen (UTC)", "live"),
-        (
-            (
-                edge["name"],
-                edge["address"],
-                edge["version"],
-                edge["revision"],
-                edge["epoch"],
-                output.when(edge["last_seen"]),
-                "yes" if edge["live"] else "no",
-            )
-            for edge in edges
-        ),
-        empty="no edge has been heard of",
-    )
+    output.table(HEADERS, rows(edges), empty="no edge has been heard of")
     output.warn(found["warnings"])

@@ -49,6 +49,13 @@ def create(
             help="After which time it ends: a number and s, m, h, d or w (30d), or a moment (RFC 3339)."
         ),
     ] = None,
+    edges: Annotated[
+        str | None,
+        typer.Option(
+            help="Of role edge: the edge that it is for, or a pattern (fra-*). Edges of one token have one vote on health. "
+            "Default: the edge of the token's own name."
+        ),
+    ] = None,
     direct: _Direct = False,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
@@ -61,17 +68,16 @@ def create(
 
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
     if direct:
-        made = _create_directly(name, role, expires_at, database_url, data_dir)
+        made = _create_directly(name, role, expires_at, database_url, data_dir, edges=edges)
     else:
         body = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
+        body |= {} if edges is None else {"edges": edges}
         made = client.control(control_url, token).call("POST", "/v1/tokens", body=body).body
     if as_json:
         output.print_json(made)
         return
     until = f"until {output.when(made['expires_at'])} UTC" if made["expires_at"] else "until it is revoked"
-    output.note(
-        f"token {made['name']} ({made['role']}, id {made['id']}), good {until}; shown only this once:"
-    )
+    output.note(f"token {made['name']} ({_kind(made)}, id {made['id']}), good {until}; shown only this once:")
     typer.echo(made["token"])
 
 
@@ -99,12 +105,13 @@ def list_(
         return
     now = datetime.now(UTC)
     output.table(
-        ("name", "id", "role", "state", "created (UTC)", "expires (UTC)"),
+        ("name", "id", "role", "edges", "state", "created (UTC)", "expires (UTC)"),
         (
             (
                 item["name"],
                 item["id"],
                 item["role"],
+                item["edges"] or "",
                 output.styled(_state(item, now)),
                 output.when(item["created_at"]),
                 output.when(item["expires_at"]) or "never",
@@ -140,8 +147,14 @@ def revoke(
         output.say(f"token {ended['name']} ({ended['role']}, id {ended['id']}) is revoked")
 
 
+def _kind(made: dict[str, Any]) -> str:
+    """What a token is for."""
+    role: str = made["role"]
+    return f"{role} of {made['edges']}" if made.get("edges") else role
+
+
 def _create_directly(
-    name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path
+    name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path, *, edges: str | None
 ) -> dict[str, Any]:
     from gtm.control import tokens
     from gtm.control.fields import NAME_PATTERN, PATTERN_WORDS
@@ -150,7 +163,9 @@ def _create_directly(
         raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
 
     async def make(found: Database) -> tokens.NewToken:
-        return await tokens.create(found, name, role, now=datetime.now(UTC), expires_at=expires_at)
+        return await tokens.create(
+            found, name, role, now=datetime.now(UTC), expires_at=expires_at, edges=edges
+        )
 
     made = _with_database(url, data_dir, make)
     return {**_view(made.token), "token": made.text}
@@ -194,6 +209,7 @@ def _view(token: Token) -> dict[str, Any]:
         "id": token.id,
         "name": token.name,
         "role": token.role.value,
+        "edges": token.edges,
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
     }
 

@@ -10,9 +10,11 @@ Laws:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
 from math import exp, expm1
+from operator import itemgetter
 
 TIME_CONSTANT = 3.0
 """Seconds over which rates are smoothed: a burst shows within a few plans, and no plan chases single requests."""
@@ -23,7 +25,9 @@ KEPT = 30.0
 FORGET_BELOW = 0.01
 """Requests per second under which a rate is dropped, once nothing was counted."""
 MAX_ROWS = 50_000
-"""Rows that one edge may report at a time."""
+"""Rows that are kept of one edge: the largest."""
+MAX_TEXT = 16 * 1024 * 1024
+"""Characters of all rows that are kept of one edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,23 @@ class DemandBook:
         self._edges: dict[str, _Edge] = {}
         self._rows: dict[str, Row] = {}
 
-    def take(self, edge: str, counts: Mapping[str, float], seconds: float, now: float) -> None:
-        """Take in what an edge counted in the last seconds. Rows that cannot be read are left out."""
+    def take(
+        self,
+        edge: str,
+        counts: Mapping[str, float],
+        seconds: float,
+        now: float,
+        wanted: Callable[[Row], bool] = lambda _: True,
+    ) -> None:
+        """Take in what an edge counted in the last seconds.
+
+        Args:
+            edge: which, by a name that no other has.
+            counts: by row. Those that cannot be read, or are beyond the bounds, are left out.
+            seconds: that were counted.
+            now: monotonic seconds.
+            wanted: asked of each row when it is first seen, whether to count it.
+        """
         known = self._edges.setdefault(edge, _Edge(now))
         known.heard = now
         known.span += max(seconds, 0.0)
@@ -94,15 +113,22 @@ class DemandBook:
             for text, rate in known.rates.items()
             if rate * kept[_tier(self._rows[text])] > FORGET_BELOW
         }
-        for text, count in list(counts.items())[:MAX_ROWS]:
+        for text, count in _largest(counts).items():
             if text not in self._rows:
                 try:
-                    self._rows[text] = read_row(text)
+                    row = read_row(text)
                 except ValueError:
                     continue
+                if not wanted(row):
+                    continue
+                self._rows[text] = row
             gained = (1 - kept[_tier(self._rows[text])]) / max(seconds, 1e-3)
             rates[text] = rates.get(text, 0.0) + count * gained
-        known.rates = rates
+        known.rates = dict(_largest(rates))
+
+    def forget(self, edge: str) -> None:
+        """Drop what an edge counted."""
+        self._edges.pop(edge, None)
 
     def rates(self, now: float) -> dict[Row, float]:
         """Requests (or DNS answers) per second of every row, over all edges that count."""
@@ -114,6 +140,20 @@ class DemandBook:
                 total[text] += rate * corrections[_tier(self._rows[text])]
         self._rows = {text: row for text, row in self._rows.items() if text in total}
         return {self._rows[text]: rate for text, rate in total.items() if rate > 0}
+
+
+def _largest(numbers: Mapping[str, float]) -> Mapping[str, float]:
+    """The largest numbers by text, within `MAX_ROWS` and `MAX_TEXT`."""
+    room = MAX_TEXT
+    if len(numbers) <= MAX_ROWS and sum(map(len, numbers)) <= room:
+        return numbers
+    kept: dict[str, float] = {}
+    for text, number in nlargest(MAX_ROWS, numbers.items(), key=itemgetter(1)):
+        room -= len(text)
+        if room < 0:
+            break
+        kept[text] = number
+    return kept
 
 
 Place = tuple[str, str]

@@ -1,26 +1,38 @@
-"""Which edges answer from which revision: PENDING until every edge that is alive has the current one."""
+"""Which edges answer from which revision, and which have fallen silent."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from gtm.control.publish import MAX_AGE, FeedHub
+from gtm.control.errors import Conflict, NotFound
+from gtm.control.publish import FeedHub
+from gtm.control.vantages import MAX_AGE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
 
 class SyncState(StrEnum):
-    """Whether a revision is in force everywhere. Without any live edge it is in force nowhere, hence pending."""
+    """Whether a revision is in force everywhere."""
 
     PENDING = "PENDING"
+    """A live edge lacks it, or no edge is live."""
+    STALE = "STALE"
+    """Every live edge has it; an edge that has fallen silent had an older one, and may still answer from that."""
     IN_SYNC = "IN_SYNC"
+    """Every live edge has it, and so had every silent one when it was last heard of."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeView:
-    """An edge. `live`: heard of within the last 10 seconds, by any control replica."""
+    """An edge. `live`: heard of within the last 10 seconds, by any control replica.
+
+    `instances` counts the edges that run under the name; what is said is then of the one that is furthest behind. `token`
+    is whose reports they are, None of an edge that is not live. `overruled` names the regions for which it goes by its own
+    probes against the common verdict.
+    """
 
     name: str
     version: str
@@ -29,17 +41,33 @@ class EdgeView:
     epoch: int
     last_seen: datetime
     live: bool
+    instances: int = 0
+    token: str | None = None
+    overruled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """An edge that is not live: the revision it had when it was last heard of, and when that was."""
+
+    name: str
+    revision: int
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """How far a revision has got: names of live edges that have it, of those that do not yet, and of those unheard of."""
+    """How far a revision has got: names of live edges that have it, of those that do not yet, and of those unheard of.
+
+    `silent` says more of the latter.
+    """
 
     revision: int
     state: SyncState
     in_sync: tuple[str, ...]
     pending: tuple[str, ...]
     unreachable: tuple[str, ...]
+    silent: tuple[Silent, ...] = ()
 
 
 async def list_all(database: Database, hub: FeedHub, now: datetime) -> list[EdgeView]:
@@ -60,22 +88,113 @@ async def list_all(database: Database, hub: FeedHub, now: datetime) -> list[Edge
             edge.epoch_applied,
             edge.last_seen,
             live,
+            int(live),
         )
-    for name, heard in hub.edges().items():
+    heard: dict[str, EdgeView] = {}
+    for one in hub.vantages.all():
+        live = now - one.seen_at <= timedelta(seconds=MAX_AGE)
+        report = one.report
+        view = EdgeView(
+            one.name,
+            report.version,
+            one.address,
+            report.revision,
+            report.epoch,
+            one.seen_at,
+            live,
+            int(live),
+            one.token if live and one.token else None,
+            report.overruled if live else (),
+        )
+        other = heard.get(one.name)
+        heard[one.name] = view if other is None else _together(other, view)
+    for name, view in heard.items():
         known = found.get(name)
-        if known is None or known.last_seen <= heard.seen_at:
-            report = heard.report
-            found[name] = EdgeView(
-                name, report.version, heard.address, report.revision, report.epoch, heard.seen_at, live=True
-            )
+        if known is None or known.last_seen <= view.last_seen or view.live:
+            found[name] = view
     return [found[name] for name in sorted(found)]
+
+
+def _together(one: EdgeView, other: EdgeView) -> EdgeView:
+    """Two edges of one name: the one that is live, or of two live ones the one that is behind."""
+    if one.live is not other.live:
+        return one if one.live else other
+    first = min(one, other, key=lambda view: (view.revision, view.epoch))
+    return EdgeView(
+        first.name,
+        first.version,
+        first.address,
+        first.revision,
+        first.epoch,
+        max(one.last_seen, other.last_seen),
+        first.live,
+        one.instances + other.instances,
+        first.token,
+        tuple(sorted({*one.overruled, *other.overruled})),
+    )
 
 
 async def sync(database: Database, hub: FeedHub, revision: int) -> Sync:
     """How far a revision has got. An edge that already has a later one counts as having it."""
-    edges = await list_all(database, hub, datetime.now(UTC))
+    return sync_of(await list_all(database, hub, datetime.now(UTC)), revision)
+
+
+def sync_of(edges: Iterable[EdgeView], revision: int) -> Sync:
+    """How far a revision has got at these edges."""
+    edges = list(edges)
     live = [edge for edge in edges if edge.live]
     having = tuple(edge.name for edge in live if edge.revision >= revision)
     lacking = tuple(edge.name for edge in live if edge.revision < revision)
-    state = SyncState.IN_SYNC if having and not lacking else SyncState.PENDING
-    return Sync(revision, state, having, lacking, tuple(edge.name for edge in edges if not edge.live))
+    silent = tuple(Silent(edge.name, edge.revision, edge.last_seen) for edge in edges if not edge.live)
+    state = SyncState.IN_SYNC
+    if lacking or not having:
+        state = SyncState.PENDING
+    elif any(edge.revision < revision for edge in silent):
+        state = SyncState.STALE
+    return Sync(revision, state, having, lacking, tuple(edge.name for edge in silent), silent)
+
+
+def warnings(edges: Iterable[EdgeView], revision: int) -> list[str]:
+    """What people should know of the edges, and what to do, in sentences."""
+    found = []
+    for edge in edges:
+        if not edge.live:
+            since = edge.last_seen.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            behind = (
+                f"the fence of revision {edge.revision}, not {revision}"
+                if edge.revision < revision
+                else "what was in force then"
+            )
+            found.append(
+                f"edge `{edge.name}` has been silent since {since}: if it runs, it answers by {behind}, and accepts "
+                f"tokens revoked since; reconnect or stop it, and if it is gone for good: gtm edges forget {edge.name}"
+            )
+        if edge.instances > 1:
+            found.append(
+                f"{edge.instances} edges named `{edge.name}` run: give each a name of its own (--name, GTM_EDGE_NAME)"
+            )
+        if edge.overruled:
+            regions = ", ".join(f"`{name}`" for name in edge.overruled[:10])
+            found.append(
+                f"edge `{edge.name}` sees {len(edge.overruled)} regions up that most edges say are down ({regions}), and "
+                "goes by its own probes for them"
+            )
+    return found
+
+
+async def forget(database: Database, hub: FeedHub, name: str) -> None:
+    """Forget an edge that is gone for good. Should it report again, it is known again.
+
+    Raises:
+        NotFound: it is not known.
+        Conflict: it is live.
+    """
+    known = {edge.name: edge for edge in await list_all(database, hub, datetime.now(UTC))}
+    edge = known.get(name)
+    if edge is None:
+        raise NotFound(f"there is no edge `{name}`")
+    if edge.live:
+        raise Conflict(f"edge `{name}` is live: stop it first, or revoke its token")
+    async with database.transaction() as transaction:
+        await transaction.edges.forget(name)
+    hub.vantages.forget(name)

@@ -13,6 +13,7 @@ from gtm.core.dnssec import Keys
 from gtm.core.latency import LatencyTable
 from gtm.core.state import State
 from gtm.feed.wire import (
+    MAX_LINE,
     AccessMessage,
     HeartbeatMessage,
     KeysMessage,
@@ -60,6 +61,8 @@ class Followers:
         self._changed = asyncio.Event()
         self._closed = False
         self._lines: dict[str, tuple[object, bytes]] = {}
+        self.refused: dict[str, str] = {}
+        """What is wrong with news that cannot be sent, by part: followers keep what they were sent before."""
 
     def announce(self) -> None:
         """Say that there is news."""
@@ -123,18 +126,34 @@ class Followers:
             if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
                 continue
             sent[key] = value
-            lines.append(self._line(key, value, keep_plan=news.keep_plan))
+            line = self._line(key, value, keep_plan=news.keep_plan)
+            if line:
+                lines.append(line)
         return lines
 
     def _line(
         self, key: str, value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool
     ) -> bytes:
-        """The encoded message, made once for all followers."""
+        """The encoded message, made once for all followers; of a value too large, the one of before, or nothing."""
         known = self._lines.get(key)
         if known is None or known[0] is not value:
-            known = (value, encode(_message(value, keep_plan=keep_plan)))
+            line = encode(_message(value, keep_plan=keep_plan))
+            if len(line) > MAX_LINE:
+                self._refuse(key, len(line))
+                line = known[1] if known is not None else b""
+            else:
+                self.refused.pop(key, None)
+            known = (value, line)
             self._lines[key] = known
         return known[1]
+
+    def _refuse(self, key: str, size: int) -> None:
+        if key not in self.refused:
+            logger.error("the feed's %s of %d bytes is not sent: edges accept %d", key, size, MAX_LINE)
+        self.refused[key] = (
+            f"the feed's {key} is {size} bytes, more than the {MAX_LINE} that edges accept: it is not sent, and edges keep "
+            "the one before; make the policy smaller"
+        )
 
 
 def _held(snapshot: SnapshotMessage, edge: str, revision: int, sha256: str | None) -> bool:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from gtm.core.capacity import Assessment
 from gtm.core.latency import Aggregates, Delta, Estimator, LatencyTable, Settings, Sum
@@ -35,6 +37,8 @@ MAX_DELTAS = 20_000
 """Deltas accepted in one report."""
 MAX_WAITING = 200_000
 """Deltas that wait for the next table; what is beyond them is dropped."""
+MAX_SHARE = 50_000
+"""Of these, what the edges of one token may have."""
 _MAX_KEY = 253
 _MAX_SAMPLES = 1_000_000
 _LAST_SAVE = 5.0
@@ -81,6 +85,7 @@ class LatencyBook:
         self._database = database
         self._clock = clock
         self._waiting: list[Delta] = []
+        self._waiting_of: Counter[str] = Counter()
         self._aggregates: Aggregates | None = None
         self._using = threading.Lock()
         self._saved: dict[SumKey, Sum] = {}
@@ -88,9 +93,12 @@ class LatencyBook:
         # Versions go on from the clock (as epochs do), so that a restarted control's tables are newer than those before.
         self._table = LatencyTable(version=int(clock() * 1000))
 
-    def take(self, deltas: Iterable[Delta]) -> None:
-        """Take in what an edge learned; `delta_problem` has found nothing wrong with it."""
-        self._waiting.extend(deltas)
+    def take(self, deltas: Iterable[Delta], source: str = "") -> None:
+        """Take in what an edge of a token (`source`) learned; `delta_problem` has found nothing wrong with it."""
+        room = MAX_SHARE - self._waiting_of[source]
+        taken = list(islice(deltas, max(room, 0)))
+        self._waiting_of[source] += len(taken)
+        self._waiting.extend(taken)
         if len(self._waiting) > MAX_WAITING:
             logger.warning(
                 "dropped %d deltas of round trips: too many at once", len(self._waiting) - MAX_WAITING
@@ -138,6 +146,7 @@ class LatencyBook:
     def turn(self, policy: Policy, assessment: Assessment) -> LatencyTable | None:
         """Merge what waits, and make the table of now; None if the edges have it already."""
         waiting, self._waiting = self._waiting, []
+        self._waiting_of.clear()
         names = frozenset(region.name for region in policy.regions)
         with self._using:
             aggregates, now = self._settled(policy.regions), self._clock()

@@ -14,7 +14,8 @@ from typing import Any
 
 from gtm.control.demand import Row, requests_of
 from gtm.control.planner import Planned
-from gtm.control.publish import FeedHub, LiveEdge
+from gtm.control.publish import FeedHub
+from gtm.control.vantages import LiveEdge
 from gtm.core.capacity import RegionCapacity
 from gtm.core.health import HealthTable
 from gtm.core.load import Freshness

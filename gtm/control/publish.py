@@ -12,24 +12,26 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 
 from gtm.control.demand import DemandBook, Row
 from gtm.control.followers import HEARTBEAT, Followers, News
+from gtm.control.intake import Intake
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.keys import KeyBook
 from gtm.control.latency import LatencyBook
 from gtm.control.loads import Loads
 from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.control.takeover import Takeover
-from gtm.core.access import Access, Role, TokenGrant
+from gtm.control.vantages import Health, LiveEdge, Vantages
+from gtm.core.access import Access, TokenGrant
 from gtm.core.capacity import Assessment
-from gtm.core.health import VantageReport, combine
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.ledger import LeaseLedger
-from gtm.core.model import EndpointHealth, Policy
+from gtm.core.model import Policy
 from gtm.core.problems import PolicyError
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import Plan, State
@@ -43,26 +45,10 @@ from gtm.storage.tokens import Token
 
 logger = logging.getLogger(__name__)
 
-MAX_AGE = 10.0
-"""Seconds without a report after which an edge has no vote on health and counts as unreachable."""
 POLL = 2.0
 """Seconds between looks at the database, should a notification have been missed."""
 COALESCE = 0.1
 """Longest time, in seconds, that a new verdict waits for others to travel with it."""
-_FORGET = 86_400.0
-
-Health = dict[str, dict[str, EndpointHealth]]
-
-
-@dataclass(frozen=True, slots=True)
-class LiveEdge:
-    """An edge as this control last heard of it. `heard` is monotonic, `seen_at` the time of day."""
-
-    name: str
-    address: str
-    report: EdgeReport
-    heard: float
-    seen_at: datetime
 
 
 class FeedHub:
@@ -89,7 +75,7 @@ class FeedHub:
         self.state = State(epoch=int(clock() * 1000))
         self.access = Access()
         self.dnssec = KeyBook(database, clock, dnssec)
-        self.health: Health = {}
+        self.dropped: Counter[str] = Counter()
         self.demand = DemandBook()
         self.ledger = LeaseLedger(monotonic(), int(clock() * 1000))
         self.planner = Planner()
@@ -103,7 +89,8 @@ class FeedHub:
         self._database = database
         self._clock = clock
         self._monotonic = monotonic
-        self._edges: dict[str, LiveEdge] = {}
+        self.vantages = Vantages(clock, monotonic)
+        self._intake = Intake(None, self.dropped)
         self._wake = asyncio.Event()
         self._reported = asyncio.Event()
         self._refreshing = asyncio.Lock()
@@ -223,37 +210,58 @@ class FeedHub:
 
     # --- tokens ---
 
-    def holder(self, sha256: str) -> tuple[str, Role] | None:
-        """Name and role behind a token's hash, from memory; None if it is unknown or has expired."""
+    def holder(self, sha256: str) -> Token | None:
+        """The token behind a hash, from memory; None if it is unknown or has expired."""
         token = self._tokens.get(sha256)
         if token is None:
             return None
         if token.expires_at is not None and token.expires_at.timestamp() <= self._clock():
             return None
-        return token.name, token.role
+        return token
+
+    def unbound_tokens(self) -> list[str]:
+        """The names of tokens that speak for edges of any name."""
+        return sorted(token.name for token in self._tokens.values() if token.edges == "*")
 
     # --- health ---
 
-    def report(self, edge: str, address: str, report: EdgeReport) -> EdgeReply:
-        """Take in what an edge sees and was asked; the reply leases it its part of the quotas."""
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        self._edges[edge] = LiveEdge(edge, address, report, self._monotonic(), now)
-        self.demand.take(edge, report.demand, report.seconds, self._monotonic())
-        self.latency.take(report.latency)
-        wants_plan = self.takeover.take(edge, report.plan, self._monotonic())
-        self._reported.set()
-        if report.leases is None:
-            return EdgeReply(None, wants_plan)
-        return EdgeReply(self.ledger.answer(edge, report.leases, self._monotonic()), wants_plan)
+    def report(self, edge: str, address: str, report: EdgeReport, token: str = "") -> EdgeReply:
+        """Take in what an edge sees and was asked; the reply leases it its part of the quotas.
 
-    def edges(self) -> dict[str, LiveEdge]:
+        Args:
+            edge: its name.
+            address: where the report came from.
+            report: what was read of it, within bounds (`gtm.api.edges`).
+            token: the token's name; all edges of one token have one vote. Empty: each has its own.
+
+        Raises:
+            Conflict: one token reports under too many names.
+        """
+        if self._intake.snapshot is not self.compiled:
+            self._intake = Intake(self.compiled, self.dropped)
+        report, now = self._intake.read(report, self._clock()), self._monotonic()
+        known = self.vantages.take(token, edge, address, report)
+        self.demand.take(known.source, report.demand, report.seconds, now, self._intake.wanted)
+        self.latency.take(report.latency, token or edge)
+        wants_plan = self.takeover.take(known.source, report.plan, now)
+        self._reported.set()
+        reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
+        if report.leases is None:
+            return reply
+        return replace(reply, leases=self.ledger.answer(edge, report.leases, now))
+
+    @property
+    def health(self) -> Health:
+        """What plans are made for: what the vantages say together, and of regions in dispute those who see them up."""
+        return self.vantages.judgement.presumed
+
+    def edges(self) -> list[LiveEdge]:
         """The edges heard of within `MAX_AGE`, by name."""
-        now = self._monotonic()
-        return {name: edge for name, edge in self._edges.items() if now - edge.heard <= MAX_AGE}
+        return self.vantages.live()
 
     def heard(self) -> dict[str, LiveEdge]:
         """The edges heard of within a day, by name: also those that have fallen silent."""
-        return dict(self._edges)
+        return {edge.name: edge for edge in self.vantages.all()}
 
     async def _judge(self) -> None:
         """Combine reports soon after they arrive, and once a second for those that grow stale."""
@@ -266,12 +274,9 @@ class FeedHub:
 
     def judge(self) -> None:
         """Combine what the vantages say now; a verdict that differs makes a new state."""
-        now = self._monotonic()
-        self._edges = {name: edge for name, edge in self._edges.items() if now - edge.heard <= _FORGET}
-        reports = [VantageReport(edge.name, edge.heard, edge.report.health) for edge in self._edges.values()]
-        self.health = combine(reports, now, MAX_AGE)
-        if _verdicts(self.health) != _verdicts(self.state.health):
-            self._publish_state(self.health, self.state.plan)
+        told = self.vantages.judge(self.compiled).told
+        if _verdicts(told) != _verdicts(self.state.health):
+            self._publish_state(told, self.state.plan)
 
     def _publish_state(self, health: Health, plan: Plan) -> None:
         epoch = max(self.state.epoch + 1, int(self._clock() * 1000))
@@ -318,7 +323,7 @@ class FeedHub:
         return Inputs(
             snapshot=snapshot,
             estimator=self._estimator,
-            state=self.state,
+            state=replace(self.state, health=self.health),
             now=self._clock(),
             rates=self.demand.rates(self._monotonic()),
             loads=self.loads.loads(snapshot.policy),
@@ -330,14 +335,15 @@ class FeedHub:
         written: dict[str, datetime] = {}
         while True:
             await asyncio.sleep(POLL)
-            fresh = [edge for edge in self._edges.values() if written.get(edge.name) != edge.seen_at]
+            known = {edge.name: edge for edge in sorted(self.vantages.all(), key=lambda edge: edge.seen_at)}
+            fresh = [edge for edge in known.values() if written.get(edge.name) != edge.seen_at]
             try:
                 async with self._database.transaction() as transaction:
                     await transaction.edges.record(_sighting(edge) for edge in fresh)
             except StorageUnavailable:
                 continue
             written = {edge.name: edge.seen_at for edge in fresh} | {
-                name: seen for name, seen in written.items() if name in self._edges
+                name: seen for name, seen in written.items() if name in known
             }
 
     # --- round trips ---

@@ -66,7 +66,7 @@ class Live:
         policy = self._hub.snapshot.policy if self._hub.snapshot else Policy()
         return Situation(
             now=self._hub.moment()[0],
-            state=self._hub.state,
+            state=replace(self._hub.state, health=self._hub.health),
             loads=self._hub.loads.loads(policy),
             capacity=self._hub.loads.assessment,
             table=self._hub.table,

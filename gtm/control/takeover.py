@@ -16,6 +16,10 @@ LISTENING = 10.0
 """Seconds of reports before the first plan, where a plan is in force: all edges are back by then, and rates are steady."""
 GATHERING = 5.0
 """Seconds for which edges may still come and say that they follow a plan. If none does there is none to keep."""
+MAX_AHEAD = 60.0
+"""Seconds by which a plan may be ahead of this control's clock; one from later still was made by nobody."""
+MAX_CLASSES = 50_000
+"""Ranking classes that a plan from outside may have."""
 _ROUNDING = 1e-6
 
 

@@ -6,6 +6,7 @@ nothing to guess. The id tells people (and scanners for leaked secrets) which to
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,13 @@ FIRST_ADMIN = "admin"
 """Name of the token made for a database that has none."""
 
 
+EDGES_PATTERN = r"[A-Za-z0-9*]([A-Za-z0-9._*-]{0,251}[A-Za-z0-9*])?"
+"""An edge's name, or a pattern of names."""
+EDGES_WORDS = (
+    "must be an edge's name, or a pattern of names such as `fra-*`: letters, digits, `.`, `_`, `-` and `*`"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class NewToken:
     """A token just made, with its text: the only time it is seen."""
@@ -35,22 +43,64 @@ def digest(text: str) -> bytes:
     return sha256(text.encode()).digest()
 
 
+def speaks_for(edges: str | None, edge: str) -> bool:
+    """Whether a token for `edges` (a name, or a pattern in which `*` stands for anything) is one for this edge."""
+    if edges is None:
+        return False
+    parts = edges.split("*")
+    if len(parts) == 1:
+        return edges == edge
+    if not (edge.startswith(parts[0]) and edge[len(parts[0]) :].endswith(parts[-1])):
+        return False
+    at, end = len(parts[0]), len(edge) - len(parts[-1])
+    for part in parts[1:-1]:
+        at = edge.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
 async def create(
-    database: Database, name: str, role: Role, *, now: datetime, expires_at: datetime | None = None
+    database: Database,
+    name: str,
+    role: Role,
+    *,
+    now: datetime,
+    expires_at: datetime | None = None,
+    edges: str | None = None,
 ) -> NewToken:
     """Make a token.
 
+    Args:
+        database: where.
+        name: the token's.
+        role: what it may do.
+        now: the time of day.
+        expires_at: when it ends; None: never.
+        edges: of role `edge`: the edge that it speaks for, or a pattern of names; None: the edge of its own name.
+
     Raises:
         Conflict: the name is in use.
-        Invalid: it would have expired already.
+        Invalid: it would have expired already, or is for edges without being of their role.
     """
+    if edges is not None and role is not Role.EDGE:
+        problem = Problem(
+            "edges", "not_allowed", f"only a token of role `edge` is for edges, not one of `{role.value}`"
+        )
+        raise Invalid(f"{problem}", (problem,))
+    if edges is not None and not re.fullmatch(EDGES_PATTERN, edges):
+        problem = Problem("edges", "invalid_format", EDGES_WORDS)
+        raise Invalid(f"{problem}", (problem,))
     if expires_at is not None and expires_at <= now:
         problem = Problem("expires_at", "out_of_range", "must be in the future")
         raise Invalid(f"{problem}", (problem,))
     identity, text = _new_text()
     try:
         async with database.transaction() as transaction:
-            token = await transaction.tokens.add(name, role, digest(text), expires_at, token_id=identity)
+            token = await transaction.tokens.add(
+                name, role, digest(text), expires_at, token_id=identity, edges=edges
+            )
     except TokenNameTaken as error:
         raise Conflict(
             f"there is a token named `{name}` already (revoked ones count): choose another name"
@@ -58,10 +108,10 @@ async def create(
     return NewToken(token, text)
 
 
-async def install(database: Database, name: str, role: Role, text: str) -> Token:
+async def install(database: Database, name: str, role: Role, text: str, edges: str | None = None) -> Token:
     """Make a text of the caller's a token, in place of any other of that name (for processes started together)."""
     async with database.transaction() as transaction:
-        return await transaction.tokens.replace(name, role, digest(text))
+        return await transaction.tokens.replace(name, role, digest(text), edges=edges)
 
 
 async def list_all(database: Database) -> list[Token]:

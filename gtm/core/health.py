@@ -7,6 +7,10 @@ Laws:
   3. Silence is not health: a vantage whose report is stale has no vote.
   4. An endpoint has recovered when it was seen down and is up again: not when its observer started, and together not
      before most vantages say so.
+  5. Who speaks for several vantages has one vote: their majority. A token that is stolen is one voter, under however
+     many names it reports.
+  6. Votes alone do not empty an edge: where they would take down most of what it sees up itself, it goes by its own
+     probes there.
 """
 
 from __future__ import annotations
@@ -66,34 +70,41 @@ def advance(track: Track, result: ProbeResult, probe: Probe) -> Track:
 
 @dataclass(frozen=True, slots=True)
 class VantageReport:
-    """What one edge saw, and when it said so (POSIX seconds, control's clock)."""
+    """What one edge saw, and when it said so (seconds of control's clock).
+
+    `voter` is who answers for it (a token): reports of one voter have one vote together. Empty: the vantage itself.
+    """
 
     vantage: str
     received: float
     health: HealthTable
+    voter: str = ""
 
 
 def combine(
     reports: Iterable[VantageReport], now: float, max_age: float
 ) -> dict[str, dict[str, EndpointHealth]]:
-    """What the vantages say together: up where more than half of those that know an endpoint say up.
+    """What the vantages say together: up where more than half of the voters that know an endpoint say up.
+
+    A voter with several vantages says up where more than half of those of its vantages that know the endpoint do.
 
     Args:
         reports: the newest report of each vantage.
         now: POSIX seconds, by the clock that stamped the reports.
         max_age: seconds after which a report has no vote.
     """
-    votes: dict[tuple[str, str], list[EndpointHealth]] = {}
+    votes: dict[tuple[str, str], dict[str, list[EndpointHealth]]] = {}
     for report in reports:
         if now - report.received > max_age:
             continue
+        voter = report.voter or report.vantage
         for region, endpoints in report.health.items():
             for url, health in endpoints.items():
                 if health.status is not HealthStatus.UNKNOWN:
-                    votes.setdefault((region, url), []).append(health)
+                    votes.setdefault((region, url), {}).setdefault(voter, []).append(health)
     combined: dict[str, dict[str, EndpointHealth]] = {}
     for (region, url), cast in votes.items():
-        combined.setdefault(region, {})[url] = _verdict(cast)
+        combined.setdefault(region, {})[url] = _verdict([_verdict(seen) for seen in cast.values()])
     return combined
 
 
@@ -129,3 +140,36 @@ def fill(agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointH
             {url: health for url, health in endpoints.items() if health.status is not HealthStatus.UNKNOWN}
         )
     return filled
+
+
+def overruled(agreed: HealthTable, own: HealthTable) -> frozenset[str]:
+    """The regions for which an edge goes by its own probes against the common verdict: most of what it sees up.
+
+    One or two regions that others cannot reach are theirs to judge. When the common verdict would leave an edge with
+    less than half of the regions that it can reach itself, the votes are more likely to be wrong, or forged.
+
+    Args:
+        agreed: the common verdicts.
+        own: what the edge's own probes say now.
+
+    Returns:
+        The regions up by `own` and not by `fill(agreed, own)`, if these are more than half of those up by `own`.
+    """
+    seen = up_regions(own)
+    lost = seen - up_regions(fill(agreed, own))
+    return lost if 2 * len(lost) > len(seen) else frozenset()
+
+
+def up_regions(table: HealthTable) -> frozenset[str]:
+    """The regions with an endpoint that is up."""
+    return frozenset(
+        region
+        for region, endpoints in table.items()
+        if any(health.status is HealthStatus.UP for health in endpoints.values())
+    )
+
+
+def followed(agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
+    """What an edge goes by: the common verdicts, its own where there is none, and its own where it overrules them."""
+    ours = overruled(agreed, own)
+    return fill({region: endpoints for region, endpoints in agreed.items() if region not in ours}, own)

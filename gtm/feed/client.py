@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
@@ -12,11 +13,29 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from gtm.feed.wire import MAX_LINE, EdgeReply, EdgeReport, FeedError, Message, SnapshotMessage, decode
+from gtm.feed.wire import (
+    EDGE_NAME,
+    MAX_LINE,
+    EdgeReply,
+    EdgeReport,
+    FeedError,
+    Message,
+    SnapshotMessage,
+    decode,
+)
 from gtm.transport import tls_context
 
+_MAX_DETAIL = 1000
+_TOO_LONG = f"message of more than {MAX_LINE} bytes"
 SILENCE = 5.0
 """Seconds without a message (control sends a heartbeat every second) after which the line counts as dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What is read of a problem document (RFC 9457)."""
+
+    detail: str = ""
 
 
 class ControlUnreachable(Exception):  # noqa: N818 - it names a state of the world, not a mistake
@@ -27,6 +46,14 @@ class TokenRefused(ControlUnreachable):
     """Control is there, but does not accept this edge's token."""
 
 
+class NameRefused(TokenRefused):
+    """Control accepts the token, but not for an edge of this name; `name` is the one that it is for, if there is only one."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 class FeedClient:
     """Speaks to one control address.
 
@@ -35,14 +62,24 @@ class FeedClient:
         token: a bearer token of role `edge`.
         edge: this edge's name.
         ca_file: certificates that count besides the public ones, None for no others.
+        skipped: told of each message of the feed that is left out, with the reason in words.
 
     Raises:
-        CertificatesError: it cannot be read.
+        CertificatesError: `ca_file` cannot be read.
     """
 
-    def __init__(self, url: str, token: str, edge: str, ca_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        edge: str,
+        ca_file: Path | None = None,
+        *,
+        skipped: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.url = url.rstrip("/")
         self.edge = edge
+        self._skipped = skipped
         self._http = httpx.AsyncClient(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
@@ -58,15 +95,17 @@ class FeedClient:
         await self._http.aclose()
 
     async def messages(self, held: SnapshotMessage | None) -> AsyncIterator[Message]:
-        """The feed, from connecting until it breaks. Messages of unknown type are skipped.
+        """The feed, from connecting until it breaks.
+
+        Messages of unknown type are skipped, and so are those that are too long or cannot be read: the one that matters may
+        come next.
 
         Args:
             held: the snapshot already held; control sends its own if it is another.
 
         Raises:
             ControlUnreachable: no connection, a refusal, silence, or the end of the stream; of a token refused,
-                `TokenRefused`.
-            FeedError: a message that cannot be read.
+                `TokenRefused`, and of one for another edge `NameRefused`.
         """
         try:
             params = {"edge": self.edge, "revision": "0"}
@@ -74,13 +113,20 @@ class FeedClient:
                 params |= {"revision": str(held.revision), "sha256": held.sha256}
             async with self._http.stream("GET", "/v1/feed", params=params) as response:
                 await self._check(response)
-                async for line in _lines(response):
-                    message = decode(line)
+                async for line in _lines(response.aiter_bytes(), self._skipped):
+                    message = self._read(line)
                     if message is not None:
                         yield message
         except httpx.HTTPError as error:
             raise ControlUnreachable(f"{self.url}: {_met(error)}") from error
         raise ControlUnreachable(f"{self.url}: control closed the feed")
+
+    def _read(self, line: bytes) -> Message | None:
+        try:
+            return decode(line)
+        except FeedError as error:
+            self._skipped(str(error))
+            return None
 
     async def report(self, report: EdgeReport) -> EdgeReply:
         """Tell control what this edge sees.
@@ -102,6 +148,11 @@ class FeedClient:
             raise ControlUnreachable(f"{self.url}: the reply to a report cannot be read: {error}") from error
 
     async def _check(self, response: httpx.Response) -> None:
+        edges = response.headers.get(EDGE_NAME)
+        if response.status_code == 403 and edges is not None:
+            raise NameRefused(
+                f"{self.url}: {await _detail(response)} (HTTP 403)", "" if "*" in edges else edges
+            )
         if response.status_code in (401, 403):
             raise TokenRefused(
                 f"{self.url}: control does not accept this edge's token (HTTP {response.status_code}); "
@@ -131,16 +182,32 @@ def _met(error: httpx.HTTPError) -> str:
     return str(error) or type(error).__name__
 
 
-async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Whole lines of a stream, each at most MAX_LINE long."""
+async def _detail(response: httpx.Response) -> str:
+    """What a refusal says for people."""
+    body = await response.aread()
+    try:
+        return msgspec.json.decode(body, type=_Refusal).detail[:_MAX_DETAIL]
+    except (msgspec.MsgspecError, ValueError):
+        return "the token is for another edge"
+
+
+async def _lines(chunks: AsyncIterator[bytes], skipped: Callable[[str], None]) -> AsyncIterator[bytes]:
+    """Whole lines of a stream, each at most MAX_LINE long. Of a longer one nothing is kept."""
     pending = bytearray()
-    async for chunk in response.aiter_bytes():
-        pending += chunk
-        if b"\n" not in chunk:
-            if len(pending) > MAX_LINE:
-                raise FeedError(f"message of more than {MAX_LINE} bytes")
-            continue
-        *lines, rest = pending.split(b"\n")
-        pending = bytearray(rest)
+    skipping = False
+    async for chunk in chunks:
+        *lines, rest = chunk.split(b"\n")
         for line in lines:
-            yield bytes(line)
+            if not skipping and len(pending) + len(line) <= MAX_LINE:
+                yield bytes(pending) + line
+            elif not skipping:
+                skipped(_TOO_LONG)
+            pending.clear()
+            skipping = False
+        if skipping:
+            continue
+        pending += rest
+        if len(pending) > MAX_LINE:
+            skipped(_TOO_LONG)
+            pending.clear()
+            skipping = True

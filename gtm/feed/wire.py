@@ -37,6 +37,8 @@ its fence would stand open, or it would deny names that exist, which resolvers k
 4: what this version adds to rules and services; each is named in CHANGELOG.md."""
 
 CONTENT_TYPE = "application/x-ndjson"
+EDGE_NAME = "GTM-Edge-Name"
+"""Header of a refusal (403) for the edge's name: the name that the token is for, or a pattern of names."""
 
 
 class FeedError(Exception):
@@ -228,7 +230,8 @@ class EdgeReport:
     `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use. `demand` counts
     decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
     done with the quotas' leases, `latency` what was learned of round trips since the last report, `plan` the plan it
-    follows, if control asked for it.
+    follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
+    says otherwise (`gtm.core.health.overruled`).
     """
 
     version: str
@@ -240,17 +243,20 @@ class EdgeReport:
     leases: LeaseUse | None = None
     latency: tuple[Delta, ...] = ()
     plan: Plan | None = None
+    overruled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeReply:
     """Control → edge, in answer to its report: the quotas' leases it holds from now on.
 
-    `wants_plan`: control has just started, and asks for the plan that the edge follows with its next report.
+    `wants_plan`: control has just started, and asks for the plan that the edge follows with its next report. `notice` is
+    for people, to be said in the edge's log.
     """
 
     leases: LeaseGrant | None = None
     wants_plan: bool = False
+    notice: str = ""
 
 
 def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:

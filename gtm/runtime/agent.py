@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from gtm import __version__
-from gtm.core.health import fill
 from gtm.core.leases import LeaseHolder
 from gtm.core.problems import PolicyError
 from gtm.core.state import NO_PLAN, Plan, State
 from gtm.feed import lastgood
-from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
+from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
     AccessMessage,
@@ -48,10 +47,12 @@ from gtm.runtime.claim import Claim
 from gtm.runtime.clocks import boot_time
 from gtm.runtime.cookie_secrets import cookie_secrets
 from gtm.runtime.crew import Crew
+from gtm.runtime.edge_name import remember, remembered
 from gtm.runtime.gauges import EdgeFacts, edge_gauges
 from gtm.runtime.handover import HandoverError
 from gtm.runtime.privileges import conceal
 from gtm.runtime.round_trips import RoundTrips
+from gtm.runtime.veto import Veto
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
@@ -77,8 +78,9 @@ class Agent:
     """One edge. `run` returns when it has been told to stop."""
 
     def __init__(self, settings: EdgeSettings) -> None:
-        self.settings = settings
+        self.settings = settings = remembered(settings)
         self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
+        self._veto = Veto(self.metrics)
         self._holder = ViewHolder(time.time)
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(
@@ -93,6 +95,7 @@ class Agent:
         self._connected = False
         self._keeps_plan = False
         self._wants_plan = False
+        self._notice = ""
         self._lost_at = -inf
         self._heard = 0.0
         self._geoip_built = 0.0
@@ -238,11 +241,9 @@ class Agent:
         """Follow control's feed for ever, reconnecting with growing pauses."""
         failures = 0
         refused = False
-        settings = self.settings
-        async with FeedClient(
-            settings.control_url, settings.token, settings.name, settings.ca_file
-        ) as client:
+        async with self._client() as client:
             while True:
+                client.edge = self.settings.name
                 try:
                     async for message in client.messages(self._snapshot):
                         self._heard = time.time()
@@ -252,7 +253,9 @@ class Agent:
                             self._connected, failures, refused = True, 0, False
                             self._report_due.set()
                         await self._receive(message)
-                except (ControlUnreachable, FeedError) as error:
+                except ControlUnreachable as error:
+                    if isinstance(error, NameRefused) and self._renamed(error.name):
+                        continue
                     if self._connected:
                         logger.warning("lost control, going on with what is known: %s", error)
                     elif not refused and (isinstance(error, TokenRefused) or failures == _PATIENT_TRIES):
@@ -263,6 +266,25 @@ class Agent:
                 pause = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
                 failures += 1
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+
+    def _client(self) -> FeedClient:
+        settings = self.settings
+        return FeedClient(
+            settings.control_url, settings.token, settings.name, settings.ca_file, skipped=self._skipped
+        )
+
+    def _skipped(self, why: str) -> None:
+        logger.error("skipped a message of control's feed: %s", why)
+        self.metrics.skipped()
+
+    def _renamed(self, name: str) -> bool:
+        """Take the name that the token is for, where nobody gave the edge another."""
+        if self.settings.named or not name or name == self.settings.name:
+            return False
+        self.settings = remember(self.settings, name)
+        if self._crew is not None:
+            self._crew.rename(name)
+        return True
 
     def _lost(self) -> None:
         """Go on without control."""
@@ -331,8 +353,9 @@ class Agent:
         if not self._connected or self._keeps_plan:
             plan = kept_plan(plan, time.monotonic() - self._lost_at)
         if self._connected:
-            state = State(epoch, "", fill(self._agreed.health, own), plan)
+            state = State(epoch, "", self._veto.health(self._agreed.health, own), plan)
         else:
+            self._veto.alone()
             state = State(epoch, self.settings.name, own, plan)
         if state == self._holder.state:
             return
@@ -364,17 +387,18 @@ class Agent:
 
     async def _report(self) -> None:
         assert self._crew is not None  # noqa: S101 - set by run()
-        settings = self.settings
-        async with FeedClient(
-            settings.control_url, settings.token, settings.name, settings.ca_file
-        ) as client:
+        async with self._client() as client:
             while True:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._report_due.wait(), REPORT_EVERY)
                 self._report_due.clear()
+                client.edge = self.settings.name
                 with suppress(ControlUnreachable):  # the feed's own loop says so
                     reply = await client.report(self._next_report())
                     self._wants_plan = reply.wants_plan
+                    if reply.notice and not self._notice:
+                        logger.error("control says: %s", reply.notice[:1000])
+                    self._notice = reply.notice
                     if reply.leases is not None and self._leases.take(reply.leases):
                         self._crew.put_parts()
 
@@ -406,6 +430,7 @@ class Agent:
             leases=self._leases.use(boot_time()),
             latency=self._round_trips.take() if self._connected else (),
             plan=self._holder.state.plan if self._wants_plan else None,
+            overruled=tuple(sorted(self._veto.regions)),
         )
 
     async def _tick(self) -> None:
@@ -415,6 +440,7 @@ class Agent:
             await asyncio.sleep(1.0)
             beats += 1
             self._holder.tick()
+            self._veto.tick()
             if beats % LEARN_EVERY == 0:
                 self._round_trips.end_interval()
             if not self._connected or self._keeps_plan:

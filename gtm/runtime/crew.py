@@ -137,6 +137,10 @@ class Crew:
         self.put([SilentMessage(tuple(kind for kind in _KINDS if kind not in listening))])
         self._moved()
 
+    def rename(self, name: str) -> None:
+        """Give workers that start from now on another name of the edge."""
+        self._settings = replace(self._settings, name=name)
+
     async def _keep(self, kind: str, name: str) -> None:
         """Run a worker, and run it again whenever it ends."""
         deaths = Deaths()

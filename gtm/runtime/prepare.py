@@ -19,6 +19,8 @@ from gtm.storage.session import Database
 
 logger = logging.getLogger(__name__)
 
+LOCAL_EDGE = "local"
+"""The name of the edge that `gtm serve` runs."""
 _ATTEMPTS = 15
 _PAUSE = 2.0
 
@@ -56,7 +58,7 @@ async def prepare(
     try:
         made = await tokens.bootstrap(database)
         if edge_token is not None:
-            await tokens.install(database, "serve-edge", Role.EDGE, edge_token)
+            await tokens.install(database, "serve-edge", Role.EDGE, edge_token, edges=LOCAL_EDGE)
         if reporter_token is not None:
             await tokens.install(database, "serve-demo", Role.REPORTER, reporter_token)
         if demo is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import gtm
 
 _PR_SET_DUMPABLE = 4
-_OWN_FILES = re.compile(r"edge\.lock|edge\.sock|edge-last-good(\.\d+\.tmp)?|edge\.sock\.\d+\.tmp")
+_OWN_FILES = re.compile(r"edge\.lock|edge\.sock|edge-last-good(\.\d+\.tmp)?|edge-name|edge\.sock\.\d+\.tmp")
 """What an edge keeps in its data directory."""
 
 

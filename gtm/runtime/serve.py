@@ -29,7 +29,7 @@ from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
 from gtm.runtime.demo.inference import DEFAULT_SLOTS
 from gtm.runtime.facts import Facts
 from gtm.runtime.lifeline import Lifeline
-from gtm.runtime.prepare import Prepared, prepare
+from gtm.runtime.prepare import LOCAL_EDGE, Prepared, prepare
 from gtm.runtime.privileges import conceal
 from gtm.runtime.sockets import reserve, reserve_each
 from gtm.settings import DnsSettings, ServeSettings
@@ -193,7 +193,7 @@ class Supervisor:
             "GTM_CONTROL_URL": self._control_url,
             "GTM_EDGE_PORT": str(settings.edge_port),
             "GTM_DNS_BIND": ",".join(f"[{host}]:{port}" for host, port in settings.dns_addresses),
-            "GTM_EDGE_NAME": "local",
+            "GTM_EDGE_NAME": LOCAL_EDGE,
             "GTM_USER": "",  # the data directory is not the edge's alone
             "GTM_INSECURE_CONTROL": "true",  # it is on this machine, whatever its address
             "GTM_WORKERS": str(settings.workers),

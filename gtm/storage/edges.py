@@ -70,6 +70,10 @@ class EdgeRepository:
         query = select(tables.edges).order_by(tables.edges.c.name)
         return [_edge(row) for row in (await self._connection.execute(query)).mappings()]
 
+    async def forget(self, name: str) -> None:
+        """Delete an edge, if it is there."""
+        await self._connection.execute(tables.edges.delete().where(tables.edges.c.name == name))
+
 
 def _row(sighting: EdgeSighting) -> dict[str, Any]:
     row = asdict(sighting)

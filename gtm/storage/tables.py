@@ -95,11 +95,14 @@ tokens = Table(
     Column("name", Text(collation="C"), nullable=False, unique=True),
     Column("role", Text, nullable=False),
     Column("sha256", LargeBinary, nullable=False, unique=True),
+    # Which edges a token of role `edge` speaks for: a name, or a pattern with `*`; of all others NULL.
+    Column("edges", Text, nullable=True),
     _timestamp("created_at", now=True),
     _timestamp("expires_at", nullable=True),
     _timestamp("revoked_at", nullable=True),
     CheckConstraint("role IN ('viewer', 'operator', 'admin', 'edge', 'reporter')", name="role"),
     CheckConstraint("octet_length(sha256) = 32", name="sha256"),
+    CheckConstraint("(role = 'edge') = (edges IS NOT NULL)", name="edges"),
 )
 
 edges = Table(

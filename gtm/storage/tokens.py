@@ -32,13 +32,18 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    edges: str | None = None
+    """Of role `edge`: the name of the edge that it speaks for, or a pattern of names (`fra-*`)."""
 
 
 _COLUMNS = [c for c in tables.tokens.columns if c.name != "sha256"]
 
 
 class TokenRepository:
-    """Tokens by name. `sha256` is always the 32-byte digest of the secret."""
+    """Tokens by name. `sha256` is always the 32-byte digest of the secret.
+
+    `edges` is of tokens of role `edge` alone: without it they speak for the edge of their own name.
+    """
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -51,6 +56,7 @@ class TokenRepository:
         expires_at: datetime | None = None,
         *,
         token_id: str | None = None,
+        edges: str | None = None,
     ) -> Token:
         """Store a new token.
 
@@ -59,7 +65,7 @@ class TokenRepository:
         """
         query = (
             insert(tables.tokens)
-            .values(_values(name, role, sha256, expires_at, token_id))
+            .values(_values(name, role, sha256, expires_at, token_id, edges=edges))
             .on_conflict_do_nothing(index_elements=["name"])
             .returning(*_COLUMNS)
         )
@@ -76,12 +82,13 @@ class TokenRepository:
         expires_at: datetime | None = None,
         *,
         token_id: str | None = None,
+        edges: str | None = None,
     ) -> Token:
         """Store a token in place of any other of that name, whose secret stops working at the commit."""
         await self._connection.execute(tables.tokens.delete().where(tables.tokens.c.name == name))
         query = (
             insert(tables.tokens)
-            .values(_values(name, role, sha256, expires_at, token_id))
+            .values(_values(name, role, sha256, expires_at, token_id, edges=edges))
             .returning(*_COLUMNS)
         )
         return _token((await self._connection.execute(query)).mappings().one())
@@ -120,7 +127,13 @@ class TokenRepository:
 
 
 def _values(
-    name: str, role: Role, sha256: bytes, expires_at: datetime | None, token_id: str | None
+    name: str,
+    role: Role,
+    sha256: bytes,
+    expires_at: datetime | None,
+    token_id: str | None,
+    *,
+    edges: str | None,
 ) -> dict[str, Any]:
     return {
         "id": token_id or secrets.token_hex(_ID_BYTES),
@@ -128,6 +141,7 @@ def _values(
         "role": role.value,
         "sha256": sha256,
         "expires_at": expires_at,
+        "edges": (edges or name) if role is Role.EDGE else None,
     }
 
 

@@ -31,7 +31,7 @@ def prepare(url: str) -> dict[Role, str]:
         database = Database(url)
         try:
             for role in ROLES:
-                await tokens.install(database, f"{role.value}-one", role, f"gtm_test_{role.value}")
+                await tokens.install(database, f"{role.value}-one", role, f"gtm_test_{role.value}", edges="*")
             assert await tokens.bootstrap(database) is None
         finally:
             await database.dispose()

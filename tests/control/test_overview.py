@@ -10,7 +10,7 @@ import pytest
 from gtm.control.demand import Row
 from gtm.control.overview import Moment, _quantile, plan_document, top_document
 from gtm.control.planner import Planned
-from gtm.control.publish import LiveEdge
+from gtm.control.vantages import LiveEdge
 from gtm.core.capacity import assess
 from gtm.core.load import Load
 from gtm.core.model import (

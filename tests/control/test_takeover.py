@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from gtm.control import vantages
 from gtm.control.demand import row_text
 from gtm.control.publish import FeedHub
 from gtm.control.takeover import GATHERING, LISTENING, Takeover, plan_problem
@@ -118,7 +119,8 @@ def test_a_restart_of_control_moves_nobody() -> None:
     told = control.second(control.plan)
     assert (told.keep_plan, control.reply.wants_plan) == (True, False)
     while told.keep_plan:
-        assert told.state.health, "health is told meanwhile"
+        gathering = control.now < 1001.0 + vantages.GATHERING
+        assert bool(told.state.health) is not gathering, "health is told meanwhile"
         told = control.second()
     assert control.now >= 1000.0 + LISTENING
     weights = told.state.plan.classes[control.row.ranking_class].weights

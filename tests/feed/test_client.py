@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
+from gtm.feed import client as feed_client
+from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
+from gtm.feed.wire import HeartbeatMessage, encode
+from tests.core.strategies import quick
 
 
 def test_nobody_listens() -> None:
@@ -47,3 +53,74 @@ def met(url: str) -> str:
         return f"{failed.type.__name__}: {failed.value}"
 
     return asyncio.run(ask())
+
+
+def test_a_name_that_the_token_is_not_for() -> None:
+    """Such a refusal says what control said, and which name the token is for, if it is for one alone."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        edges = b"fra-1" if b"edge=one" in head else b"fra-*"
+        body = b'{"detail": "start the edge as another"}'
+        writer.write(
+            b"HTTP/1.1 403 Forbidden\r\nGTM-Edge-Name: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+            % (edges, len(body), body)
+        )
+        await writer.drain()
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            for edge, name in (("one", "fra-1"), ("two", "")):
+                async with FeedClient(url, "gtm_none", edge) as client:
+                    with pytest.raises(
+                        NameRefused, match=r"start the edge as another \(HTTP 403\)"
+                    ) as refused:
+                        await anext(client.messages(None))
+                assert refused.value.name == name
+
+    asyncio.run(ask())
+
+
+def served(chunks: Iterable[bytes]) -> tuple[list[object], list[str]]:
+    """The messages that a feed of these bytes brings, and what was skipped of it."""
+    skipped: list[str] = []
+
+    async def stream() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    async def read() -> list[object]:
+        async with FeedClient("http://127.0.0.1:1", "gtm_none", "edge", skipped=skipped.append) as client:
+            lines = [line async for line in feed_client._lines(stream(), skipped.append)]
+            return [found for line in lines if (found := client._read(line)) is not None]
+
+    return asyncio.run(read()), skipped
+
+
+@quick(200)
+@given(
+    st.lists(st.sampled_from(["good", "long", "broken", "unknown"]), max_size=6),
+    st.lists(st.integers(1, 90), min_size=1),
+)
+def test_no_message_ends_the_feed(kinds: list[str], sizes: list[int]) -> None:
+    """Messages that are too long or broken are skipped and counted; every good one arrives, however the bytes are cut."""
+    good = encode(HeartbeatMessage(1.0))
+    texts = {
+        "good": good,
+        "long": b'{"type": "heartbeat", "body": {"now": 1.0, "x": "%b"}}\n' % (b"x" * 200),
+        "broken": b'{"type": "state", "body": [}\n',
+        "unknown": b'{"type": "later", "body": {}}\n',
+    }
+    stream, chunks = b"".join(texts[kind] for kind in kinds), []
+    while stream:
+        size = sizes[len(chunks) % len(sizes)]
+        chunks.append(stream[:size])
+        stream = stream[size:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feed_client, "MAX_LINE", 150)
+        messages, skipped = served(chunks)
+    assert messages == [HeartbeatMessage(1.0)] * kinds.count("good")
+    assert len(skipped) == kinds.count("long") + kinds.count("broken")

@@ -38,7 +38,7 @@ def stopping(process: Process) -> Iterator[Process]:
 
 def edge_token(running: System) -> str:
     """A new token for an edge."""
-    made = running.api("POST", "/v1/tokens", json={"name": "second-edge", "role": "edge"})
+    made = running.api("POST", "/v1/tokens", json={"name": "second", "role": "edge"})
     made.raise_for_status()
     return str(made.json().get("token") or made.json()["text"])
 

@@ -1,0 +1,146 @@
+"""What is kept of an edge's report: what the policy names, within bounds.
+
+Law: what an edge says is published to all others and planned with, so nothing of it that the policy does not name goes any
+further, however much of it there is. The rest of the report counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from math import isfinite
+
+from gtm.control.demand import Row
+from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES
+from gtm.core.health import HealthTable
+from gtm.core.leases import LeaseUse
+from gtm.core.model import EndpointHealth
+from gtm.core.snapshot import Snapshot
+from gtm.core.state import Plan
+from gtm.feed.wire import EdgeReport
+
+MAX_DETAIL = 200
+"""Characters kept of what an edge says of an endpoint."""
+MAX_LEASES = 10_000
+"""Quotas kept of a report while no policy is loaded to tell which there are."""
+_MAX_LATENCY = 1e7
+
+
+class Intake:
+    """Reads reports against one policy. `dropped` counts what was left out of them, by part of the report.
+
+    Args:
+        snapshot: the policy in force; None: none is loaded yet.
+    """
+
+    def __init__(self, snapshot: Snapshot | None, dropped: Counter[str]) -> None:
+        self.snapshot = snapshot
+        self.dropped = dropped
+        policy = snapshot.policy if snapshot is not None else None
+        self._endpoints = (
+            {region.name: frozenset(one.url for one in region.endpoints) for region in policy.regions}
+            if policy
+            else {}
+        )
+        self._services = frozenset(snapshot.services) if snapshot is not None else frozenset()
+        self._quotas = frozenset(
+            [
+                *(rule.name for rule in policy.spillover_rules),
+                *(f"spill_in:{name}" for name in self._endpoints),
+            ]
+            if policy
+            else ()
+        )
+
+    def read(self, report: EdgeReport, now: float) -> EdgeReport:
+        """What of a report counts at a POSIX time. Rows of demand are left to `wanted`, when they are first seen."""
+        return replace(
+            report,
+            health=self._health(report.health, now),
+            leases=None if report.leases is None else self._leases(report.leases),
+            plan=None if report.plan is None else self._plan(report.plan, now),
+            overruled=tuple(name for name in report.overruled if name in self._endpoints),
+        )
+
+    def wanted(self, row: Row) -> bool:
+        """Whether demand of a row counts."""
+        known = row.service in self._services and (not row.region or row.region in self._endpoints)
+        if not known:
+            self.dropped["demand"] += 1
+        return known
+
+    def _health(self, health: HealthTable, now: float) -> dict[str, dict[str, EndpointHealth]]:
+        found = {}
+        for region, endpoints in health.items():
+            known = self._endpoints.get(region, frozenset())
+            kept = {url: _bounded(one, now) for url, one in endpoints.items() if url in known}
+            self.dropped["health"] += len(endpoints) - len(kept)
+            if kept:
+                found[region] = kept
+        return found
+
+    def _leases(self, use: LeaseUse) -> LeaseUse:
+        def known(names: Iterable[str]) -> frozenset[str]:
+            if self.snapshot is None:
+                return frozenset(sorted(names)[:MAX_LEASES])
+            return self._quotas.intersection(names)
+
+        used, denied = known(use.used), known(use.denied)
+        held = known(lease.quota for lease in use.held)
+        # One lease of a quota: an edge holds no two.
+        leases = {lease.quota: lease for lease in use.held if lease.quota in held}
+        self.dropped["leases"] += (
+            len(use.used) + len(use.denied) + len(use.held) - len(used) - len(denied) - len(leases)
+        )
+        return replace(
+            use,
+            used={name: use.used[name] for name in used},
+            denied={name: use.denied[name] for name in denied},
+            held=tuple(leases.values()),
+        )
+
+    def _plan(self, plan: Plan, now: float) -> Plan | None:
+        """The plan as far as the policy names what is in it; None if it cannot have been made."""
+        if plan.made > now + MAX_AHEAD or len(plan.classes) > MAX_CLASSES:
+            self.dropped["plan"] += 1
+            return None
+        snapshot = self.snapshot
+        if snapshot is None:
+            return plan
+        most = len(snapshot.tenants) + 1  # requests that state none are one as well
+        classes = {
+            key: one
+            for key, one in plan.classes.items()
+            if one.weights.keys() <= self._endpoints.keys() and len(one.tenants) <= most
+        }
+        self.dropped["plan"] += len(plan.classes) - len(classes)
+        return Plan(
+            plan.made,
+            classes,
+            {
+                region: price
+                for region, price in plan.prices.items()
+                if region in self._endpoints and isfinite(price)
+            },
+            {},
+            {service: at for service, at in plan.moving.items() if service in self._services},
+        )
+
+
+def _bounded(one: EndpointHealth, now: float) -> EndpointHealth:
+    """A verdict whose numbers make sense: nothing is since the future, or answers in less than no time."""
+    latency = one.latency_ms
+    return replace(
+        one,
+        since=min(max(one.since, 0.0), now) if isfinite(one.since) else now,
+        detail=_interned(one.detail[:MAX_DETAIL]),
+        latency_ms=latency if latency is not None and 0 <= latency <= _MAX_LATENCY else None,
+    )
+
+
+@lru_cache(4096)
+def _interned(text: str) -> str:
+    """One copy of a text that many edges send."""
+    return text

@@ -1,0 +1,266 @@
+"""The edges that report to one control process: who is alive, who has one name with another, and what they see together.
+
+Laws:
+  1. All edges of one token have one vote (`gtm.core.health.combine`).
+  2. Two edges that run under one name count both, and are told of each other. One that was started anew replaces the one
+     before: an instance counts no more once another of its name has come, unless it goes on reporting.
+  3. Nothing is told before all edges had the time to report: until then, each goes by its own probes.
+  4. Memory is bounded by the policy and by the number of tokens, whatever is reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from gtm.control.errors import Conflict
+from gtm.core.health import HealthTable, VantageReport, combine, up_regions
+from gtm.core.health_alarm import Alarm, look, presumed, withdrawn
+from gtm.core.model import EndpointHealth
+from gtm.core.snapshot import Snapshot
+from gtm.feed.wire import EdgeReport
+
+logger = logging.getLogger(__name__)
+
+MAX_AGE = 10.0
+"""Seconds without a report after which an edge has no vote on health and counts as unreachable."""
+MAX_EDGES = 1_000
+"""Names under which one token may report."""
+MAX_INSTANCES = 8
+"""Running edges of one name and token; more report again and again under new instances, which no edge does."""
+GATHERING = 3.0
+"""Seconds from the first report for which a control that starts tells no verdicts: the first to speak is not most of them."""
+OVERLAP = 2.0
+"""Seconds for which an edge and the one that replaces it may both be heard of."""
+_FORGET = 86_400.0
+
+Health = dict[str, dict[str, EndpointHealth]]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEdge:
+    """An edge as this control last heard of it. `heard` is monotonic, `seen_at` the time of day.
+
+    `report` is what is kept of its last report: no demand, samples, leases or plan. `source` tells its demand from that
+    of others.
+    """
+
+    name: str
+    address: str
+    report: EdgeReport
+    heard: float
+    seen_at: datetime
+    token: str = ""
+    instance: str = ""
+    source: str = ""
+
+
+@dataclass(slots=True)
+class _Place:
+    """One running edge: `began` when its instance was first heard of, `replaced` when another of its name was."""
+
+    edge: LiveEdge
+    began: float
+    replaced: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the vantages say together.
+
+    `votes` are the verdicts as voted, `told` those that edges are told (`gtm.core.health_alarm`), `presumed` what plans
+    are made for.
+    """
+
+    votes: Health = field(default_factory=dict)
+    told: Health = field(default_factory=dict)
+    presumed: Health = field(default_factory=dict)
+    alarm: Alarm = field(default_factory=Alarm)
+
+
+class Vantages:
+    """The running edges of one control process.
+
+    Args:
+        clock: POSIX seconds.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        self.judgement = Judgement()
+        self._clock = clock
+        self._monotonic = monotonic
+        self._began: float | None = None
+        self._places: dict[tuple[str, str], dict[str, _Place]] = {}
+
+    def take(self, token: str, name: str, address: str, report: EdgeReport) -> LiveEdge:
+        """Take in a report of which only what the policy names is left.
+
+        Args:
+            token: whose it is; empty: the edge's own.
+            name: the edge's.
+            address: where it came from.
+            report: it.
+
+        Raises:
+            Conflict: the token reports under too many names, or the edge under too many instances.
+        """
+        now = self._monotonic()
+        if self._began is None:
+            self._began = now
+        instance = report.leases.instance if report.leases is not None else ""
+        places = self._places.get((token, name))
+        if places is None:
+            if sum(1 for one, _ in self._places if one == token) >= MAX_EDGES:
+                raise Conflict(
+                    f"this token reports under {MAX_EDGES} names already: make another one, by "
+                    "`gtm token create NAME --role edge`"
+                )
+            places = self._places[token, name] = {}
+        place = places.get(instance)
+        source = name
+        if place is None:
+            running = [one for one in places.values() if now - one.edge.heard <= MAX_AGE]
+            if len(running) >= MAX_INSTANCES:
+                raise Conflict(
+                    f"{len(running)} edges named `{name}` report with this token: give each a name of its own (--name)"
+                )
+            for other in places.values():
+                other.replaced = now
+        else:
+            source = place.edge.source
+            if place.replaced is not None and now - place.replaced > OVERLAP:
+                place.replaced, source = None, f"{name}\n{instance}"
+        kept = EdgeReport(
+            report.version, report.revision, report.epoch, report.health, overruled=report.overruled
+        )
+        seen_at = datetime.fromtimestamp(self._clock(), UTC)
+        edge = LiveEdge(name, address, kept, now, seen_at, token, instance, source)
+        if place is None:
+            places[instance] = _Place(edge, now)
+        else:
+            place.edge = edge
+        return edge
+
+    def all(self) -> list[LiveEdge]:
+        """Every edge heard of within a day, by name; edges of one name oldest first."""
+        self._forget()
+        found = [
+            (place.edge, place.began)
+            for places in self._places.values()
+            for place in places.values()
+            if place.replaced is None
+        ]
+        return [edge for edge, _ in sorted(found, key=lambda one: (one[0].name, one[1]))]
+
+    def live(self) -> list[LiveEdge]:
+        """The edges heard of within `MAX_AGE`, likewise."""
+        now = self._monotonic()
+        return [edge for edge in self.all() if now - edge.heard <= MAX_AGE]
+
+    def notice(self, edge: LiveEdge) -> str:
+        """What an edge should be told of others, to be said in its log; empty if there is nothing."""
+        running = [other for other in self.live() if other.name == edge.name]
+        others = [other for other in running if (other.token, other.instance) != (edge.token, edge.instance)]
+        if not others or edge not in running:  # the last words of one that was replaced
+            return ""
+        where = ", ".join(sorted({other.address for other in others}))
+        return (
+            f"another edge named `{edge.name}` runs and reports to control (from {where}): both count, but nobody can "
+            "tell them apart; give each a name of its own (--name, GTM_EDGE_NAME)"
+        )
+
+    def forget(self, name: str) -> None:
+        """Forget the edges of a name."""
+        for key in [key for key in self._places if key[1] == name]:
+            del self._places[key]
+
+    def judge(self, snapshot: Snapshot | None) -> Judgement:
+        """Combine what the vantages say now."""
+        now = self._monotonic()
+        reports = [
+            VantageReport(_key(edge), edge.heard, edge.report.health, edge.token) for edge in self.all()
+        ]
+        votes = combine(reports, now, MAX_AGE)
+        fresh = [report for report in reports if now - report.received <= MAX_AGE]
+        seen = frozenset[str]().union(*(up_regions(report.health) for report in fresh))
+        before = self.judgement.alarm
+        alarm = look(before, votes, seen, _scopes(snapshot), now)
+        gathering = self._began is None or now - self._began < GATHERING
+        told = {} if gathering else withdrawn(votes, alarm)
+        self.judgement = Judgement(votes, told, presumed(votes, alarm, fresh, now, MAX_AGE), alarm)
+        if alarm.disputed.keys() - before.disputed.keys():
+            logger.error("%s", self.alarm_words())
+        elif before.disputed and not alarm.disputed:
+            logger.warning("the alarm over health is over")
+        return self.judgement
+
+    def alarm_words(self) -> str:
+        """What the alarm is about, and what to do; empty while there is none."""
+        disputed = self.judgement.alarm.disputed
+        if not disputed:
+            return ""
+        live = self.live()
+        voters: dict[str, list[HealthTable]] = {}
+        for edge in live:
+            voters.setdefault(edge.token or edge.name, []).append(edge.report.health)
+        up = sorted(
+            name
+            for name, tables in voters.items()
+            if any(up_regions(one) & disputed.keys() for one in tables)
+        )
+        down = sorted(
+            name
+            for name, tables in voters.items()
+            if any((one.keys() & disputed.keys()) - up_regions(one) for one in tables)
+        )
+        return (
+            f"alarm: regions {_listed(sorted(disputed))} went down at once by the votes of edges alone; their verdicts are "
+            f"withdrawn, and each edge goes by its own probes. Tokens whose edges say down: {_listed(down)}; up: "
+            f"{_listed(up)}. If they are up, look at the edges that say down, or revoke their tokens"
+        )
+
+    def _forget(self) -> None:
+        now = self._monotonic()
+        for key, places in list(self._places.items()):
+            for instance, place in list(places.items()):
+                age = now - place.edge.heard
+                if age > _FORGET or (age > MAX_AGE and place.replaced is not None):
+                    del places[instance]
+                elif age > MAX_AGE and place.edge.report.health:
+                    report = place.edge.report
+                    bare = EdgeReport(report.version, report.revision, report.epoch, {})
+                    old = place.edge
+                    place.edge = LiveEdge(
+                        old.name,
+                        old.address,
+                        bare,
+                        old.heard,
+                        old.seen_at,
+                        old.token,
+                        old.instance,
+                        old.source,
+                    )
+            if not places:
+                del self._places[key]
+
+
+def _key(edge: LiveEdge) -> str:
+    return f"{edge.name}\n{edge.instance}"
+
+
+def _scopes(snapshot: Snapshot | None) -> Iterable[frozenset[str]]:
+    """The regions of a policy, and the members of each of its services."""
+    if snapshot is None:
+        return ()
+    members = {
+        frozenset(member.region for member in one.service.members) for one in snapshot.services.values()
+    }
+    return (frozenset(snapshot.region_numbers), *members)
+
+
+def _listed(names: list[str], most: int = 10) -> str:
+    words = ", ".join(f"`{name}`" for name in names[:most]) or "none"
+    return words if len(names) <= most else f"{words} and {len(names) - most} more"
