@@ -52,6 +52,10 @@ EDGE_GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (),
     ),
     "gtm_edge_geoip_timestamp_seconds": ("When the oldest GeoIP database in use was built.", ()),
+    "gtm_edge_alone_seconds": (
+        "For how long the process asked has answered without its agent; 0: with it.",
+        (),
+    ),
     "gtm_edge_workers": ("Workers that answer, by kind (dns, http).", ("kind",)),
     "gtm_edge_endpoint_health": (
         "1 for what the edge's own probes say of an endpoint (up, down, unknown), 0 for the others.",

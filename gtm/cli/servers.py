@@ -221,12 +221,21 @@ def edge(
             "--replace", help="Take over from the edge that runs on the data directory, without a gap."
         ),
     ] = False,
+    stop: Annotated[
+        bool,
+        typer.Option(
+            "--stop", help="End the edge of the data directory, with workers that have lost their agent."
+        ),
+    ] = False,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
     from gtm.runtime.agent import Agent
     from gtm.runtime.logs import configure
 
+    if stop:
+        _stop_edge(data_dir.absolute())
+        return
     if not token:
         raise CommandError(
             "an edge needs a token: set GTM_TOKEN to one made by `gtm token create NAME --role edge`",
@@ -274,6 +283,21 @@ def edge(
         await Agent(settings).run()
 
     _run(run())
+
+
+def _stop_edge(data_dir: Path) -> None:
+    from gtm.runtime import orphans
+
+    if not data_dir.is_dir():
+        raise CommandError(f"there is no data directory `{data_dir}`; name another with --data-dir")
+    try:
+        ended = orphans.end(data_dir)
+    except OSError as error:
+        raise CommandError(error.strerror or str(error), Exit.CANNOT_RUN) from error
+    if ended:
+        typer.echo(f"ended {', '.join(f'process {one}' for one in ended)}")
+    else:
+        typer.echo(f"no edge runs on `{data_dir}`")
 
 
 def _prepare_data_dir(path: Path) -> None:

@@ -40,6 +40,14 @@ class Plan:
 
 
 NO_PLAN = Plan()
+PLAN_KEPT = 300.0
+"""Seconds for which the last plan is followed once control is lost, or has started anew and plans nothing; after that,
+the nearest usable region serves."""
+
+
+def kept_plan(plan: Plan, lost_for: float) -> Plan:
+    """What is left of the last plan so many seconds after control was lost: all of it for a while, then nothing."""
+    return plan if lost_for <= PLAN_KEPT else NO_PLAN
 
 
 @dataclass(frozen=True, slots=True)

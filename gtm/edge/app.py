@@ -85,6 +85,7 @@ class EdgeApp:
         metrics: the whole edge's metrics as Prometheus text.
         silent: the kinds of worker of which none listens, for `/readyz` (a caller that answers is no such kind).
         afford: asked before a spillover quota is used; None: nothing is asked.
+        alone: what `/readyz` says besides of a process that answers without its agent.
         clock: POSIX seconds, for the end of tokens.
     """
 
@@ -98,6 +99,7 @@ class EdgeApp:
         *,
         silent: Callable[[], tuple[str, ...]] = tuple,
         afford: Afford | None = None,
+        alone: Callable[[], dict[str, object]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._holder = holder
@@ -107,6 +109,7 @@ class EdgeApp:
         self._metrics = metrics
         self._silent = silent
         self._afford = afford
+        self._alone = alone
         self._clock = clock
         self._clients = ClientFinder(options.trusted_proxies)
         self._routes = Routes(None, locate)
@@ -333,7 +336,7 @@ class EdgeApp:
             raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
         view = routes.router.view
         document = {"status": "ready", "revision": view.snapshot.revision, "epoch": view.state.epoch}
-        return json_response(200, document)
+        return json_response(200, document | self._alone())
 
     def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:
         if not self._near(incoming):

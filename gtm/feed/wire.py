@@ -141,6 +141,19 @@ class SilentMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class PulseMessage:
+    """Agent → worker, once a second: still here.
+
+    `alone`: should the agent be gone, the worker is to go on alone, and then follow the last plan for `plan_left` seconds.
+    `edge` is the edge's name.
+    """
+
+    alone: bool
+    plan_left: float = 0.0
+    edge: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadyMessage:
     """Worker → agent: listening, and answering from this revision and epoch."""
 
@@ -187,6 +200,7 @@ Message = (
     | HeartbeatMessage
     | MetricsMessage
     | SilentMessage
+    | PulseMessage
     | PartsMessage
     | ReadyMessage
     | CountsMessage
@@ -202,6 +216,7 @@ _TYPES: dict[str, type[Message]] = {
     "heartbeat": HeartbeatMessage,
     "metrics": MetricsMessage,
     "silent": SilentMessage,
+    "pulse": PulseMessage,
     "parts": PartsMessage,
     "ready": ReadyMessage,
     "counts": CountsMessage,

@@ -5,6 +5,8 @@ Laws:
   2. What control says is checked (checksum, compilation) before it is saved, and saved before it is used.
   3. Nothing listens before a View is loaded and the first round of probes is over.
   4. The sockets are the agent's. They outlive its workers, and pass to a successor without a gap.
+  5. Who stops an edge means to: its workers end with it. An agent that dies leaves them to answer alone until the next
+     (`gtm.runtime.alone`), and one that fails dies at once, for whatever it did to end well would end them.
 """
 
 from __future__ import annotations
@@ -12,20 +14,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import random
 import secrets
-import signal
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gtm import __version__
 from gtm.core.leases import LeaseHolder
 from gtm.core.problems import PolicyError
-from gtm.core.state import NO_PLAN, Plan, State
+from gtm.core.state import PLAN_KEPT, State, kept_plan
 from gtm.feed import lastgood
 from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.holder import ViewHolder
@@ -37,6 +39,7 @@ from gtm.feed.wire import (
     LatencyMessage,
     Message,
     MetricsMessage,
+    PulseMessage,
     SnapshotMessage,
     StateMessage,
 )
@@ -62,9 +65,6 @@ LEARN_EVERY = 10
 """Seconds in an interval of probes' round trips."""
 REPORT_EVERY = 1.0
 """Seconds between reports to control when nothing changes."""
-PLAN_KEPT = 300.0
-"""Seconds for which the last plan is followed once control is lost, or has started anew and plans nothing; after that,
-the nearest usable region serves."""
 FIRST_ROUND = 10.0
 """Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
 TAKE_OVER = 60.0
@@ -103,6 +103,7 @@ class Agent:
         self._loaded = asyncio.Event()
         self._report_due = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._parent_gone = asyncio.Event()
         self._claim = Claim(settings)
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
         self._saving = asyncio.Lock()
@@ -112,9 +113,10 @@ class Agent:
         self._tasks: list[asyncio.Task[None]] = []
         self._reporting: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
+        self._settled = False
 
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT, or the parent's end.
+        """Serve until SIGTERM, SIGINT or SIGHUP. A `gtm serve` that dies leaves its edge to answer alone.
 
         Raises:
             OSError: another edge runs on the data directory, an address cannot be listened on, or `user` or
@@ -135,9 +137,9 @@ class Agent:
         self._geoip_built = float(locator.build_epoch)
         locator.close()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in lifeline.ending_signals():
             loop.add_signal_handler(number, self.stop)
-        lifeline.watch(self.stop)
+        lifeline.watch(self._lost_parent)
         self._crew = Crew(
             settings,
             self._claim.listeners,
@@ -148,6 +150,7 @@ class Agent:
             learned=self._round_trips.learned,
             cookie_secrets=self._cookie_secrets,
             covered=lambda: self._claim.covered,
+            pulse=self._pulse,
         )
         self._prober.start()
         try:
@@ -157,6 +160,10 @@ class Agent:
             if await self._until_loaded():
                 await self._answer()
         finally:
+            if self._failure is not None and self._settled:
+                _die(self._failure)
+            if self._failure is None:
+                self._claim.abandon()
             if self._claim.covered:
                 await self._crew.finish()
             for task in self._tasks:
@@ -192,16 +199,36 @@ class Agent:
                 errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
             ) from None
         self._claim.settle()
+        self._settled = True
+        self._crew.beat()
         if self._claim.inherited:  # until now the predecessor reported
             self._reporting = self._start(self._report())
         self._start(self._claim.relieved())
-        await self._claim.leave_to_successor(self._give_way)
+        await self._claim.leave_to_successor(self._give_way, self._parent_gone)
 
     def _give_way(self) -> None:
         """A successor answers now, reports, and keeps the last-good file."""
+        self._settled = False
         if self._reporting is not None:
             self._reporting.cancel()
         self.stop()
+
+    def _lost_parent(self) -> None:
+        """The `gtm serve` that started this edge has died. Edges answer when everything else is down."""
+        self._parent_gone.set()
+        if not self._settled:
+            self.stop()
+            return
+        logger.error(
+            "`gtm serve` is gone; answering alone until the next one on this data directory, or `gtm edge --stop`"
+        )
+
+    def _pulse(self) -> PulseMessage:
+        """What workers are told, should they be left alone: the plan's time, which runs already without control."""
+        left = PLAN_KEPT
+        if not self._connected or self._keeps_plan:
+            left -= min(time.monotonic() - self._lost_at, PLAN_KEPT)
+        return PulseMessage(self._settled and not self._stopping.is_set(), left, self.settings.name)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -448,8 +475,11 @@ class Agent:
             if self._unsaved:
                 await self._save()
             self._crew.put([MetricsMessage(self.metrics.text())])
+            self._crew.beat()
 
 
-def kept_plan(plan: Plan, lost_for: float) -> Plan:
-    """What is left of the last plan so many seconds after control was lost: all of it for a while, then nothing."""
-    return plan if lost_for <= PLAN_KEPT else NO_PLAN
+def _die(failure: BaseException) -> NoReturn:
+    """Leave the workers alone: an orderly end of this process would end them too."""
+    logger.critical("the agent failed; its workers go on alone until the next", exc_info=failure)
+    logging.shutdown()
+    os._exit(1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime import lifeline, privileges
+from gtm.runtime import lifeline, orphans, privileges
 from gtm.runtime.handover import Handover, Predecessor
 from gtm.runtime.listeners import Listeners, open_listeners
 from gtm.runtime.notify import notify_ready
@@ -23,7 +25,8 @@ class Claim:
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings
         self._lock = LockFile(settings.data_dir / "edge.lock")
-        self._predecessor: Predecessor | None = None
+        self._predecessors: list[Predecessor] = []
+        self._orphans = False
         self._handover: Handover | None = None
         self._settled = False
         self.replaced = False
@@ -32,8 +35,8 @@ class Claim:
 
     @property
     def inherited(self) -> bool:
-        """Whether another edge had all this before."""
-        return self._predecessor is not None
+        """Whether another edge had all this before, or its workers, which have lost their agent, still have."""
+        return bool(self._predecessors)
 
     @property
     def covered(self) -> bool:
@@ -53,17 +56,21 @@ class Claim:
         user = privileges.find_user(settings.user) if settings.user else None
         if user is not None:
             privileges.give(settings.data_dir, user)
-        if settings.replace:
-            self._predecessor = Predecessor.find(settings.data_dir)
-        if self._predecessor is None:
-            if settings.replace:
+        predecessor = Predecessor.find(settings.data_dir) if settings.replace else None
+        if predecessor is not None:
+            logger.info("replacing the edge of process %d", predecessor.process)
+            self._predecessors = [predecessor]
+        else:
+            if settings.replace and not lifeline.held():  # `gtm serve` replaces what is there, if anything
                 logger.info("no edge to replace runs on `%s`", settings.data_dir)
             with privileges.acting_as(user):
                 self._lock_data_dir()
-            self.listeners = open_listeners(settings)
-        else:
-            logger.info("replacing the edge of process %d", self._predecessor.process)
-            self.listeners = open_listeners(settings, self._predecessor.listeners)
+                self._predecessors = orphans.find(settings.data_dir)
+            self._orphans = bool(self._predecessors)
+            for orphan in self._predecessors:
+                logger.info("taking over the worker of process %d, whose agent is gone", orphan.process)
+        inherited = [one for predecessor in self._predecessors for one in predecessor.listeners]
+        self.listeners = open_listeners(settings, inherited)
         if user is not None:
             privileges.become(user)
 
@@ -71,20 +78,35 @@ class Claim:
         """Once all workers answer: tell the predecessor to stop, and the service manager who serves now."""
         notify_ready()
         self._settled = True
-        if self._predecessor is not None:
+        if self._predecessors:
             self.listeners.retire()
+        for predecessor in self._predecessors:
             try:
-                self._predecessor.stop()
+                predecessor.stop()
             except OSError as error:
-                logger.warning("the edge that was to be replaced is gone already: %s", error)
-            if self._predecessor.lock is not None:
-                self._lock.adopt(self._predecessor.lock)
-                self._predecessor.lock = None
+                logger.warning(
+                    "process %d, which was to be replaced, is gone already: %s", predecessor.process, error
+                )
+            if predecessor.lock is not None:
+                self._lock.adopt(predecessor.lock)
+                predecessor.lock = None
 
-    async def leave_to_successor(self, give_way: Callable[[], None]) -> None:
-        """Wait for a successor that takes over, if there may be one, and then call `give_way`."""
+    def abandon(self) -> None:
+        """This edge was told to stop before its workers answered: workers that had lost their agent stop with it."""
+        if self._orphans and not self._settled:
+            for orphan in self._predecessors:
+                with suppress(OSError):
+                    orphan.stop()
+
+    async def leave_to_successor(self, give_way: Callable[[], None], parent_gone: asyncio.Event) -> None:
+        """Wait for a successor that takes over, if there may be one, and then call `give_way`.
+
+        Args:
+            give_way: called once it has.
+            parent_gone: set once a `gtm serve` that started this edge is gone: while it lives, it would start it again.
+        """
         if lifeline.held():
-            return  # whoever started this edge would start it again
+            await parent_gone.wait()
         self._handover = Handover(self._settings.data_dir, self.listeners.settled, self._lock.descriptor)
         try:
             await self._handover.serve()
@@ -97,17 +119,18 @@ class Claim:
 
     async def relieved(self) -> None:
         """Wait until the predecessor has ended."""
-        if self._predecessor is not None:
-            await self._predecessor.ended()
-            logger.info("the edge of process %d has ended", self._predecessor.process)
+        what = "worker" if self._orphans else "edge"
+        for predecessor in self._predecessors:
+            await predecessor.ended()
+            logger.info("the %s of process %d has ended", what, predecessor.process)
 
     def release(self) -> None:
         """Give everything up. A predecessor that was not told to stop goes on."""
         self.listeners.close()
-        if self._predecessor is not None:
-            if self._predecessor.lock is not None:
-                os.close(self._predecessor.lock)
-            self._predecessor.close()
+        for predecessor in self._predecessors:
+            if predecessor.lock is not None:
+                os.close(predecessor.lock)
+            predecessor.close()
         self._lock.release()
         if self._handover is not None:
             self._handover.close()

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
@@ -20,6 +21,7 @@ from gtm.feed.wire import (
     Message,
     MetricsMessage,
     PartsMessage,
+    PulseMessage,
     ReadyMessage,
     SamplesMessage,
     SilentMessage,
@@ -28,6 +30,7 @@ from gtm.runtime.child import Deaths, ending
 from gtm.runtime.lifeline import Lifeline, terminate
 from gtm.runtime.link import AgentEnd
 from gtm.runtime.listeners import Listeners, Use
+from gtm.runtime.orphans import make_door
 from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
@@ -53,6 +56,7 @@ class Crew:
         learned: called with what HTTP workers learned of round trips.
         cookie_secrets: what DNS workers make cookies with, and the one before.
         covered: whether another edge answers at the same addresses now.
+        pulse: what workers are told of their agent now.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Crew:
         learned: Callable[[Iterable[Delta]], None],
         cookie_secrets: tuple[bytes, ...],
         covered: Callable[[], bool],
+        pulse: Callable[[], PulseMessage],
     ) -> None:
         self._settings = settings
         self._listeners = listeners
@@ -77,6 +82,8 @@ class Crew:
         self._learned = learned
         self._cookie_secrets = cookie_secrets
         self._covered = covered
+        self._pulse = pulse
+        self._doorless = False
         self._answering: dict[str, int] = {}
         self._lifeline = Lifeline()
         self._links: dict[str, AgentEnd] = {}
@@ -114,6 +121,10 @@ class Crew:
             number = _http_number(name)
             if number is not None:
                 link.put([PartsMessage(parts[number])])
+
+    def beat(self) -> None:
+        """Tell every worker that its agent lives. To be called once a second."""
+        self.put([self._pulse()])
 
     async def finish(self) -> None:
         """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
@@ -155,17 +166,20 @@ class Crew:
 
     async def _run(self, kind: str, name: str) -> int | None:
         ours, theirs = socket.socketpair()
-        told = self._told(kind, name, theirs.fileno())
+        path, door = self._door()
+        told = self._told(kind, name, theirs, door)
         environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
-        process = await self._lifeline.spawn(
-            ["gtm.runtime.worker"], environment, pass_fds=(told.descriptor, *told.udp, *told.tcp)
-        )
+        descriptors = (told.descriptor, *told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
+        process = await self._lifeline.spawn(["gtm.runtime.worker"], environment, pass_fds=descriptors)
         theirs.close()
+        if door is not None:
+            door.close()
         link = await AgentEnd.over(ours)
         number = _http_number(name)
         if number is not None:
             link.put([PartsMessage(self._leases.started(number))])
         link.put([message for message in self._everything() if concerns(name, message)])
+        link.put([self._pulse()])
         self._links[name] = link
         self._processes[name] = process
         self._changed()
@@ -180,15 +194,30 @@ class Crew:
             await terminate(process, _PATIENCE)
             if number is not None:
                 self._leases.ended(number)
+            if path is not None:
+                with suppress(OSError):
+                    path.unlink()
 
-    def _told(self, kind: str, name: str, descriptor: int) -> WorkerSettings:
+    def _door(self) -> tuple[Path | None, socket.socket | None]:
+        """Where a next agent finds a worker; nowhere on a disk that refuses."""
+        try:
+            return make_door(self._settings.data_dir)
+        except OSError as error:
+            if not self._doorless:
+                logger.warning("workers end with their agent, however that ends: %s", error)
+            self._doorless = True
+            return None, None
+
+    def _told(
+        self, kind: str, name: str, descriptor: socket.socket, door: socket.socket | None
+    ) -> WorkerSettings:
         """What a worker is told at its start, with the sockets that are its own."""
         settings = self._settings
         number = int(name.rpartition("-")[2]) - 1
         return WorkerSettings(
             kind=kind,
             name=name,
-            descriptor=descriptor,
+            descriptor=descriptor.fileno(),
             udp=self._listeners.lent(Use.DNS_UDP, number) if kind == "dns" else (),
             tcp=self._listeners.lent(Use.DNS_TCP if kind == "dns" else Use.HTTP, number),
             geoip_db=None if settings.geoip_db is None else str(settings.geoip_db),
@@ -197,12 +226,15 @@ class Crew:
                 None if settings.geoip_anonymous_db is None else str(settings.geoip_anonymous_db)
             ),
             trusted_proxies=tuple(str(network) for network in settings.trusted_proxies),
+            probe_allow=tuple(str(network) for network in settings.probe_allow),
+            ca_file=None if settings.ca_file is None else str(settings.ca_file),
             metrics_allow=tuple(str(network) for network in settings.metrics_allow),
             open_lookups=settings.open_lookups,
             beacons=settings.beacons,
             log_level=settings.log_level,
             dns=replace(settings.dns, nsid=settings.name if settings.dns.nsid is None else settings.dns.nsid),
             cookie_secrets=self._cookie_secrets if kind == "dns" else (),
+            door=None if door is None else door.fileno(),
         )
 
     async def _listen(self, link: AgentEnd) -> None:

@@ -38,6 +38,7 @@ def edge_gauges(facts: EdgeFacts) -> Iterator[GaugeValue]:
         ("gtm_edge_policy_timestamp_seconds", snapshot.created if snapshot is not None else 0),
         ("gtm_edge_plan_timestamp_seconds", facts.plan_made),
         ("gtm_edge_geoip_timestamp_seconds", facts.geoip_built),
+        ("gtm_edge_alone_seconds", 0),
     ):
         yield name, (), float(value)
     for kind in ("dns", "http"):

@@ -8,6 +8,7 @@ predecessor goes on as if nothing were, and if the successor hangs up, it stays.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 
 FILE = "edge.sock"
 """The Unix socket's name in the data directory."""
-_STOP = b"stop"
+STOP = b"stop"
+"""What a successor says once its own workers answer."""
 _PATIENCE = 10.0
 """Seconds that the other side may take for a step."""
 _LONGEST = 4096
@@ -74,7 +76,7 @@ class Predecessor:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.settimeout(_PATIENCE)
         try:
-            with _short(data_dir) as path:
+            with short(data_dir) as path:
                 connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
@@ -82,12 +84,27 @@ class Predecessor:
         except OSError as error:
             connection.close()
             raise _refused(data_dir, error) from error
+        try:
+            return cls.behind(connection)
+        except (OSError, ValueError) as error:
+            connection.close()
+            raise _refused(data_dir, error) from error
+
+    @classmethod
+    def behind(cls, connection: socket.socket) -> Predecessor:
+        """What waits at the other end of a connection; it hands over what it has.
+
+        Raises:
+            OSError: it hangs up, or says nothing in time.
+            ValueError: it speaks another protocol.
+        """
         found = cls(connection)
         try:
             found._receive()
-        except (OSError, ValueError) as error:
-            found.close()
-            raise _refused(data_dir, error) from error
+        except (OSError, ValueError):
+            for one in found.listeners:
+                one.socket.close()
+            raise
         return found
 
     def stop(self) -> None:
@@ -96,7 +113,7 @@ class Predecessor:
         Raises:
             OSError: it is gone already.
         """
-        self._connection.send(_STOP)
+        self._connection.send(STOP)
 
     async def ended(self) -> None:
         """Wait until it has."""
@@ -105,6 +122,20 @@ class Predecessor:
         with suppress(OSError):
             while await loop.sock_recv(self._connection, _LONGEST):
                 pass
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has, for so long at most.
+
+        Raises:
+            HandoverError: it has not.
+        """
+        self._connection.settimeout(seconds)
+        try:
+            with suppress(ConnectionError):
+                self._connection.recv(_LONGEST)
+        except TimeoutError:
+            message = f"process {self.process} was told to end, and has not after {seconds:.0f} s"
+            raise HandoverError(errno.ETIMEDOUT, message) from None
 
     def close(self) -> None:
         """Let go of it. If it was not told to stop, it goes on."""
@@ -116,13 +147,12 @@ class Predecessor:
         self.process = head.process
         if head.locked:
             (self.lock,) = descriptors
-        received: list[Listener] = []
         for _ in range(head.sockets):
             data, descriptors = self._message()
             place = msgspec.json.decode(data, type=_Place)
             (descriptor,) = descriptors
-            received.append(Listener(place.use, place.host, place.port, socket.socket(fileno=descriptor)))
-        self.listeners = tuple(received)
+            received = Listener(place.use, place.host, place.port, socket.socket(fileno=descriptor))
+            self.listeners += (received,)
 
     def _message(self) -> tuple[bytes, list[int]]:
         data, descriptors, _, _ = socket.recv_fds(self._connection, _LONGEST, 1)
@@ -171,21 +201,27 @@ class Handover:
 
     async def _hand_over(self, connection: socket.socket) -> None:
         logger.info("handing the sockets to a successor")
-        await asyncio.to_thread(self._send, connection)
+        await asyncio.to_thread(hand_over, connection, self._listeners, self._lock)
         connection.setblocking(False)
         said = await asyncio.get_running_loop().sock_recv(connection, _LONGEST)
-        if said != _STOP:
+        if said != STOP:
             raise ConnectionError("it hung up")
         self._successor = connection
 
-    def _send(self, connection: socket.socket) -> None:
-        connection.settimeout(_PATIENCE)
-        locks = [] if self._lock is None else [self._lock]
-        head = _Head(os.getpid(), len(self._listeners), bool(locks))
-        socket.send_fds(connection, [msgspec.json.encode(head)], locks)
-        for one in self._listeners:
-            place = msgspec.json.encode(_Place(one.use, one.host, one.port))
-            socket.send_fds(connection, [place], [one.socket.fileno()])
+
+def hand_over(connection: socket.socket, listeners: Sequence[Listener], lock: int | None) -> None:
+    """Send sockets to a successor, and the descriptor of the data directory's lock, if it is held.
+
+    Raises:
+        OSError: it hung up, or does not read.
+    """
+    connection.settimeout(_PATIENCE)
+    locks = [] if lock is None else [lock]
+    head = _Head(os.getpid(), len(listeners), bool(locks))
+    socket.send_fds(connection, [msgspec.json.encode(head)], locks)
+    for one in listeners:
+        place = msgspec.json.encode(_Place(one.use, one.host, one.port))
+        socket.send_fds(connection, [place], [one.socket.fileno()])
 
 
 def _listen(data_dir: Path) -> socket.socket:
@@ -194,7 +230,7 @@ def _listen(data_dir: Path) -> socket.socket:
     try:
         os.fchmod(waiting.fileno(), 0o600)  # before it has a name
         name = f"{FILE}.{os.getpid()}.tmp"
-        with _short(data_dir, name) as path:
+        with short(data_dir, name) as path:
             Path(path).unlink(missing_ok=True)
             waiting.bind(path)
         waiting.listen()
@@ -207,7 +243,7 @@ def _listen(data_dir: Path) -> socket.socket:
 
 
 @contextmanager
-def _short(data_dir: Path, name: str = FILE) -> Iterator[str]:
+def short(data_dir: Path, name: str = FILE) -> Iterator[str]:
     """A path of a file in a directory that is short enough for a Unix socket (108 bytes), however long the real one is.
 
     Raises:

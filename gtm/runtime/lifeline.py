@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,12 @@ class Lifeline:
             pass_fds=(self.descriptor, *pass_fds),
             start_new_session=True,
         )
+
+
+def ending_signals() -> list[signal.Signals]:
+    """The signals that ask a server to end: SIGHUP too, the end of its terminal, unless it was started to outlive that."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup(1)
+    return [signal.SIGTERM, signal.SIGINT, *([] if ignored else [signal.SIGHUP])]
 
 
 def held() -> bool:

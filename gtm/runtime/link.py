@@ -1,7 +1,8 @@
 """The line between an edge's agent and one of its workers: a socket pair carrying feed messages.
 
-Law: the agent's end closing means that the agent is gone. Its worker then stops, so that no orphan goes on answering
-from a View that nobody renews.
+Laws:
+  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.alone`).
+  2. Neither side waits for the other: an agent that hangs holds up nothing in its workers, nor they in it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
-from gtm.feed.wire import MAX_LINE, Message, decode, encode
+from gtm.feed.wire import MAX_LINE, Message, PulseMessage, ReadyMessage, decode, encode
+
+_MAX_WAITING = 4 * 1024 * 1024
+"""Bytes that may wait in a worker for its agent to read, before counts are dropped."""
 
 
 class AgentEnd:
@@ -50,8 +55,9 @@ class AgentEnd:
         return None
 
     async def close(self) -> None:
-        """Hang up; the worker stops."""
+        """Hang up, and let the worker stop."""
         self._sender.cancel()
+        self._writer.write(encode(PulseMessage(alone=False)))
         self._writer.close()
 
     async def _read(self) -> bytes:
@@ -74,11 +80,12 @@ class AgentEnd:
 
 
 class WorkerEnd:
-    """The worker's end, blocking: one thread reads, any may write a line at a time."""
+    """The worker's end: one thread reads and waits for it, any may write, and none waits for that."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._writing = threading.Lock()
+        self._waiting = bytearray()
         self._file = end.makefile("rb")
 
     def get(self) -> Message | None:
@@ -94,14 +101,33 @@ class WorkerEnd:
         return None
 
     def put(self, message: Message) -> None:
-        """Send a message.
+        """Send a message, as soon as the agent reads.
+
+        What only counts is dropped while too much waits for an agent that hangs.
 
         Raises:
             OSError: the agent is gone.
         """
         line = encode(message)
-        with self._writing:  # a long line is sent in pieces
-            self._socket.sendall(line)
+        with self._writing:
+            if len(self._waiting) < _MAX_WAITING or isinstance(message, ReadyMessage):
+                self._waiting += line
+            self._send()
+
+    def flush(self) -> None:
+        """Send what waits, if the agent reads again.
+
+        Raises:
+            OSError: the agent is gone.
+        """
+        with self._writing:
+            self._send()
+
+    def _send(self) -> None:
+        with suppress(BlockingIOError):
+            while self._waiting:
+                sent = self._socket.send(self._waiting, socket.MSG_DONTWAIT)
+                del self._waiting[:sent]
 
     def _read(self) -> bytes:
         try:

@@ -123,9 +123,9 @@ def _open(settings: EdgeSettings, inherited: Sequence[Listener]) -> Listeners:
     workers = settings.workers
     settled: list[Listener] = []
     with ExitStack() as undo:
-        for host, port in _settle(http, (Use.HTTP,), "--edge-port", inherited):
+        for host, port in settle(http, (Use.HTTP,), "--edge-port", inherited):
             settled += _of_place((Use.HTTP, host, port), "--edge-port", workers, inherited, undo)
-        for host, port in _settle(settings.dns_addresses, dns_uses, dns_option, inherited):
+        for host, port in settle(settings.dns_addresses, dns_uses, dns_option, inherited):
             if any(one.place == (Use.HTTP, host, port) for one in settled):
                 message = (
                     f"TCP port {port} on {host} is this edge's own for HTTP; choose another with {dns_option}"
@@ -164,10 +164,15 @@ def _fresh(use: Use, host: str, port: int, option: str) -> Listener:
         return Listener(use, host, port, bound)
 
 
-def _settle(
+def settle(
     wanted: Sequence[Address], uses: Sequence[Use], option: str, inherited: Sequence[Listener]
 ) -> list[Address]:
-    """The wanted addresses, each once and with its actual port; those that nobody had are seen to be free."""
+    """The wanted addresses, each once and with its actual port; those that nobody had are seen to be free.
+
+    Raises:
+        PortInUseError: an address is taken.
+        OSError: an address is not this machine's, or may not be bound.
+    """
     theirs = [one for one in inherited if one.use is uses[0]]
     ports = {one.host: one.port for one in theirs}
     kinds = [use.kind for use in uses]

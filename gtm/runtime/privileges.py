@@ -15,7 +15,9 @@ from pathlib import Path
 import gtm
 
 _PR_SET_DUMPABLE = 4
-_OWN_FILES = re.compile(r"edge\.lock|edge\.sock|edge-last-good(\.\d+\.tmp)?|edge-name|edge\.sock\.\d+\.tmp")
+_OWN_FILES = re.compile(
+    r"edge\.lock|edge\.sock|edge-last-good(\.\d+\.tmp)?|edge-name|edge\.sock\.\d+\.tmp|edge-worker\.[0-9a-f]+\.sock"
+)
 """What an edge keeps in its data directory."""
 
 

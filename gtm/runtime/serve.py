@@ -3,8 +3,9 @@
 Laws:
   1. Each tier is a process of its own, and speaks to the others as it would across the world: same feed, same tokens.
   2. What dies is started again; what goes on meanwhile does so by the edge's own laws.
-  3. When the supervisor ends, by whatever signal, nothing of it stays behind: children watch its lifeline, and the next
-     start clears a Postgres left over.
+  3. When the supervisor is told to end, nothing of it stays behind. When it dies, its children end, for they watch its
+     lifeline; but the edge goes on answering, as edges do when everything else is down, until the next start on the
+     data directory takes its place without a gap. A Postgres left over is cleared then.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 
 from gtm import environment
-from gtm.runtime import assets
+from gtm.runtime import assets, lifeline, orphans
 from gtm.runtime.child import Child
 from gtm.runtime.demo.block import PORT as DEMO_PORT
 from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
 from gtm.runtime.demo.inference import DEFAULT_SLOTS
 from gtm.runtime.facts import Facts
 from gtm.runtime.lifeline import Lifeline
+from gtm.runtime.listeners import Listener, Use, settle
 from gtm.runtime.prepare import LOCAL_EDGE, Prepared, prepare
 from gtm.runtime.privileges import conceal
-from gtm.runtime.sockets import reserve, reserve_each
+from gtm.runtime.sockets import reserve
 from gtm.settings import DnsSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
 
@@ -78,7 +79,7 @@ class Supervisor:
         self._reporter_token = f"gtm_serve_{secrets.token_urlsafe(32)}" if settings.demo else None
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT.
+        """Serve until SIGTERM, SIGINT or SIGHUP.
 
         Raises:
             DataDirectoryInUse: another gtm works on the data directory.
@@ -89,29 +90,33 @@ class Supervisor:
         """
         conceal()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in lifeline.ending_signals():
             loop.add_signal_handler(number, self._stopping.set)
         try:
             # A second start on a directory meets its own ports as well: the directory is what to tell of. One that
             # isn't there yet nobody works on, and it stays away if a port is taken.
+            inherited: list[Listener] = []
             if os.access(self._settings.data_dir, os.F_OK):
                 self._lock.acquire()
-            self._reserve_ports()
+                inherited = await asyncio.to_thread(orphans.left_over, self._settings.data_dir)
+            self._reserve_ports(inherited)
+            for one in inherited:
+                one.socket.close()
             self._lock.acquire()
             await self._start()
         finally:
             await self._stop()
 
-    def _reserve_ports(self) -> None:
-        """Fail early and clearly if a port is taken; settle ports of 0."""
+    def _reserve_ports(self, inherited: Sequence[Listener]) -> None:
+        """Fail early and clearly if a port is taken, but by an edge whose place ours will take; settle ports of 0."""
         given = self._settings
-        stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
         dns_option = "--dns-bind" if given.dns_bind else "--dns-port"
+        http = [(host, given.edge_port) for host in given.bind]
         self._settings = replace(
             given,
-            control_port=reserve(given.bind[:1], given.control_port, (stream,), "--control-port"),
-            edge_port=reserve(given.bind, given.edge_port, (stream,), "--edge-port"),
-            dns_bind=reserve_each(given.dns_addresses, (datagram, stream), dns_option),
+            control_port=reserve(given.bind[:1], given.control_port, (socket.SOCK_STREAM,), "--control-port"),
+            edge_port=settle(http, (Use.HTTP,), "--edge-port", inherited)[0][1],
+            dns_bind=tuple(settle(given.dns_addresses, (Use.DNS_UDP, Use.DNS_TCP), dns_option, inherited)),
         )
 
     async def _start(self) -> None:
@@ -146,7 +151,9 @@ class Supervisor:
             lambda: {**self._environment(), "GTM_DATABASE_URL": self._database_url},
         )
         self._child(
-            "edge", ["gtm.cli", "edge"], lambda: {**self._environment(), "GTM_TOKEN": self._edge_token}
+            "edge",
+            ["gtm.cli", "edge", "--replace"],
+            lambda: {**self._environment(), "GTM_TOKEN": self._edge_token},
         )
         for child in self._children:
             await child.start()
@@ -264,6 +271,13 @@ class Supervisor:
                 logger.error("the embedded Postgres does not start: %s", error)
                 await self._stopped_within(5.0)
 
+    async def _end_orphans(self) -> None:
+        """End workers that lost their agent a moment ago, and have no other yet."""
+        try:
+            await asyncio.to_thread(orphans.end, self._settings.data_dir)
+        except OSError as error:
+            logger.error("processes of the edge may go on: %s", error.strerror or error)
+
     async def _stopped_within(self, seconds: float) -> bool:
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
@@ -275,6 +289,8 @@ class Supervisor:
         """Edge first (it stops answering before its sources vanish), the database last."""
         for child in reversed(self._children):
             await child.stop()
+            if child.name == "edge":
+                await self._end_orphans()
         self._lifeline.close()
         if self._switch is not None:
             self._switch.close()

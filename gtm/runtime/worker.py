@@ -3,7 +3,8 @@
 Laws:
   1. Nothing is taken from the sockets until a View is loaded.
   2. The answer path shares nothing with the threads beside it but single references, swapped whole.
-  3. A worker lives no longer than its agent, nor than the threads that keep it up to date.
+  3. A worker lives no longer than the threads that keep it up to date, and longer than its agent only if that died
+     (`gtm.runtime.alone`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from ipaddress import ip_network
+from pathlib import Path
 
 import msgspec
 import uvicorn
@@ -42,19 +45,24 @@ from gtm.feed.wire import (
     FeedError,
     MetricsMessage,
     PartsMessage,
+    PulseMessage,
     ReadyMessage,
     SamplesMessage,
     SilentMessage,
     SnapshotMessage,
+    StateMessage,
 )
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.runtime import steady
+from gtm.runtime.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.clocks import boot_time
 from gtm.runtime.http import PatientProtocol, PatientServer
 from gtm.runtime.link import WorkerEnd
+from gtm.runtime.listeners import Listener
 from gtm.runtime.logs import configure
+from gtm.runtime.orphans import Door, own_listeners
 from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
-from gtm.telemetry import Counts, top_client_key
+from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +97,14 @@ class Worker:
         self.limiter = _limiter(settings, self._cookies, self.counts)
         self._turn()
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
+        self._tenure = Tenure(time.monotonic, able=settings.door is not None)
+        self._probes = OwnProbes(
+            tuple(ip_network(text) for text in settings.probe_allow),
+            None if settings.ca_file is None else Path(settings.ca_file),
+        )
+        self._own_metrics = EdgeMetrics(self._own_gauges)
+        self._was_alone = False
+        self._finishing = False
         self._gone = threading.Event()
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
@@ -108,15 +124,29 @@ class Worker:
         """Tell the agent that this worker listens, and what it answers from."""
         self._listening = True
         view = router.view
-        self._link.put(ReadyMessage(self.settings.name, view.snapshot.revision, view.state.epoch))
+        with suppress(OSError):
+            self._link.put(ReadyMessage(self.settings.name, view.snapshot.revision, view.state.epoch))
 
     def follow(self) -> None:
-        """Take in messages for as long as the agent lives."""
+        """Take in messages for as long as the agent lives, and longer if it died and meant this worker to go on."""
         while self._take():
             pass
+        if self._tenure.ended() and not self._finishing:
+            self._gone.wait()
 
-    def start(self, stop: Callable[[], None]) -> None:
-        """Follow the agent and the clock on threads of their own; when either ends, for whatever reason, `stop`."""
+    def start(
+        self,
+        stop: Callable[[], None],
+        finish: Callable[[], None] = lambda: None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        """Follow the agent and the clock on threads of their own, and wait for a next agent.
+
+        Args:
+            stop: called when either thread ends, for whatever reason.
+            finish: makes this worker answer what has arrived, and end; called on SIGTERM and by a next agent.
+            listeners: the sockets that a next agent gets.
+        """
 
         def run(work: Callable[[], None]) -> None:
             try:
@@ -127,14 +157,23 @@ class Worker:
                 self._gone.set()
                 stop()
 
+        def end() -> None:
+            self._finishing = True
+            finish()
+
         for work in (self.follow, self.tick):
             threading.Thread(target=run, args=(work,), daemon=True).start()
+        if self.settings.door is not None:
+            Door(socket.socket(fileno=self.settings.door), listeners, self._tenure.gone, end).start()
+        if listeners:
+            signal.signal(signal.SIGTERM, lambda *_: end())
 
     def tick(self) -> None:
         """Once a second until the agent is gone: rules in time, counters up, a changed GeoIP file in."""
         beats = 0
         while not self._gone.wait(_TICK):
             beats += 1
+            self._mind_agent()
             self.holder.tick()
             self._sign_anew()
             self._turn()
@@ -154,9 +193,55 @@ class Worker:
             for prefix, replies in self.limiter.turn():
                 self.counts.add(top_client_key(prefix), replies)
 
+    @property
+    def alone(self) -> dict[str, object]:
+        """What `/readyz` says of a worker that answers without its agent; empty with it."""
+        seconds = self._tenure.alone_for
+        if not seconds:
+            return {}
+        return {"alone_seconds": round(seconds, 1), "health": "own" if seconds > FROZEN else "frozen"}
+
+    def _mind_agent(self) -> None:
+        """Go by what is known without the agent while it is gone or hangs, and by what it says when it is back."""
+        seconds = self._tenure.alone_for
+        if not seconds and not self._was_alone:
+            return
+        if bool(seconds) is not self._was_alone:
+            self._say_alone()
+        if seconds > FROZEN and self.holder.snapshot is not None:
+            self._probes.start(self.holder.snapshot)
+        elif not seconds:
+            self._probes.stop()
+        self._was_alone = bool(seconds)
+        state = self._tenure.state(self._probes.health)
+        if state != self.holder.state:
+            self.holder.apply(StateMessage(state))
+
+    def _say_alone(self) -> None:
+        if self._was_alone:
+            logger.info("the agent is back")
+        elif self._tenure.gone.is_set():
+            logger.error("the agent is gone; answering alone until the next, or `gtm edge --stop`")
+        else:
+            logger.error("the agent has said nothing for %.0f s; answering alone until it does", SILENCE)
+
+    def _own_gauges(self) -> list[GaugeValue]:
+        return [
+            ("gtm_edge_alone_seconds", (), self._tenure.alone_for),
+            ("gtm_edge_control_connected", (), 0.0),
+        ]
+
+    def metrics_text(self) -> str:
+        """The whole edge's metrics; without an agent, this process's alone since then."""
+        return self._own_metrics.text() if self._was_alone else self.metrics
+
     def _tell_counts(self) -> None:
         counts = self.counts.take()
         used, denied = self._gate.take_counts() if self._gate is not None else ({}, {})
+        if self._was_alone:
+            self._own_metrics.add(counts)
+            self._own_metrics.take_demand()  # nobody plans by it
+            return
         if not counts and not used and not denied:
             return
         self._tell(CountsMessage(self.settings.name, counts, self._parts, used, denied))
@@ -167,10 +252,8 @@ class Worker:
             self._tell(SamplesMessage(tuple(deltas)))
 
     def _tell(self, message: CountsMessage | SamplesMessage) -> None:
-        try:
+        with suppress(OSError):  # whoever reads from the agent finds out that it is gone
             self._link.put(message)
-        except OSError:
-            self._gone.set()
 
     def afford(self, quotas: tuple[str, ...]) -> bool:
         """Whether one more request may spill under these quotas; not before the agent has said what may be spent."""
@@ -190,12 +273,18 @@ class Worker:
             message = self._link.get()
             if message is None:
                 return False
+            self._tenure.heard(message)
             if isinstance(message, MetricsMessage):
                 self.metrics = message.text
+            elif isinstance(message, PulseMessage):
+                self._flush()
             elif isinstance(message, SilentMessage):
                 self.silent = message.kinds
             elif isinstance(message, PartsMessage):
                 self._spend(message.parts)
+            elif isinstance(message, StateMessage):
+                self._tenure.told = message.state
+                self.holder.apply(message)
             else:
                 self.holder.apply(message)
                 if (
@@ -207,6 +296,10 @@ class Worker:
         except (FeedError, PolicyError) as error:
             logger.error("ignored a message from the agent: %s", error)
         return True
+
+    def _flush(self) -> None:
+        with suppress(OSError):
+            self._link.flush()
 
     def _swapped(self, router: Router) -> None:
         if self.settings.kind == "dns":
@@ -268,9 +361,9 @@ def run_dns(worker: Worker) -> None:
         return answerer.udp(packet, client)
 
     server = DnsServer((), respond, counts=worker.counts, limiter=worker.limiter)
-    server.take(_sockets(worker.settings.udp), _sockets(worker.settings.tcp))
-    signal.signal(signal.SIGTERM, lambda *_: server.stop(FINISH))
-    worker.start(server.stop)
+    udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
+    server.take(udp, tcp)
+    worker.start(server.stop, lambda: server.stop(FINISH), own_listeners("dns", udp, tcp))
     worker.ready(router)
     server.serve()
 
@@ -291,8 +384,9 @@ def run_http(worker: Worker) -> None:
         worker.locator.locate,
         options,
         worker.counts,
-        lambda: worker.metrics,
+        worker.metrics_text,
         silent=lambda: worker.silent,
+        alone=lambda: worker.alone,
         afford=worker.afford,
     )
     worker.intake = app.intake
@@ -308,9 +402,9 @@ def run_http(worker: Worker) -> None:
         timeout_graceful_shutdown=3,
     )
     server = PatientServer(config, started=lambda: worker.ready(router))
-    signal.signal(signal.SIGTERM, lambda *_: server.finish(FINISH))
-    worker.start(lambda: server.finish(0.0))
-    asyncio.run(server.serve(sockets=_sockets(worker.settings.tcp)))
+    tcp = _sockets(worker.settings.tcp)
+    worker.start(lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners("http", (), tcp))
+    asyncio.run(server.serve(sockets=tcp))
 
 
 def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:

@@ -34,3 +34,8 @@ class WorkerSettings:
     cookie_secrets: tuple[bytes, ...] = ()
     """What DNS cookies are made with, and what they were made with before; only workers of DNS have them."""
     metrics_allow: tuple[str, ...] = ()
+    door: int | None = None
+    """A bound Unix socket at which a next agent finds this worker, should its own be gone; None: it ends with its own."""
+    probe_allow: tuple[str, ...] = ()
+    ca_file: str | None = None
+    """How it probes once nobody does it for the edge."""

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gtm.core.state import NO_PLAN, ClassPlan, Plan, State
+from gtm.core.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
 from gtm.feed.wire import StateMessage
-from gtm.runtime.agent import PLAN_KEPT, Agent, kept_plan
+from gtm.runtime.agent import Agent
 from gtm.settings import EdgeSettings
 
 PLAN = Plan(1.0, {"class": ClassPlan({"de": 1.0})}, {"de": 3.0})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -44,12 +44,22 @@ def test_a_claim_excludes_others_until_it_is_released(tmp_path: Path) -> None:
 def test_an_edge_with_a_supervisor_of_ours_has_no_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`gtm serve` starts its edge again when it ends: nobody may take over from it."""
+    """`gtm serve` starts its edge again when it ends: nobody may take over from it while that lives."""
     monkeypatch.setenv(lifeline.ENVIRONMENT, "0")
+
+    async def wait(claim: Claim, gone: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            leave = claim.leave_to_successor(lambda: pytest.fail("nobody took over"), gone)
+            await asyncio.wait_for(leave, 0.1)
+
     with closing(_Released(settings(tmp_path))) as claim:
         claim.take()
-        asyncio.run(claim.leave_to_successor(lambda: pytest.fail("nobody took over")))
-    assert [path.name for path in tmp_path.iterdir()] == ["edge.lock"]
+        gone = asyncio.Event()
+        asyncio.run(wait(claim, gone))
+        assert [path.name for path in tmp_path.iterdir()] == ["edge.lock"]
+        gone.set()
+        asyncio.run(wait(claim, gone))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["edge.lock", "edge.sock"]
 
 
 def test_a_disk_that_refuses_a_socket_keeps_no_edge_from_running(
@@ -59,5 +69,5 @@ def test_a_disk_that_refuses_a_socket_keeps_no_edge_from_running(
     (tmp_path / "edge.sock" / "in the way").mkdir(parents=True)
     with closing(_Released(settings(tmp_path))) as claim:
         claim.take()
-        asyncio.run(claim.leave_to_successor(lambda: pytest.fail("nobody took over")))
+        asyncio.run(claim.leave_to_successor(lambda: pytest.fail("nobody took over"), asyncio.Event()))
     assert "cannot be replaced without a gap" in caplog.text

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 
 import dns.edns
 import dns.message
 import pytest
 
-from gtm.core.model import Policy
-from gtm.core.state import State
+from gtm.core.model import EndpointHealth, HealthStatus, Policy
+from gtm.core.state import NO_PLAN, Plan, State
 from gtm.dns.cookies import ServerCookies
 from gtm.dns.signatures import PERIOD
-from gtm.feed.wire import HeartbeatMessage, KeysMessage, SnapshotMessage, StateMessage, encode
+from gtm.feed.wire import (
+    CountsMessage,
+    HeartbeatMessage,
+    KeysMessage,
+    PulseMessage,
+    ReadyMessage,
+    SnapshotMessage,
+    StateMessage,
+    decode,
+    encode,
+)
+from gtm.runtime.alone import Tenure
+from gtm.runtime.orphans import find, make_door
 from gtm.runtime.worker import Worker
 from gtm.runtime.worker_settings import WorkerSettings
 from gtm.settings import DnsSettings
 from tests.core.strategies import SHIPPED
 from tests.dns.signing import NOW, keys
 from tests.dns.world import POLICY, locate, query
+from tests.system.harness import eventually
+from tests.system.lone import policy as lone_policy
 
 SETTINGS = WorkerSettings("dns", "dns-1", -1, (), (), None, None, None, (), False, False, "info")
 
@@ -45,11 +62,127 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Worker, socket.socke
 
 
 def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> None:
-    """When the link closes, answering stops."""
+    """When the link closes, answering stops: for a worker that was never told to go on, or that no agent could find."""
     worker, agent = ends
     stopped = threading.Event()
     worker.start(stopped.set)
+    agent.sendall(encode(PulseMessage(alone=True)))
     agent.close()
+    assert stopped.wait(20)
+
+
+@pytest.fixture
+def housed(ends: tuple[Worker, socket.socket], tmp_path: Path) -> tuple[Worker, socket.socket, Path]:
+    """A worker that has a View and a door in a data directory."""
+    worker, agent = ends
+    _, door = make_door(tmp_path)
+    worker.settings = replace(worker.settings, door=door.detach(), probe_allow=("127.0.0.0/8",))
+    worker._tenure = Tenure(time.monotonic, able=True)
+    health = {"eu": {"http://127.0.0.1:1": EndpointHealth(HealthStatus.UP)}}
+    policy = lone_policy(1)
+    for message in (
+        SnapshotMessage.of(1, 1.0, policy, SHIPPED),
+        StateMessage(State(5, "", health, Plan(1.0))),
+    ):
+        agent.sendall(encode(message))
+        worker._take()
+    return worker, agent, tmp_path
+
+
+def test_a_worker_outlives_an_agent_that_dies_until_the_next(
+    housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers on, sees for itself what died, says so, opens its door, and finishes when a next agent says so."""
+    monkeypatch.setattr("gtm.runtime.alone.FROZEN", 1.5)
+    monkeypatch.setattr("gtm.runtime.worker.FROZEN", 1.5)
+    worker, agent, data_dir = housed
+    stopped, finished = threading.Event(), threading.Event()
+    worker.start(stopped.set, finished.set)
+    agent.sendall(encode(PulseMessage(alone=True, plan_left=1.0, edge="fra-1")))
+    agent.close()
+    eventually(lambda: worker.alone.get("health") == "frozen", "it is alone")
+    assert worker.holder.state.health["eu"]["http://127.0.0.1:1"].status is HealthStatus.UP
+    worker.counts.add("gtm_dns_dropped_total\tshort")
+    eventually(
+        lambda: worker.holder.state.health["eu"]["http://127.0.0.1:1"].status is HealthStatus.DOWN,
+        "it probes",
+    )
+    assert worker.alone["health"] == "own"
+    assert (worker.holder.state.vantage, worker.holder.state.plan) == ("fra-1", NO_PLAN)
+    assert 'gtm_dns_dropped_total{reason="short"} 1.0' in worker.metrics_text()
+    assert "gtm_edge_alone_seconds 0.0" not in worker.metrics_text()
+    assert not stopped.is_set()
+    (orphan,) = find(data_dir)
+    orphan.close()  # an agent that dies while it takes over changes nothing
+    (orphan,) = find(data_dir)
+    assert orphan.process == os.getpid()
+    assert not finished.is_set()
+    orphan.stop()
+    assert finished.wait(20)
+    orphan.close()
+    worker._gone.set()
+    assert stopped.wait(20)
+    worker._probes.stop()
+
+
+@pytest.mark.parametrize("last", [PulseMessage(alone=False), None])
+def test_a_worker_ends_with_an_agent_that_means_it(
+    last: PulseMessage | None, housed: tuple[Worker, socket.socket, Path]
+) -> None:
+    """An agent that is told to stop tells its workers before it hangs up; one that dies before all answer told nothing."""
+    worker, agent, _ = housed
+    stopped = threading.Event()
+    worker.start(stopped.set)
+    if last is not None:
+        agent.sendall(encode(PulseMessage(alone=True)) + encode(last))
+    agent.close()
+    assert stopped.wait(20)
+
+
+def test_a_door_opens_to_nobody_while_the_agent_lives(
+    housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the data directory's lock failed, a second edge takes no worker away from the first."""
+    monkeypatch.setattr("gtm.runtime.orphans._PATIENCE", 0.2)
+    worker, agent, data_dir = housed
+    stopped = threading.Event()
+    worker.start(stopped.set)
+    agent.sendall(encode(PulseMessage(alone=True)))
+    assert find(data_dir) == []
+    assert not stopped.is_set()
+    agent.sendall(encode(PulseMessage(alone=False)))
+    agent.close()
+    assert stopped.wait(20)
+
+
+def test_an_agent_that_hangs_holds_up_nothing(
+    housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Telling it anything never waits, what waits for it is bounded, and a worker goes by its word when it is back."""
+    monkeypatch.setattr("gtm.runtime.alone.SILENCE", 0.5)
+    worker, agent, _ = housed
+    stopped = threading.Event()
+    worker.start(stopped.set)
+    agent.sendall(encode(PulseMessage(alone=True, plan_left=0.0)))
+    counts = CountsMessage("dns-1", {f"key {number}": 1.0 for number in range(10_000)})
+    for _ in range(100):
+        worker._link.put(counts)
+    worker._link.put(ReadyMessage("dns-1", 9, 9))
+    eventually(lambda: worker.alone, "it goes on alone")
+    eventually(lambda: worker.holder.state.plan is NO_PLAN, "without a plan that nobody keeps up to date")
+    told = State(6, "", {}, Plan(2.0))
+    agent.settimeout(20)
+    reader = agent.makefile("rb")
+    agent.sendall(encode(PulseMessage(alone=True)) + encode(StateMessage(told)))
+    total = 0
+    while (message := decode(line := reader.readline())) != ReadyMessage("dns-1", 9, 9):
+        assert message is not None
+        total += len(line)
+        agent.sendall(encode(PulseMessage(alone=True)))
+    assert total < 10_000_000
+    eventually(lambda: worker.holder.state == told, "it goes by its agent")
+    agent.close()
+    worker._gone.set()
     assert stopped.wait(20)
 
 

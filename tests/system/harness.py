@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -224,6 +226,31 @@ def alive(pid: int) -> bool:
         return False
 
 
+def remains(data_dir: Path) -> list[int]:
+    """The processes of an edge on a data directory, whoever's children they are: the lock's holder, and open doors."""
+    found = []
+    with suppress(OSError, ValueError):
+        found.append(int((data_dir / "edge.lock").read_text()))
+    for path in data_dir.glob("edge-worker.*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door, suppress(OSError):
+            directory = os.open(data_dir, os.O_RDONLY)
+            try:
+                door.connect(f"/proc/self/fd/{directory}/{path.name}")
+            finally:
+                os.close(directory)
+            found.append(struct.unpack("iII", door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+    return [pid for pid in found if alive(pid) and "gtm" in command_line(pid)]
+
+
+def kill_remains(data_dir: Path) -> None:
+    """Leave no worker behind that has lost its agent, nor an agent that has lost its supervisor."""
+    while found := remains(data_dir):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
 @contextmanager
 def system(data_dir: Path, *arguments: str) -> Iterator[System]:
     """A `gtm serve`, ready, and stopped at the end whatever happened."""
@@ -242,3 +269,4 @@ def system(data_dir: Path, *arguments: str) -> Iterator[System]:
             if alive(pid):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        kill_remains(data_dir)

@@ -33,7 +33,7 @@ from gtm.core.model import (
 )
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
-from tests.system.harness import PATIENCE, Process, descendants, eventually
+from tests.system.harness import PATIENCE, Process, descendants, eventually, kill_remains
 
 NAME = "chat.demo.test"
 ADDRESS = "192.0.2.7"
@@ -131,6 +131,7 @@ def lone_edge(folder: Path) -> Iterator[LoneEdge]:
             for process in edge.processes:
                 if process.popen.poll() is None:
                     process.stop()
+            kill_remains(edge.data_dir)
             stopping.set()
             thread.join()
 

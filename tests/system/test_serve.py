@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.harness import System, alive, command_line, descendants, eventually, system
+from tests.system.harness import System, alive, command_line, descendants, eventually, kill_remains, system
 
 pytestmark = pytest.mark.system
 
@@ -293,15 +293,32 @@ def test_answers_go_on_when_control_and_postgres_are_killed(tmp_path: Path) -> N
 
 
 def test_killed_workers_and_agent_come_back(tmp_path: Path) -> None:
-    """Kill -9 of every edge process: the supervisor brings the edge back, from its last-good file."""
+    """Kill -9 of every edge process: the supervisor brings the edge back, from its last-good file.
+
+    While there is no agent its workers answer, and nothing is lost when the next one takes them over.
+    """
     with system(tmp_path / "data", "--demo") as running:
-        for part in ("gtm.runtime.worker", "gtm.cli edge"):
-            victims = running.processes(part)
-            assert victims
-            for pid in victims:
-                os.kill(pid, signal.SIGKILL)
-            eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, f"{part} is back")
-            eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
+        workers = running.processes("gtm.runtime.worker")
+        assert workers
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, "HTTP is back")
+        eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
+        eventually(lambda: len(running.processes("gtm.runtime.worker")) == 2, "both are")
+        workers = running.processes("gtm.runtime.worker")
+        (agent,) = running.processes("gtm.cli edge")
+        os.kill(agent, signal.SIGKILL)
+        while any(map(alive, workers)):
+            assert running.region(service="chat", client_ip=LONDON) in EUROPE
+            assert running.addresses("chat.demo.test", f"{LONDON}/32")
+        assert len(running.processes("gtm.runtime.worker")) == 2
+        # A supervisor that is told to stop while there is no agent ends what answers alone.
+        (agent,) = running.processes("gtm.cli edge")
+        workers = running.processes("gtm.runtime.worker")
+        os.kill(agent, signal.SIGKILL)
+        running.process.signal(signal.SIGTERM)
+        assert running.process.end() == 0
+        assert not any(map(alive, workers))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -324,13 +341,23 @@ def test_clean_stop_leaves_nothing(tmp_path: Path, number: int) -> None:
 
 
 def test_kill_9_of_everything_is_survived(tmp_path: Path) -> None:
-    """Kill -9 of the supervisor: its children end by themselves, and the next start clears what is left."""
-    with system(tmp_path / "data", "--demo") as running:
-        children = list(descendants(running.process.popen.pid))
-        ours = [pid for pid in children if pid not in running.processes("postgres")]
+    """Kill -9 of the supervisor: its edge goes on, the rest ends, and the next start clears and takes over what is left."""
+    running = System(tmp_path / "data", "--demo").wait()
+    try:
+        edge = [*running.processes("gtm.cli edge"), *running.processes("gtm.runtime.worker")]
+        assert len(edge) == 3
+        others = [pid for part in ("gtm.cli control", "demo.world") for pid in running.processes(part)]
+        assert len(others) == 2
         running.process.popen.kill()
         running.process.end()
-        eventually(lambda: not any(alive(pid) for pid in ours), "gtm's own processes have ended")
-    with system(tmp_path / "data", "--demo") as again:
-        # The demo's regions start beside the edge: one that was probed too early is down until it is probed again.
-        eventually(lambda: again.region(service="chat", client_ip=LONDON) in EUROPE, "it answers again")
+        eventually(lambda: not any(alive(pid) for pid in others), "control and the demo world have ended")
+        assert running.resolve("chat.demo.test").answer, "the edge answers"
+        assert "region" in running.route(service="chat", client_ip=LONDON).json()
+        assert all(map(alive, edge))
+        with system(tmp_path / "data", "--demo") as again:
+            assert (again.edge, again.dns_port) == (running.edge, running.dns_port)
+            eventually(lambda: not any(map(alive, edge)), "the old edge has ended")
+            # The demo's regions start beside the edge: one that was probed too early is down until it is probed again.
+            eventually(lambda: again.region(service="chat", client_ip=LONDON) in EUROPE, "it serves again")
+    finally:
+        kill_remains(tmp_path / "data")

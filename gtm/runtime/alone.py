@@ -1,0 +1,139 @@
+"""A worker without its agent: how it knows, what it goes by, and for how long.
+
+Laws:
+  1. An agent that is gone, or has said nothing for a while, costs freshness, never answers: the last View stays.
+  2. A worker goes on alone only if its agent said so while it lived: it then answered by itself, and meant to. Whoever
+     stops an edge says the opposite first.
+  3. Health stays as it was for `FROZEN` seconds, in which a supervisor starts another agent; then each worker probes for
+     itself, as an edge without control does. What no probe has told yet stays as it was.
+  4. The last plan is followed no longer than the agent would have followed it without control.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gtm.core.health import HealthTable, fill
+from gtm.core.snapshot import Snapshot
+from gtm.core.state import NO_PLAN, State
+from gtm.feed.wire import PulseMessage
+from gtm.settings import Network
+
+logger = logging.getLogger(__name__)
+
+SILENCE = 10.0
+"""Seconds without a pulse after which an agent that is there counts as gone: it hangs."""
+FROZEN = 30.0
+"""Seconds for which health is taken as it was last known; after that, this worker's own probes tell."""
+
+_NOTHING: HealthTable = {}
+
+
+class Tenure:
+    """What a worker knows of its agent.
+
+    Args:
+        clock: seconds that only grow.
+        able: whether this worker may go on alone at all: only if a next agent can find it.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, able: bool) -> None:
+        self._clock = clock
+        self._able = able
+        self._heard = clock()
+        self._gone_at: float | None = None
+        self._pulse = PulseMessage(alone=False)
+        self.gone = threading.Event()
+        """Set once the agent's end of the line is closed."""
+        self.told = State()
+        """The last state of the world that the agent sent."""
+
+    def heard(self, message: object) -> None:
+        """The agent sent something."""
+        self._heard = self._clock()
+        if isinstance(message, PulseMessage):
+            self._pulse = message
+
+    def ended(self) -> bool:
+        """The agent is gone; whether this worker goes on."""
+        self._gone_at = self._clock()
+        self.gone.set()
+        return self._able and self._pulse.alone
+
+    @property
+    def alone_for(self) -> float:
+        """Seconds without an agent; 0 with one."""
+        now = self._clock()
+        if self._gone_at is not None:
+            return max(now - self._gone_at, 1e-3)
+        silent = now - self._heard
+        return silent if self._pulse.alone and silent > SILENCE else 0.0
+
+    def state(self, own: HealthTable = _NOTHING) -> State:
+        """The state of the world to go by now.
+
+        Args:
+            own: what this worker's own probes say.
+        """
+        alone_for = self.alone_for
+        if not alone_for:
+            return self.told
+        plan = self.told.plan if alone_for <= self._pulse.plan_left else NO_PLAN
+        if alone_for <= FROZEN:
+            return replace(self.told, plan=plan)
+        return replace(self.told, vantage=self._pulse.edge, health=fill(own, self.told.health), plan=plan)
+
+
+class OwnProbes:
+    """Probes in a thread of their own, for as long as nobody else makes them.
+
+    Args:
+        allowed: networks that are probed whatever they are (`gtm.prober.targets`).
+        ca_file: certificates that count besides the public ones, None for no others.
+    """
+
+    def __init__(self, allowed: tuple[Network, ...] = (), ca_file: Path | None = None) -> None:
+        self._allowed = allowed
+        self._ca_file = ca_file
+        self.health: HealthTable = {}
+        """The verdicts; what is not known is missing or unknown."""
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, snapshot: Snapshot) -> None:
+        """Begin; once begun, nothing changes."""
+        if self._thread is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._run, args=(snapshot,), daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and forget."""
+        if self._thread is not None:
+            self._stopping.set()
+            self._thread.join()
+            self._thread, self.health = None, {}
+
+    def _run(self, snapshot: Snapshot) -> None:
+        try:
+            asyncio.run(self._probe(snapshot))
+        except Exception:
+            logger.exception("this worker's own probes failed; health stays as it was last known")
+
+    async def _probe(self, snapshot: Snapshot) -> None:
+        from gtm.prober import Prober  # few workers ever need it
+
+        prober = Prober(lambda: None, time.time, allowed=self._allowed, ca_file=self._ca_file)
+        prober.start()
+        try:
+            prober.update(snapshot)
+            while not await asyncio.to_thread(self._stopping.wait, 0.5):
+                self.health = prober.health()
+        finally:
+            await prober.stop()

@@ -1,0 +1,214 @@
+"""Workers whose agent is gone, and how a next agent finds them: each has a door, a Unix socket in the data directory.
+
+What is said at a door is what a predecessor says to its successor (`gtm.runtime.handover`): the worker hands over its
+listening sockets, goes on, and when it hears `stop` it answers what has arrived, and ends.
+
+Laws:
+  1. A worker whose agent lives opens to nobody.
+  2. An orphan that cannot hand over its sockets holds clients up that the kernel still sends to it. It is killed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gtm.lockfile import LockFile, LockHeld
+from gtm.runtime.handover import STOP, HandoverError, Predecessor, hand_over, short
+from gtm.runtime.listeners import Listener, Use
+
+logger = logging.getLogger(__name__)
+
+_NAME = "edge-worker.{}.sock"
+_PATIENCE = 5.0
+"""Seconds that a worker may take to notice that its agent is gone, and an orphan to hand its sockets over."""
+_ENDING = 15.0
+"""Seconds that an edge, and then its orphans, may take to end."""
+_CREDENTIALS = struct.Struct("iII")
+
+
+def make_door(data_dir: Path) -> tuple[Path, socket.socket]:
+    """A door for one worker: its path, and the bound socket on which the worker will listen.
+
+    Raises:
+        OSError: the data directory takes no Unix socket.
+    """
+    name = _NAME.format(secrets.token_hex(4))
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        os.fchmod(door.fileno(), 0o600)  # before it has a name
+        with short(data_dir, name) as path:
+            door.bind(path)
+    except OSError:
+        door.close()
+        raise
+    return data_dir / name, door
+
+
+class Door:
+    """The worker's side: opens to a next agent once its own is gone.
+
+    Args:
+        waiting: from `make_door`.
+        listeners: the sockets that the worker reads.
+        gone: set once its own agent is gone.
+        finish: makes the worker answer what has arrived, and end.
+    """
+
+    def __init__(
+        self,
+        waiting: socket.socket,
+        listeners: Sequence[Listener],
+        gone: threading.Event,
+        finish: Callable[[], None],
+    ) -> None:
+        self._waiting = waiting
+        self._listeners = listeners
+        self._gone = gone
+        self._finish = finish
+        self._successor: socket.socket | None = None
+
+    def start(self) -> None:
+        """Wait for agents on a thread of its own. From here on the door names this process to them (SO_PEERCRED)."""
+        self._waiting.listen()
+        threading.Thread(target=self._serve, daemon=True, name="door").start()
+
+    def _serve(self) -> None:
+        while self._successor is None:
+            connection, _ = self._waiting.accept()
+            try:
+                self._open(connection)
+            except OSError as error:
+                logger.warning("an agent did not take this worker over, going on: %s", error)
+                connection.close()
+
+    def _open(self, connection: socket.socket) -> None:
+        process, user = _peer(connection)
+        if user not in (os.geteuid(), 0):
+            raise PermissionError(errno.EPERM, f"process {process} belongs to another user")
+        if not self._gone.wait(_PATIENCE):
+            raise OSError(errno.EBUSY, f"process {process} asked, but this worker's own agent lives")
+        hand_over(connection, self._listeners, None)
+        connection.settimeout(None)
+        if connection.recv(len(STOP)) != STOP:
+            raise ConnectionError("it hung up")
+        self._successor = connection  # kept open: its end tells the agent of this worker's
+        logger.info("the agent of process %d has taken over; ending", process)
+        self._finish()
+
+
+def find(data_dir: Path) -> list[Predecessor]:
+    """The orphans of a data directory, with their sockets. Whoever calls this holds the directory's lock."""
+    found = []
+    for path in sorted(data_dir.glob(_NAME.format("*"))):
+        orphan = _knock(path)
+        if orphan is not None:
+            found.append(orphan)
+    return found
+
+
+def _knock(path: Path) -> Predecessor | None:
+    """The orphan behind a door; None if there is none, or none of use."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(2 * _PATIENCE)
+    try:
+        with short(path.parent, path.name) as name:
+            connection.connect(name)
+        return Predecessor.behind(connection)
+    except ConnectionRefusedError:  # a worker that was killed, or one that never listened
+        with suppress(OSError):
+            path.unlink()
+    except TimeoutError:
+        process, _ = _peer(connection)
+        logger.error("the worker of process %d, whose agent is gone, hangs; killing it", process)
+        if process > 1:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+    except (OSError, ValueError) as error:
+        logger.warning("nobody can be taken over at `%s`: %s", path, error)
+    connection.close()
+    return None
+
+
+def left_over(data_dir: Path) -> list[Listener]:
+    """The sockets of an edge that still answers although whoever started it is gone; to be closed by the caller.
+
+    Raises:
+        HandoverError: it does not hand them over.
+    """
+    agent = Predecessor.find(data_dir)
+    found = [agent] if agent is not None else find(data_dir)
+    for one in found:
+        one.close()  # it goes on
+    return [listener for one in found for listener in one.listeners]
+
+
+def end(data_dir: Path) -> list[int]:
+    """End the edge of a data directory: its agent, which ends its workers, and workers whose agent is gone.
+
+    Returns:
+        The ids of the processes that were told to.
+
+    Raises:
+        HandoverError: one does not end.
+        OSError: the data directory cannot be used.
+    """
+    ended: list[int] = []
+    lock = LockFile(data_dir / "edge.lock")
+    deadline = time.monotonic() + _ENDING
+    while not lock.held:
+        try:
+            lock.acquire()
+        except LockHeld as error:
+            ended += _tell(error.holder, ended)
+            if time.monotonic() > deadline:
+                message = f"the edge of `{data_dir}` (process {error.holder or 'unknown'}) does not end"
+                raise HandoverError(errno.ETIMEDOUT, message) from error
+            time.sleep(0.05)
+    try:
+        for orphan in find(data_dir):
+            orphan.stop()
+            ended.append(orphan.process)
+            orphan.wait(_ENDING)
+    finally:
+        lock.release()
+    return ended
+
+
+def _tell(holder: str, told: Sequence[int]) -> list[int]:
+    """Tell the holder of a lock to end, once."""
+    process = int(holder) if holder.isdecimal() else 0
+    if process == 0 or process in told:
+        return []
+    try:
+        os.kill(process, signal.SIGTERM)
+    except ProcessLookupError:
+        return []
+    return [process]
+
+
+def own_listeners(kind: str, udp: Sequence[socket.socket], tcp: Sequence[socket.socket]) -> list[Listener]:
+    """The sockets of a worker that reads them, with what they are for."""
+    uses = [
+        *((Use.DNS_UDP, one) for one in udp),
+        *((Use.HTTP if kind == "http" else Use.DNS_TCP, one) for one in tcp),
+    ]
+    named = [(use, sock.getsockname(), sock) for use, sock in uses]
+    return [Listener(use, name[0], name[1], sock) for use, name, sock in named]
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end; of a connection to a door, those that listen there."""
+    size = _CREDENTIALS.size
+    process, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return process, user
