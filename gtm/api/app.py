@@ -169,6 +169,11 @@ def _describe(app: FastAPI) -> None:
                 )
                 schemas.update(found.pop("$defs", {}))
                 schemas[model.__name__] = found
+            for body in drafts.BODIES:
+                found = body.model_json_schema(ref_template="#/components/schemas/{model}")
+                for name, schema in found.pop("$defs", {}).items():
+                    schemas.setdefault(name, schema)
+                schemas[body.__name__] = found
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             app.openapi_schema = document

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from fastapi import Depends, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.convertors import StringConvertor, register_url_convertor
 
+from gtm.control.apart import Apart
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.fields import LINE_PATTERN
 from gtm.control.guard import Guard, force_reason
@@ -38,8 +38,8 @@ register_url_convertor("segment", _Segment())
 class Context:
     """One control process.
 
-    `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `simulating` is held
-    while a simulation runs.
+    `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `apart` looks at
+    drafts.
     """
 
     database: Database
@@ -47,7 +47,7 @@ class Context:
     live: Live
     locate: Locate
     max_moved: float
-    simulating: asyncio.Lock = field(default_factory=asyncio.Lock)
+    apart: Apart = field(default_factory=Apart)
 
     def guard(self, *, force: bool, reason: str) -> Guard:
         """What judges a change; see `force_reason` for what is wrong with the parameters."""

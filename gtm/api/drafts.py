@@ -4,63 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Response
-from pydantic import AfterValidator, Field, StrictStr, model_validator
-from pydantic_core import PydanticCustomError
+from fastapi import Request as HttpRequest
+from pydantic import TypeAdapter, ValidationError
 
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.schemas import errors
 from gtm.api.traffic_schemas import ExplanationView, SimulationView
 from gtm.control import fields as f
-from gtm.control import simulation
-from gtm.control.documents import Document, PolicyDocument
-from gtm.control.errors import NotFound, Unavailable
+from gtm.control.drafts import ExplainRequest, Job, SimulateRequest, explained, parsed
+from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
 from gtm.control.situation import Situation
-from gtm.control.traffic import KindDocument, TrafficDocument, recorded, since_now
-from gtm.core.model import Location, Request
+from gtm.control.traffic import recorded, since_now
+from gtm.core.model import Location
 from gtm.core.snapshot import Snapshot
 from gtm.core.traffic import Sample, Traffic
 from gtm.geoip.networks import locate_client, parse_client
 
 router = APIRouter(prefix="/v1")
 
-
-class SimulateRequest(Document):
-    """A draft, and the traffic to try it with."""
-
-    policy: PolicyDocument
-    traffic: Literal["recorded", "current"] | TrafficDocument = "recorded"
-    """`recorded` since a moment, the `current` rates, or any other."""
-    since: f.Moment | None = None
-    """For recorded traffic; left out: 24 hours ago."""
+BODIES = (SimulateRequest, ExplainRequest)
+"""Documents that are read elsewhere: FastAPI must be told of them."""
+MAX_QUESTION = 64 * 1024
+"""Bytes of a question without a draft, which is answered at once."""
+_MOMENT: TypeAdapter[Any] = TypeAdapter(f.Moment | None)
 
 
-def _client(value: str) -> str:
+class _Glance(msgspec.Struct):
+    """What control itself must know of a body; all else stays bytes here."""
+
+    policy: msgspec.Raw = msgspec.Raw(b"null")
+    traffic: msgspec.Raw = msgspec.Raw(b'"recorded"')
+    since: Any = None
+    client_ip: Any = None
+
+
+def _glance(body: bytes) -> _Glance:
+    """A look at a body; at one that is wrong, as if it said nothing: who reads it says what is wrong."""
     try:
-        return parse_client(value)
-    except ValueError as error:
-        raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
+        return msgspec.json.decode(body, type=_Glance)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _Glance(policy=msgspec.Raw(b"{}"), traffic=msgspec.Raw(b"{}"))
 
 
-class ExplainRequest(KindDocument):
-    """One request, and the draft to decide it by; without one, the policy in force decides."""
-
-    client_ip: Annotated[StrictStr, AfterValidator(_client), Field(max_length=64)] | None = None
-    """An address, or a subnet as a resolver states it; in place of country and coordinates."""
-    affinity: Annotated[f.Line, Field(min_length=1)] | None = None
-    policy: PolicyDocument | None = None
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        stated = {"country", "lat", "lon", "anonymous", "accuracy_km", "spans"} & self.model_fields_set
-        if self.client_ip is not None and stated:
-            text = (
-                "give either `client_ip` or `country`, `lat`, `lon`, `anonymous`, `accuracy_km` and `spans`"
-            )
-            raise PydanticCustomError("overlap", "{text}", {"text": text})
-        return self
+def _described(model: type[Any]) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 @router.post(
@@ -69,33 +61,40 @@ class ExplainRequest(KindDocument):
     operation_id="simulate_policy",
     summary="Try a draft with traffic",
     description="What the policy in force and the draft would each make of it, with health, latency and load as they "
-    "are now: shares, latency, spillover, refusals, room, and what moves. Changes nothing.",
+    "are now: shares, latency, spillover, refusals, room, and what moves. Changes nothing. It is worked out in a process "
+    "with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at work.",
     response_model=SimulationView,
     responses=errors(404, 413, 415),
+    openapi_extra=_described(SimulateRequest),
 )
-async def simulate(ctx: Ctx, _: Viewer, body: SimulateRequest) -> Response:
-    """One at a time: each takes a processor for seconds."""
+async def simulate(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
+    """Apart: it takes a processor for seconds."""
     running = _running(ctx)
-    draft = await asyncio.to_thread(simulation.compile_draft, body.policy, running.policy)
+    body = await request.body()
     situation = ctx.live.situation()
-    asked = await _traffic(ctx, body, situation, running, draft)
-    async with ctx.simulating:
-        found = await asyncio.to_thread(simulation.simulated, situation, asked, running, draft)
-    return reply({**found, "revision": running.revision})
+    traffic, missing = None, ""
+    try:
+        traffic = await _traffic(ctx, _glance(body), situation)
+    except NotFound as error:
+        missing = error.detail
+    job = Job("simulate", body, situation, running.policy, running.revision, traffic, missing)
+    return Response(await ctx.apart.run(job), media_type="application/json")
 
 
-async def _traffic(
-    ctx: Context, body: SimulateRequest, situation: Situation, running: Snapshot, draft: Snapshot
-) -> Traffic:
-    if body.traffic == "recorded":
-        return await recorded(ctx.database, *since_now(body.since, time.time()))
-    if body.traffic == "current":
+async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traffic | None:
+    """What control knows of traffic, if it is asked for."""
+    if bytes(glance.traffic) == b'"current"':
         if not situation.demand:
             raise NotFound("no demand is known now: no edge has reported any within half a minute")
         sample = Sample(situation.demand, 1.0, situation.now)
         return Traffic(sample, sample)
-    known = simulation.priorities(draft.policy, running.policy)
-    return await asyncio.to_thread(body.traffic.traffic, known)
+    if bytes(glance.traffic) != b'"recorded"':
+        return None
+    try:
+        since = _MOMENT.validate_json(msgspec.json.encode(glance.since))
+    except ValidationError:
+        return None  # it is told with all else that is wrong
+    return await recorded(ctx.database, *since_now(since, time.time()))
 
 
 @router.post(
@@ -104,34 +103,33 @@ async def _traffic(
     operation_id="explain_route",
     summary="Explain a decision, by the policy in force or by a draft",
     description="With health, plan and latency as they are now at control. Edges explain what they answer at their "
-    "own `GET /v1/route?explain=1`.",
+    "own `GET /v1/route?explain=1`. A draft is looked at in a process of its own, as by `policy:simulate`.",
     response_model=ExplanationView,
     responses=errors(413, 415),
+    openapi_extra=_described(ExplainRequest),
 )
-async def explain(ctx: Ctx, _: Viewer, body: ExplainRequest) -> Response:
+async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     """Decide it, and say all of why."""
-    snapshot = running = _running(ctx)
-    if body.policy is not None:
-        snapshot = await asyncio.to_thread(simulation.compile_draft, body.policy, running.policy)
-    request = Request(
-        body.service,
-        await _location(ctx, body),
-        body.tenant,
-        body.data_class,
-        body.model,
-        body.affinity,
-        body.priority,
-    )
-    found: dict[str, Any] = await asyncio.to_thread(
-        simulation.explanation, ctx.live.situation(), snapshot, request, body.client_ip
-    )
-    return reply({**found, "draft": body.policy is not None})
+    running = _running(ctx)
+    body = await request.body()
+    glance = _glance(body)
+    location = await _location(ctx, glance.client_ip)
+    job = Job("explain", body, ctx.live.situation(), running.policy, running.revision, location=location)
+    if bytes(glance.policy) != b"null":
+        return Response(await ctx.apart.run(job), media_type="application/json")
+    if len(body) > MAX_QUESTION:
+        raise ContentTooLarge(f"a question without a draft may have {MAX_QUESTION} bytes")
+    asked = parsed(ExplainRequest, body)
+    return reply(await asyncio.to_thread(explained, job, asked, running))
 
 
-async def _location(ctx: Context, body: ExplainRequest) -> Location:
-    if body.client_ip is None:
-        return body.location
-    return await asyncio.to_thread(locate_client, body.client_ip, ctx.locate)
+async def _location(ctx: Context, client_ip: Any) -> Location | None:
+    """Where the client is that was named, if one was that can be read."""
+    try:
+        client = parse_client(client_ip) if isinstance(client_ip, str) and len(client_ip) <= 64 else None
+    except ValueError:
+        return None
+    return None if client is None else await asyncio.to_thread(locate_client, client, ctx.locate)
 
 
 def _running(ctx: Context) -> Snapshot:

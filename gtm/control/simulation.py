@@ -37,6 +37,15 @@ def compile_draft(document: PolicyDocument, running: Policy) -> Snapshot:
     return compile_policy(document.to_core(running), shipped_jurisdictions())
 
 
+def compiled(policy: Policy) -> Snapshot:
+    """A policy that was compiled before, compiled again.
+
+    Raises:
+        PolicyError: it does not compile any more.
+    """
+    return compile_policy(policy, shipped_jurisdictions())
+
+
 def simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot) -> dict[str, Any]:
     """What the draft would make of some traffic, beside what the policy in force makes of it.
 

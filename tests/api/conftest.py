@@ -102,7 +102,7 @@ def api(database_url: str) -> Iterator[Api]:
     with Server(database_url) as server:
         clients = {
             role.value: httpx.Client(
-                base_url=server.url, headers={"Authorization": f"Bearer {text}"}, trust_env=False
+                base_url=server.url, headers={"Authorization": f"Bearer {text}"}, trust_env=False, timeout=60
             )
             for role, text in texts.items()
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,8 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from gtm.api.app import create_app
+from gtm.control.apart import Apart
+from gtm.control.drafts import Job, answer, understood
 from gtm.core.access import Role
 from gtm.storage.session import Database
 from tests.api.conftest import Server, prepare
@@ -62,12 +66,21 @@ for _path in _document["paths"].values():
 schema = schemathesis.openapi.from_dict(_document, config=_CONFIG)
 
 
+class _Here(Apart):
+    """Drafts looked at in this process: what they are answered matters here, and a process for each takes long."""
+
+    async def run(self, job: Job) -> bytes:
+        return understood(await asyncio.to_thread(answer, job))
+
+
 @pytest.fixture(scope="module")
 def server(postgres: EmbeddedPostgres) -> Iterator[Server]:
     """One control tier for all operations: what they leave behind makes the next ones harder."""
     for url in _fresh(postgres, _TEMPLATE):
         prepare(url)
         with Server(url) as running:
+            context = running.app.state.context
+            running.app.state.context = replace(context, apart=_Here())
             yield running
 
 

@@ -18,10 +18,11 @@ _CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 def memory(running: System) -> int:
     """Resident bytes of a system's largest process."""
-    return max(_resident(pid) for pid in descendants(running.process.popen.pid))
+    return max(resident(pid) for pid in descendants(running.process.popen.pid))
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """Resident bytes of a process."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):

@@ -1,0 +1,220 @@
+"""Drafts as strangers write them: read, compiled, simulated and explained in a process of its own (`gtm.control.apart`).
+
+Law: nothing of a draft is looked at in control's own process, not even parsed: its feeds and plans must not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import resource
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar
+
+import msgspec
+from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from gtm.control import errors, simulation
+from gtm.control import fields as f
+from gtm.control.documents import Document, PolicyDocument
+from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, NotFound
+from gtm.control.situation import Situation
+from gtm.control.structure import problems_of_errors
+from gtm.control.traffic import KindDocument, TrafficDocument
+from gtm.core.model import Location, Policy, Request
+from gtm.core.problems import PolicyError, Problem
+from gtm.core.snapshot import Snapshot
+from gtm.core.traffic import Traffic
+from gtm.geoip.networks import parse_client
+
+MAX_PAIRS = 10_000_000
+"""Regions × services and rules of a draft: 1,000 of the one, 10,000 of the others."""
+
+_Body = TypeVar("_Body", bound=Document)
+
+
+class SimulateRequest(Document):
+    """A draft, and the traffic to try it with."""
+
+    policy: PolicyDocument
+    traffic: Literal["recorded", "current"] | TrafficDocument = "recorded"
+    """`recorded` since a moment, the `current` rates, or any other."""
+    since: f.Moment | None = None
+    """For recorded traffic; left out: 24 hours ago."""
+
+
+def _client(value: str) -> str:
+    try:
+        return parse_client(value)
+    except ValueError as error:
+        raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
+
+
+class ExplainRequest(KindDocument):
+    """One request, and the draft to decide it by; without one, the policy in force decides."""
+
+    client_ip: Annotated[StrictStr, AfterValidator(_client), Field(max_length=64)] | None = None
+    """An address, or a subnet as a resolver states it; in place of country and coordinates."""
+    affinity: Annotated[f.Line, Field(min_length=1)] | None = None
+    policy: PolicyDocument | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        stated = {"country", "lat", "lon", "anonymous", "accuracy_km", "spans"} & self.model_fields_set
+        if self.client_ip is not None and stated:
+            text = (
+                "give either `client_ip` or `country`, `lat`, `lon`, `anonymous`, `accuracy_km` and `spans`"
+            )
+            raise PydanticCustomError("overlap", "{text}", {"text": text})
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be found out.
+
+    Args:
+        kind: which of the two.
+        body: as it was sent.
+        situation: the present.
+        running: the policy in force.
+        revision: of that.
+        traffic: to simulate with; None: the body has it.
+        missing: why there is no traffic although there should be some.
+        location: of the client that an explanation is of; None: the body has it.
+    """
+
+    kind: Literal["simulate", "explain"]
+    body: bytes
+    situation: Situation
+    running: Policy
+    revision: int
+    traffic: Traffic | None = None
+    missing: str = ""
+    location: Location | None = None
+
+
+def parsed(model: type[_Body], body: bytes) -> _Body:
+    """A request's body as a document.
+
+    Raises:
+        BadRequest: it is not JSON.
+        ContentTooLarge: its policy has more regions, services and rules than are looked at.
+        Invalid: it is wrong; every problem is listed.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error
+    policy = document.get("policy") if isinstance(document, dict) else None
+    if isinstance(policy, dict):
+        _check_counts(policy)
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        problems: list[Problem] = []
+        for item in error.errors(include_url=False):
+            loc, within = item["loc"], document
+            if loc[:1] == ("policy",) and isinstance(document, dict):
+                loc, within = loc[1:], policy
+            problems += problems_of_errors([{**item, "loc": loc}], within)
+        count = len(problems)
+        text = f"the request has {count} problem{'' if count == 1 else 's'}; nothing was changed"
+        raise Invalid(text, problems) from error
+
+
+def _check_counts(policy: dict[str, Any]) -> None:
+    """Before any work is done."""
+    counts = {name: len(items) for name, items in policy.items() if isinstance(items, list)}
+    regions = counts.pop("regions", 0)
+    others = sum(counts.values())
+    if regions * others > MAX_PAIRS:
+        raise ContentTooLarge(
+            f"the draft has {regions} regions and {others} services, rules and the like, which is {regions * others} "
+            f"pairs; at most {MAX_PAIRS} are looked at"
+        )
+
+
+def explained(job: Job, asked: ExplainRequest, snapshot: Snapshot) -> dict[str, Any]:
+    """One request explained by a policy.
+
+    Raises:
+        Invalid: the policy does not know a name in the request.
+    """
+    location = asked.location if job.location is None else job.location
+    request = Request(
+        asked.service,
+        location,
+        asked.tenant,
+        asked.data_class,
+        asked.model,
+        asked.affinity,
+        asked.priority,
+    )
+    found = simulation.explanation(job.situation, snapshot, request, asked.client_ip)
+    return {**found, "draft": asked.policy is not None}
+
+
+def done(job: Job) -> dict[str, Any]:
+    """Do a job that has a draft.
+
+    Raises:
+        ControlError: the body or what it asks is wrong.
+        PolicyError: the draft does not compile.
+    """
+    if job.kind == "explain":
+        question = parsed(ExplainRequest, job.body)
+        assert question.policy is not None  # noqa: S101 - else nobody starts a process
+        return explained(job, question, simulation.compile_draft(question.policy, job.running))
+    asked = parsed(SimulateRequest, job.body)
+    draft = simulation.compile_draft(asked.policy, job.running)
+    if job.missing:
+        raise NotFound(job.missing)
+    running = simulation.compiled(job.running)
+    traffic = job.traffic
+    if traffic is None:
+        assert not isinstance(asked.traffic, str)  # noqa: S101 - control has looked
+        traffic = asked.traffic.traffic(simulation.priorities(draft.policy, running.policy))
+    return {**simulation.simulated(job.situation, traffic, running, draft), "revision": job.revision}
+
+
+def answer(job: Job) -> bytes:
+    """What the process says to control: a digit for what came of it, and JSON."""
+    try:
+        return b"1" + msgspec.json.encode(done(job))
+    except ControlError as error:
+        return b"0" + msgspec.json.encode([type(error).__name__, error.detail, error.problems])
+    except PolicyError as error:
+        return b"0" + msgspec.json.encode(["", "", error.problems])
+
+
+def understood(said: bytes) -> bytes:
+    """The JSON of an answer, in control.
+
+    Raises:
+        ControlError: as it was raised there.
+        PolicyError: likewise.
+    """
+    if said[:1] == b"1":
+        return said[1:]
+    kind, detail, problems = msgspec.json.decode(said[1:], type=tuple[str, str, tuple[Problem, ...]])
+    if not kind:
+        raise PolicyError(problems)
+    found = getattr(errors, kind)
+    assert issubclass(found, ControlError)  # noqa: S101 - what the process raised
+    raise found(detail, problems)
+
+
+def main(source: BinaryIO, out: BinaryIO) -> None:
+    """Do one job and say what came of it. Only control writes to `source`."""
+    memory, seconds = (int(text) for text in sys.argv[1:])
+    with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
+        present = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (present + memory, present + memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    try:
+        out.write(answer(pickle.load(source)))  # noqa: S301 - from the process that started this one
+    except MemoryError:
+        out.write(b"2")
