@@ -305,6 +305,8 @@ class MatchDocument(Document):
     client_countries: Annotated[tuple[f.CountryCode, ...], Field(max_length=300)] = ()
     client_jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
     tenants: Annotated[tuple[f.Name, ...], Field(max_length=MAX_RESOURCES)] = ()
+    tenant_jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
+    """Where tenants are established, one dimension with `tenants`. Unknown establishment matches."""
     data_classes: Annotated[tuple[f.Name, ...], Field(max_length=1000)] = ()
 
 
@@ -377,6 +379,8 @@ class TenantDocument(ResourceDocument[Tenant]):
     display_name: f.Line = ""
     weight: Annotated[f.Number, Field(gt=0, le=1e6)] = 1.0
     """Its part of a priority tier that does not fit, relative to the other tenants'."""
+    country: f.CountryCode | None = None
+    """Where it is established. Left out: unknown, which every rule by establishment takes for a match."""
 
 
 class DataClassDocument(ResourceDocument[DataClass]):

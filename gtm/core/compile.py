@@ -62,6 +62,7 @@ class _Compiler:
         self.checks.problems += problems
         self._check_names()
         self._check_regions()
+        self._check_tenants()
         check_zones(self.policy, self.checks)
         for service in self.policy.services:
             self._check_service(service)
@@ -116,6 +117,12 @@ class _Compiler:
                 if item.name in seen:
                     self.checks.problem(f"{kind}.{item.name}", "duplicate", f"`{item.name}` is defined twice")
                 seen.add(item.name)
+
+    def _check_tenants(self) -> None:
+        for tenant in self.policy.tenants:
+            if tenant.country is not None and tenant.country not in COUNTRIES:
+                message = f"`{tenant.country}` is not a country code (ISO 3166-1 alpha-2)"
+                self.checks.problem(f"tenants.{tenant.name}.country", "unknown_reference", message)
 
     def _check_regions(self) -> None:
         for region in self.policy.regions:

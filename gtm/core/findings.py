@@ -11,7 +11,7 @@ from itertools import pairwise
 from gtm.core.capacity_findings import capacity_findings
 from gtm.core.coverage import coverage
 from gtm.core.jurisdictions import Membership, countries_at
-from gtm.core.model import OnAnonymous, OnUnknownLocation, ResidencyRule
+from gtm.core.model import OnAnonymous, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.pinned import pinned
 from gtm.core.problems import Problem
 from gtm.core.references import some, utc
@@ -46,30 +46,44 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
 
 def _of_rules(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    membership = snapshot.jurisdictions
     for rule in snapshot.policy.residency_rules:
         path = f"residency_rules.{rule.name}"
         if rule.effective_until is not None and rule.effective_until.timestamp() <= now:
             text = "was in force until then, and is no more: it matches nothing now"
             yield Problem(f"{path}.effective_until", "rule_over", text)
-        elif _covers_nobody(rule, snapshot.jurisdictions, now):
+        elif _covers_nobody(rule.match.client_countries, rule.match.client_jurisdictions, membership, now):
             text = "these jurisdictions cover no country: only clients of uncertain location match"
             yield Problem(f"{path}.match.client_jurisdictions", "matches_nobody", text)
+        elif _covers_nobody(rule.match.tenants, rule.match.tenant_jurisdictions, membership, now):
+            text = "these jurisdictions cover no country: only tenants of unknown establishment match"
+            yield Problem(f"{path}.match.tenant_jurisdictions", "matches_nobody", text)
+        yield from _of_establishment(path, rule, snapshot.policy)
         yield from _without_effect(path, rule)
 
 
-def _covers_nobody(rule: ResidencyRule, membership: Membership, now: float) -> bool:
-    """Whether the clients a rule names are nobody, now and later."""
-    match = rule.match
-    if match.client_countries or not match.client_jurisdictions:
+def _covers_nobody(
+    named: tuple[str, ...], jurisdictions: tuple[str, ...], membership: Membership, now: float
+) -> bool:
+    """Whether jurisdictions that a rule names, and nothing beside, are nobody's, now and later."""
+    if named or not jurisdictions:
         return False
     return not any(
         countries
-        for name in match.client_jurisdictions
+        for name in jurisdictions
         for countries in (
             countries_at(membership[name], now),
             *(later for moment, later in membership[name] if moment > now),
         )
     )
+
+
+def _of_establishment(path: str, rule: ResidencyRule, policy: Policy) -> Iterator[Problem]:
+    """Tenants whom a rule by establishment concerns only because nobody wrote where they are established."""
+    unknown = [tenant.name for tenant in policy.tenants if tenant.country is None]
+    if rule.match.tenant_jurisdictions and unknown:
+        text = f"concerns {some(unknown, 'tenants')} too, for want of their `country`"
+        yield Problem(f"{path}.match.tenant_jurisdictions", "establishment_unknown", text)
 
 
 def _without_effect(path: str, rule: ResidencyRule) -> Iterator[Problem]:
@@ -120,6 +134,7 @@ def _of_memberships(snapshot: Snapshot, now: float) -> Iterator[Problem]:
 
 def _jurisdictions(rule: ResidencyRule) -> Iterator[str]:
     yield from rule.match.client_jurisdictions
+    yield from rule.match.tenant_jurisdictions
     for places in (rule.allow, rule.deny):
         yield from places.jurisdictions
         yield from places.operator_jurisdictions

@@ -271,8 +271,9 @@ class Service:
 class Match:
     """Whom a residency rule concerns. Dimensions are joined by AND; an empty one matches everybody.
 
-    Countries and jurisdictions are one dimension: a client in any of them matches. What a request does not say
-    (location, tenant, data class) counts as a match: the most restrictive reading wins.
+    Countries and jurisdictions are one dimension: a client in any of them matches. So are tenants and the jurisdictions
+    that tenants are established in. What a request does not say (location, tenant, data class), and what is not known of
+    a tenant's establishment, counts as a match: the most restrictive reading wins.
     """
 
     services: tuple[str, ...] = ()
@@ -280,6 +281,7 @@ class Match:
     client_jurisdictions: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
     data_classes: tuple[str, ...] = ()
+    tenant_jurisdictions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,12 +361,15 @@ class Jurisdiction:
 class Tenant:
     """A customer whose requests rules may single out. Requests that name any other are rejected.
 
-    When a priority tier does not fit, its tenants share what there is in proportion to `weight`.
+    When a priority tier does not fit, its tenants share what there is in proportion to `weight`. `country` is where it is
+    established (ISO 3166-1 alpha-2): some laws follow a controller's or processor's establishment wherever the data is
+    (GDPR Art. 3(1)). None: unknown.
     """
 
     name: str
     display_name: str = ""
     weight: float = 1.0
+    country: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Laws:
   1. Several rules match: their allowed sets intersect.
-  2. What a request does not say counts as a match: tenant or data class not stated, the rules scoped by them apply.
-     So saying less never opens a fence.
+  2. What a request does not say counts as a match: tenant or data class not stated, the rules scoped by them apply; so
+     does a rule by tenants' establishment, where that of the tenant is not known. So saying less never opens a fence.
   3. A client that may be in a rule's countries counts as being there: its country is unknown, a code that is none
      (`EU`, `A1` in some databases), not located to within the rule's bound, or that of an anonymising network. A rule
      can say otherwise of each; none lets go of a client that is located in its countries. Operators' overrides are
@@ -165,10 +165,18 @@ def _match(rule: CompiledRule, request: Request, facts: LocationFacts) -> tuple[
         if said is None:
             phrases.append(f"{what} {NOT_STATED}")
         elif said in wanted:
-            phrases.append(f"{what} {said}")
+            phrases.append(f"{what} {said}{_establishment(rule, said) if what == 'tenant' else ''}")
         else:
             return None
     return tuple(phrases) or ("every request",)
+
+
+def _establishment(rule: CompiledRule, tenant: str) -> str:
+    """What of a tenant's establishment a rule matched by; nothing where it names the tenant itself."""
+    if tenant in rule.rule.match.tenants or tenant not in rule.established:
+        return ""
+    country = rule.established[tenant]
+    return f" established in {country}" if country else " of unknown establishment"
 
 
 def _match_location(rule: CompiledRule, countries: frozenset[str], facts: LocationFacts) -> str | None:

@@ -45,6 +45,7 @@ class RuleCompiler:
             "tenants": (frozenset(item.name for item in policy.tenants), "tenant"),
             "data_classes": (frozenset(item.name for item in policy.data_classes), "data class"),
             "client_jurisdictions": (membership, "country or jurisdiction"),
+            "tenant_jurisdictions": (membership, "country or jurisdiction"),
             "client_countries": (COUNTRIES, "country"),
         }
         self._everywhere = (1 << len(policy.regions)) - 1
@@ -55,6 +56,7 @@ class RuleCompiler:
             self._standing_in[region.country] = self._standing_in.get(region.country, 0) | bit
             operator = region.operator_country
             self._operated_from[operator] = self._operated_from.get(operator, 0) | bit
+        self._established = {tenant.name: tenant.country for tenant in policy.tenants}
         self._joined: dict[tuple[str, ...], Periods] = {}
 
     def compile(self, rule: ResidencyRule) -> RulePeriods:
@@ -113,6 +115,7 @@ class RuleCompiler:
         """When the rule's periods begin, ascending."""
         named = (
             rule.match.client_jurisdictions,
+            rule.match.tenant_jurisdictions,
             *(places.jurisdictions for places in (rule.allow, rule.deny)),
             *(places.operator_jurisdictions for places in (rule.allow, rule.deny)),
         )
@@ -122,27 +125,38 @@ class RuleCompiler:
     def _periods(self, rule: ResidencyRule, moments: Sequence[float], ends: float) -> RulePeriods:
         match = rule.match
         scoped = bool(match.client_countries or match.client_jurisdictions)
-        found: list[tuple[float, frozenset[str] | None, int]] = []
+        found: list[tuple[float, frozenset[str] | None, frozenset[str] | None, int]] = []
         for moment in moments:
             clients = countries_at(self._covered(match.client_jurisdictions), moment)
             if match.client_countries:
                 clients = clients.union(match.client_countries)
-            countries, allowed = clients if scoped else None, self._allowed(rule, moment)
-            if not found or found[-1][1:] != (countries, allowed):
-                found.append((moment, countries, allowed))
-        until = [moment for moment, _, _ in found[1:]] + [ends]
+            meant = (clients if scoped else None, self._tenants(rule, moment), self._allowed(rule, moment))
+            if not found or found[-1][1:] != meant:
+                found.append((moment, *meant))
+        until = [period[0] for period in found[1:]] + [ends]
         return tuple(
             CompiledRule(
                 rule=rule,
                 enforced=rule.mode is RuleMode.ENFORCE,
                 countries=countries,
-                tenants=frozenset(match.tenants) or None,
+                tenants=tenants,
                 data_classes=frozenset(match.data_classes) or None,
                 allowed=allowed,
                 starts=moment,
                 ends=end,
+                established=self._established if match.tenant_jurisdictions else {},
             )
-            for (moment, countries, allowed), end in zip(found, until, strict=True)
+            for (moment, countries, tenants, allowed), end in zip(found, until, strict=True)
+        )
+
+    def _tenants(self, rule: ResidencyRule, moment: float) -> frozenset[str] | None:
+        """The tenants a rule is about at a moment: those it names, and those that may be established where it says."""
+        named, places = rule.match.tenants, rule.match.tenant_jurisdictions
+        if not places:
+            return frozenset(named) or None
+        covered = countries_at(self._covered(places), moment)
+        return frozenset(named).union(
+            name for name, country in self._established.items() if country is None or country in covered
         )
 
     def _allowed(self, rule: ResidencyRule, moment: float) -> int:

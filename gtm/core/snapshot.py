@@ -19,7 +19,8 @@ from gtm.core.names import WILDCARD, closest
 class CompiledRule:
     """A residency rule, or a period of one, with its references resolved. None in a dimension: everybody matches there.
 
-    `allowed` is the mask of regions the rule permits; `starts` and `ends` are POSIX times in seconds. A rule whose
+    `tenants` are those named and those established in the jurisdictions named, with those of unknown establishment;
+    `established` has every tenant's country where the rule looks at it. `allowed` is the mask of regions the rule permits; `starts` and `ends` are POSIX times in seconds. A rule whose
     jurisdictions change by date has a period for each time between (`gtm.core.rules`).
     """
 
@@ -31,6 +32,7 @@ class CompiledRule:
     allowed: int
     starts: float = -inf
     ends: float = inf
+    established: Mapping[str, str | None] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,14 @@ class Reference:
             known = known and accuracy_km is not None and accuracy_km <= rule.max_accuracy_km
         return not known and rule.on_unknown_location is OnUnknownLocation.MATCH
 
+    def may_be_of(self, rule: ResidencyRule, tenant: str | None, at: datetime) -> bool:
+        """Whether a rule is about a tenant, or whoever it is that nobody named, or one that may be established there."""
+        names, places = rule.match.tenants, rule.match.tenant_jurisdictions
+        if tenant is None or not (names or places) or tenant in names:
+            return True
+        country = next(item.country for item in self.policy.tenants if item.name == tenant)
+        return bool(places) and (country is None or any(self.covers(place, country, at) for place in places))
+
     def concerns(
         self, rule: ResidencyRule, request: Request, at: datetime, parts: Parts | None = None
     ) -> bool:
@@ -165,7 +173,7 @@ class Reference:
             return False
         if match.services and request.service not in match.services:
             return False
-        if match.tenants and request.tenant is not None and request.tenant not in match.tenants:
+        if not self.may_be_of(rule, request.tenant, at):
             return False
         stated = request.data_class is not None
         if match.data_classes and stated and request.data_class not in match.data_classes:

@@ -164,6 +164,9 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
             client_jurisdictions=draw(_subset(PLACES)),
             tenants=draw(_subset(TENANTS)),
             data_classes=draw(_subset(DATA_CLASSES)),
+            tenant_jurisdictions=draw(
+                st.sampled_from([(), (), (), ("EU",), ("ALLIES",), ("US", "ADEQUATE")])
+            ),
         ),
         allow=allow,
         deny=deny,
@@ -202,7 +205,9 @@ def policies(draw: st.DrawFn) -> Policy:
             draw(rules(f"rule{number}", known, names)) for number in range(draw(st.integers(0, 4)))
         ),
         jurisdictions=OPERATORS,
-        tenants=tuple(Tenant(name) for name in TENANTS),
+        tenants=tuple(
+            Tenant(name, country=draw(st.sampled_from([None, "DE", "GB", "US"]))) for name in TENANTS
+        ),
         data_classes=tuple(DataClass(name) for name in DATA_CLASSES),
     )
 

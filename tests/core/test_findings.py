@@ -107,6 +107,11 @@ def test_a_sound_policy_has_no_findings() -> None:
             "match.client_jurisdictions",
             "matches_nobody",
         ),
+        (
+            _rule(match=replace(CHATS, tenant_jurisdictions=("NOWHERE",))),
+            "match.tenant_jurisdictions",
+            "matches_nobody",
+        ),
         (_rule(on_anonymous=OnAnonymous.TRUST), "on_anonymous", "without_effect"),
         (_rule(max_accuracy_km=5.0), "max_accuracy_km", "without_effect"),
         (
@@ -122,7 +127,18 @@ def test_a_sound_policy_has_no_findings() -> None:
 )
 def test_rules_that_do_not_do_what_they_say(rule: ResidencyRule, path: str, code: str) -> None:
     """A rule that is over, that is about nobody, or that has settings without effect."""
-    assert _found(POLICY, rule) == [(f"residency_rules.r.{path}", code)]
+    assert _found(replace(POLICY, tenants=()), rule) == [(f"residency_rules.r.{path}", code)]
+
+
+def test_tenants_of_unknown_establishment_are_said() -> None:
+    """A rule by establishment concerns whoever has no country, which is worth knowing."""
+    rule = _rule(match=replace(CHATS, tenant_jurisdictions=("EU",)))
+    known = replace(POLICY, tenants=(Tenant("bank", country="DE"), Tenant("clinic", country="US")))
+    assert _found(known, rule) == []
+    unknown = replace(known, tenants=(*known.tenants, Tenant("shop")))
+    assert _messages(unknown, rule) == [
+        "residency_rules.r.match.tenant_jurisdictions: concerns shop too, for want of their `country`"
+    ]
 
 
 def _terms(until: datetime) -> tuple[Jurisdiction, ...]:

@@ -35,6 +35,7 @@ from gtm.core.model import (
     ResidencyRule,
     RuleMode,
     Service,
+    Tenant,
     Term,
 )
 from gtm.core.problems import PolicyError
@@ -432,3 +433,34 @@ def test_a_subnet_in_more_countries_than_a_cell_names_may_be_anywhere() -> None:
     assert cell.spans == ANYWHERE
     eight = replace(nine, spans=nine.spans[:8])
     assert read_cell(cell_of(Request("chat", eight), Priority.REAL_TIME)).spans == eight.spans
+
+
+def test_tenants_match_by_where_they_are_established() -> None:
+    """At each moment by the law of then, and the reason says by what: a name, an establishment, or nobody's knowing."""
+    tenants = (
+        Tenant("bank", country="GB"),
+        Tenant("clinic", country="DE"),
+        Tenant("shop"),
+        Tenant("us", country="US"),
+    )
+    rule = ResidencyRule("r", Match(tenants=("us",), tenant_jurisdictions=("ADEQUATE",)), HOME)
+    snapshot = compile_policy(replace(POLICY, tenants=tenants, residency_rules=(rule,)), SHIPPED)
+    assert snapshot.boundaries == (200.0, 300.0, 400.0, 500.0)[1:2]
+
+    def because(now: float, tenant: str | None) -> tuple[str, ...] | None:
+        view = view_of(snapshot, State(), Window(now, now))
+        matched = _fence(view, Request("chat", Location("US"), tenant)).matched
+        return matched[0].because if matched else None
+
+    assert because(299.0, "bank") == ("tenant bank established in GB",)
+    assert because(300.0, "bank") is None
+    assert because(300.0, "clinic") == ("tenant clinic established in DE",)
+    assert because(300.0, "shop") == ("tenant shop of unknown establishment",)
+    assert because(300.0, "us") == ("tenant us",)
+    assert because(300.0, None) == ("tenant not stated",)
+
+
+def test_a_tenants_country_is_one() -> None:
+    """A tenant is established in a country that exists."""
+    with pytest.raises(PolicyError, match=r"tenants.x.country: `ZZ` is not a country code"):
+        compile_policy(replace(POLICY, tenants=(Tenant("x", country="ZZ"),)), SHIPPED)

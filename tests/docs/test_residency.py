@@ -22,6 +22,7 @@ from gtm.core.model import (
     Request,
     ResidencyRule,
     Service,
+    Tenant,
 )
 from gtm.core.residency import fence
 from tests.core.strategies import SHIPPED
@@ -116,3 +117,29 @@ def test_regions_are_allowed_as_the_table_says(row: list[str]) -> None:
         policy = Policy(regions=(region,), services=(service,), residency_rules=(meant,))
         compiled = compile_policy(policy, SHIPPED).services["s"]
         assert bool(fence(compiled.rules, compiled.mask, Request("s")).allowed) is (cell == "yes"), rule
+
+
+EEA = ("EEA",)
+ESTABLISHED = [
+    ResidencyRule("rule", Match(tenant_jurisdictions=EEA), deny=AWAY),
+    ResidencyRule("rule", Match(tenant_jurisdictions=EEA, tenants=("acme",)), deny=AWAY),
+    ResidencyRule("rule", Match(tenant_jurisdictions=EEA, client_jurisdictions=EEA), deny=AWAY),
+]
+
+
+@pytest.mark.parametrize("row", _table("the tenant"), ids=lambda row: row[0])
+def test_tenants_concern_a_rule_as_the_table_says(row: list[str]) -> None:
+    """Each cell of the table of tenants is whether that rule concerns a request of that tenant from the US."""
+    words, *cells = row
+    name = "acme" if "acme" in words else "other"
+    country = re.search(r"in ([A-Z]{2})", words)
+    tenants = (Tenant(name, country=country[1] if country else None),)
+    tenants += (Tenant("acme"),) if name != "acme" else ()
+    service = Service("s", (Member("r"), Member("other")))
+    regions = (_region("r", "US", None), _region("other", "US", None))
+    for rule, cell in zip(ESTABLISHED, cells, strict=True):
+        policy = Policy(regions=regions, services=(service,), residency_rules=(rule,), tenants=tenants)
+        compiled = compile_policy(policy, SHIPPED).services["s"]
+        stated = None if words == "not stated" else name
+        found = fence(compiled.rules, compiled.mask, Request("s", Location("US"), stated))
+        assert bool(found.matched) is (cell == "applies"), rule

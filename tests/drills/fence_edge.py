@@ -48,7 +48,7 @@ class Edge:
 
     def event(self, rng: Random, clock: Clock) -> str:
         """Something happens to its clock; what, in words. The model's clock is told, too."""
-        kind = rng.choice(["a moment", "a while", "back", "ahead", "on the second"])
+        kind = rng.choice(["a moment", "a while", "back", "ahead", "a change", "the next change"])
         if kind == "a moment":
             to = self._now + rng.choice([1e-6, 0.5, 1.0])
         elif kind == "a while":
@@ -57,8 +57,10 @@ class Edge:
             to = max(0.0, self._now - rng.uniform(0, 5 * DAY))
         elif kind == "ahead":
             to = self._now + rng.uniform(0, 5 * DAY)
-        else:
+        elif kind == "a change":
             to = DAY * rng.randint(1, 9) + rng.choice([-1e-6, 0.0, 1e-6])
+        else:
+            to = DAY * (max(clock.latest, self._now) // DAY + 1) + rng.choice([-1e-6, 0.0, 0.0])
         self._now = round(to, 6)
         clock.shows(self._now)
         self._holder.tick()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
@@ -64,6 +64,7 @@ def _rule(rng: Random, name: str, regions: tuple[str, ...], services: tuple[str,
             client_jurisdictions=_some(rng, PLACES),
             tenants=_some(rng, TENANTS, none=0.7),
             data_classes=_some(rng, DATA_CLASSES, none=0.7),
+            tenant_jurisdictions=_some(rng, PLACES, none=0.8),
         ),
         _places(allow, run[::2] if allow else ()),
         _places(deny, run[1::2] if allow else run),
@@ -108,6 +109,7 @@ def random_policy(rng: Random) -> Policy:
         )
         for number in range(rng.randint(1, 3))
     )
+    services += (replace(services[0], name="twin"),)  # of its family, unless rules name one of them
     offered = tuple(service.name for service in services)
     own = (*OPERATORS, _dated(rng))
     return Policy(
@@ -115,7 +117,7 @@ def random_policy(rng: Random) -> Policy:
         services=services,
         residency_rules=tuple(_rule(rng, f"rule{n}", names, offered) for n in range(rng.randint(1, 4))),
         jurisdictions=own,
-        tenants=tuple(Tenant(name) for name in TENANTS),
+        tenants=tuple(Tenant(name, country=rng.choice((None, *COUNTRIES))) for name in TENANTS),
         data_classes=tuple(DataClass(name) for name in DATA_CLASSES),
     )
 
