@@ -25,6 +25,7 @@ _PIECE = 16 * 1024
 """Bytes fed to the parser at once. It keeps what it cannot tell yet: a line that has not ended."""
 _TOO_MANY = (431, f"the request has more than the {MAX_HEADERS} header lines accepted")
 _FINISH_EVERY = 0.05
+_FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 
 
 class PatientServer(uvicorn.Server):
@@ -88,9 +89,11 @@ class PatientProtocol(HttpToolsProtocol):
       - what frames a body (sizes and extensions of chunks, trailers) has at most `MAX_HEAD` bytes and eight for each of
         the body's, else 400; trailers do not become headers (RFC 9110 §6.5.1);
       - a head arrives within `head_timeout` and a body within `body_timeout`, else 408. What still comes of a body that
-        was answered already is thrown away.
+        was answered already is thrown away;
+      - no body is read before the application asks for it: where the head is answered and the connection closed, nothing
+        of it is taken but what came along with the head.
 
-    After each of these the connection is closed. Connections that wait between requests are left to uvicorn's own
+    After each of the first three the connection is closed. Connections that wait between requests are left to uvicorn's own
     keep-alive timeout. Upgrades are ignored (RFC 9110 §7.8): nothing here speaks another protocol.
     """
 
@@ -230,7 +233,19 @@ class PatientProtocol(HttpToolsProtocol):
         self._part = _BODY
         self._body = 0
         super().on_headers_complete()
+        for name, _ in self.headers:
+            if name in _FRAMING:
+                self.flow.pause_reading()  # until the application receives, or has answered
+                self.cycle.transport = _Lingering(self)  # type: ignore[assignment]  # all that a cycle uses of one
+                break
         self.headers = []  # of trailers, from now on
+
+    def on_response_complete(self) -> None:
+        """An answer is written; where its connection lingers, nothing more is read."""
+        if isinstance(self.cycle.transport, _Lingering) and self.cycle.transport.lingers:
+            self.server_state.total_requests += 1
+            return
+        super().on_response_complete()
 
     def _fail(self, status: int, detail: str) -> NoReturn:
         """Make the parser stop."""
@@ -302,3 +317,32 @@ def _problem(status: int, detail: str, headers: Iterable[tuple[bytes, bytes]]) -
         b"connection: close",
     ]
     return b"\r\n".join((*lines, b"", body))
+
+
+class _Lingering:
+    """The transport of a request with a body. Closed before the body was read, it lets the client read the answer first.
+
+    A socket that is closed with bytes unread is reset at once, which may take the answer from the client (RFC 9112 §9.6).
+    """
+
+    def __init__(self, protocol: PatientProtocol) -> None:
+        self._protocol = protocol
+        self._transport = protocol.transport
+        self.lingers = False
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self.lingers or self._transport.is_closing()
+
+    def close(self) -> None:
+        """End the connection, at once if nothing is left to read."""
+        if not self._protocol.cycle.more_body or self.is_closing() or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self.lingers = True
+        self._transport.write_eof()
+        self._protocol.loop.call_later(self._protocol.linger, self._transport.close)

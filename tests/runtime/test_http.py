@@ -287,6 +287,95 @@ def test_kept_connections_may_wait_between_requests(port: int) -> None:
     connection.close()
 
 
+class _Counting(PatientProtocol):
+    """Counts what is taken from the socket."""
+
+    taken = 0
+    linger = 60.0
+
+    def data_received(self, data: bytes) -> None:
+        """Count it."""
+        _Counting.taken += len(data)
+        super().data_received(data)
+
+
+async def answer_by_the_head(scope: Any, receive: Any, send: Any) -> None:
+    """Refuse by the head alone, but read what goes to /read, and keep the connection of /kept."""
+    said = b"no"
+    if scope["path"] == "/read":
+        said = b"%d" % len((await receive())["body"])
+    headers = [(b"content-length", b"%d" % len(said))]
+    if scope["path"] == "/":
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": 421, "headers": headers})
+    await send({"type": "http.response.body", "body": said})
+
+
+@pytest.fixture
+def counting() -> Iterator[tuple[str, int]]:
+    """Where a server answers by the head alone and counts."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(answer_by_the_head, http=_Counting, lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    _Counting.taken = 0
+    try:
+        yield listening.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+BODY = 10_000_000
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: %d" % BODY, b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("expect", [b"", b"Expect: 100-continue\r\n"])
+def test_a_body_that_nobody_asked_for_is_not_read(
+    counting: tuple[str, int], expect: bytes, framing: bytes
+) -> None:
+    """An answer by the head ends the connection without a byte of the body, and the client can read it in peace."""
+    head = b"POST / HTTP/1.1\r\nHost: a\r\n%b%b\r\n\r\n" % (expect, framing)
+    with socket.create_connection(counting, timeout=20) as connection:
+        connection.sendall(head)
+        reply = connection.recv(1000)
+        with suppress(OSError):
+            connection.settimeout(0.3)
+            connection.sendall(bytes(BODY))
+        connection.settimeout(20)
+        reply += connection.recv(1000)
+    assert reply.startswith(b"HTTP/1.1 421 ")
+    assert reply.endswith(b"\r\n\r\nno")
+    assert _Counting.taken == len(head)
+
+
+def test_a_body_sent_at_once_is_not_read_on(counting: tuple[str, int]) -> None:
+    """A client that does not wait loses the body, not the answer: what did not come along with the head is never taken."""
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % BODY
+    with socket.create_connection(counting, timeout=20) as connection:
+        connection.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # a socket closed with bytes unread would reset the connection
+            connection.sendall(head + bytes(BODY))
+        connection.settimeout(20)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 421 ")
+    assert _Counting.taken <= len(head) + 256 * 1024  # what one read of a socket may hold
+
+
+def test_bodies_are_read_when_they_are_asked_for(counting: tuple[str, int]) -> None:
+    """Requests with bodies go on as ever, several on one connection, whether their bodies are read or not."""
+    connection = http.client.HTTPConnection(*counting, timeout=20)
+    for path, expected in (("/read", b"5"), ("/kept", b"no"), ("/read", b"5")):
+        connection.request("POST", path, b"12345")
+        assert connection.getresponse().read() == expected
+    connection.request("POST", "/kept", bytes(300_000))
+    assert connection.getresponse().read() == b"no"
+    connection.request("POST", "/read", b"1")
+    assert connection.getresponse().read() == b"1"
+    connection.close()
+
+
 @contextmanager
 def finishing() -> Iterator[tuple[PatientServer, threading.Thread, tuple[str, int]]]:
     """A server that accepts connections, its thread, and its address."""
