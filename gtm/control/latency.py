@@ -14,13 +14,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from itertools import islice
 
 from gtm.core.capacity import Assessment
 from gtm.core.latency import Aggregates, Delta, Estimator, LatencyTable, Settings, Sum
 from gtm.core.model import Location, Policy, Region
 from gtm.core.rtt_aggregates import LEVEL_FIELDS, check_delta
-from gtm.core.rtt_samples import keys_of
+from gtm.core.rtt_samples import Level, keys_of
 from gtm.core.rtt_table import Row
 from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.errors import StorageUnavailable
@@ -250,6 +251,13 @@ def delta_problem(delta: Delta) -> str | None:
         check_delta(delta)
     except ValueError as error:
         return str(error)
+    if delta.level is Level.NETWORK:
+        try:
+            network = ip_network(delta.key) if "/" in delta.key else None
+        except ValueError:
+            network = None
+        if network is None:
+            return f"`{delta.key[:64]}` is not a network in CIDR notation"
     names = (delta.key, delta.region)
     if not all(0 < len(name) <= _MAX_KEY and name.isascii() and name.isprintable() for name in names):
         return f"keys and regions are 1 to {_MAX_KEY} printable ASCII characters"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from gtm.core.geometry import parse_cell
 from gtm.core.rtt_samples import MAX_RTT_MS, Delta, Level
-from gtm.core.rtt_table import LatencyTable, Row
+from gtm.core.rtt_table import LatencyTable, Row, network_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +229,8 @@ def check_delta(delta: Delta) -> None:
     """
     if delta.level is Level.PLACE:
         parse_cell(delta.key)
+    if delta.level is Level.NETWORK and network_key(delta.key) != delta.key:
+        raise ValueError(f"a delta of network `{delta.key}`, which could be one person's: at most /24 or /48")
     numbers = (delta.centre, delta.spread, delta.at)
     if delta.samples < 1 or not 0 < delta.sources < 1 << 63 or not all(map(isfinite, numbers)):
         raise ValueError(f"a delta of {delta.level} `{delta.key}` has impossible numbers: {delta}")

@@ -22,7 +22,7 @@ from gtm.core.rtt_cells import Cells, Correction
 from gtm.core.rtt_levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset
 from gtm.core.rtt_model import SHIPPED, NetworkPath, Parameters, point_at, route_km, terminal_at
 from gtm.core.rtt_mutual import fit_mutual
-from gtm.core.rtt_table import EMPTY_TABLE, LatencyTable, Row, asn_key
+from gtm.core.rtt_table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
 
 _Totals = dict[int, tuple[float, Source]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""
@@ -58,7 +58,7 @@ class Estimator:
         """All that `paths` depends on. The country, operator and network are in it only if the table has them."""
         table = self.table
         country = location.country if location.country in table.countries else None
-        network = location.network if location.network in table.networks else None
+        network = _network(table, location)
         operator = asn_key(location) if table.asns else None
         if operator not in table.asns:
             operator = None
@@ -113,7 +113,8 @@ class Estimator:
             row = None if operator is None else table.asns.get(operator)
             if row is not None:
                 finer.append((row, ASN_TRUST, Source.ASN))
-        row = None if location.network is None else table.networks.get(location.network)
+        network = _network(table, location)
+        row = None if network is None else table.networks[network]
         if row is not None:
             finer.append((row, NETWORK_TRUST, Source.NETWORK))
         return None if location.country is None else table.countries.get(location.country), finer
@@ -146,3 +147,11 @@ class Estimator:
             else:
                 absorbed[number] = (ms + common + gain[0] * (gain[1] - common), source)
         return absorbed
+
+
+def _network(table: LatencyTable, location: Location) -> str | None:
+    """The key of the client's network, if the table has it."""
+    if location.network is None or not table.networks:
+        return None
+    key = network_key(location.network)
+    return key if key in table.networks else None

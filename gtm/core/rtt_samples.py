@@ -20,7 +20,7 @@ from gtm.core.affinity import key_hash
 from gtm.core.geometry import FIBRE_MS_PER_KM, arc_km, cell_key, cell_of
 from gtm.core.model import Location, Region
 from gtm.core.rtt_model import SHIPPED, Parameters, model_ms, point_at, terminal_at
-from gtm.core.rtt_table import asn_key
+from gtm.core.rtt_table import asn_key, network_key
 
 MAX_RTT_MS = 3000.0
 """A round trip above this is a stalled client, not a distance."""
@@ -210,7 +210,7 @@ def keys_of(location: Location) -> tuple[tuple[Level, str], ...]:
     """
     keys: list[tuple[Level, str]] = []
     if location.network is not None:
-        keys.append((Level.NETWORK, location.network))
+        keys.append((Level.NETWORK, network_key(location.network)))
     if location.anonymous:
         return tuple(keys)
     operator = asn_key(location)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import ip_network
 
 from gtm.core.geometry import parse_cell
 from gtm.core.model import Location
@@ -38,6 +40,22 @@ class LatencyTable:
 
 
 EMPTY_TABLE = LatencyTable()
+
+
+@lru_cache(maxsize=65_536)
+def network_key(network: str) -> str:
+    """The key of a client's network: it, or the /24 or /48 around one that is smaller and could be one person's.
+
+    What is no network in CIDR notation stays as it is.
+    """
+    address, _, length = network.partition("/")
+    widest = 48 if ":" in address else 24
+    if not length.isdecimal() or int(length) <= widest:
+        return network
+    try:
+        return str(ip_network(f"{address}/{widest}", strict=False))
+    except ValueError:
+        return network
 
 
 def asn_key(location: Location) -> str | None:
