@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
+from gtm.core.edges import EdgePlace
+
 Network = IPv4Network | IPv6Network
 Address = tuple[str, int]
 """A literal IP address and a port."""
@@ -90,7 +92,8 @@ class EdgeSettings:
     `geoip_anonymous_db` None: no client counts as behind an anonymising network.
 
     `beacons`: browsers may post round trips. `region` is the one the edge runs in, if any: it then measures the way to
-    the others.
+    the others. `country` and `operator_country` (ISO 3166-1 alpha-2) say where the edge stands and who runs it, for
+    residency rules that bind edges; None: as of its region, or unknown.
 
     `workers` is the number of DNS processes and of HTTP processes, each. Ports of 0 mean: any free one.
 
@@ -127,6 +130,8 @@ class EdgeSettings:
     beacons: bool = True
     region: str | None = None
     named: bool = True
+    country: str | None = None
+    operator_country: str | None = None
     user: str | None = None
     replace: bool = False
     log_level: str = "info"
@@ -135,6 +140,11 @@ class EdgeSettings:
     def dns_addresses(self) -> tuple[Address, ...]:
         """Where DNS listens."""
         return self.dns_bind or tuple((host, self.dns_port) for host in self.bind)
+
+    @property
+    def place(self) -> EdgePlace:
+        """Where the edge stands, as far as it was told."""
+        return EdgePlace(self.country, self.operator_country, self.region)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +174,8 @@ class ServeSettings:
     ca_file: Path | None = None
     open_lookups: bool = False
     beacons: bool = True
+    country: str | None = None
+    operator_country: str | None = None
     latency_half_life: float = DEFAULT_HALF_LIFE
     max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
     demand_days: int = DEFAULT_DEMAND_DAYS

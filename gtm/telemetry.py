@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gtm.core.choice import Option
+from gtm.core.outcomes import Outcome
 from gtm.core.ranking import RankingClass
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -158,8 +159,11 @@ _DEMAND = "demand"
 def decision_key(group: RankingClass, cell: str, option: Option, via: str) -> str:
     """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`).
 
-    It says what the metrics say, and the request's ranking class and demand cell for the planner.
+    It says what the metrics say, and the request's ranking class and demand cell for the planner. What only another edge
+    may answer is no demand here: the client brings it there.
     """
+    if option.outcome is Outcome.REFUSED_EDGE:
+        return f"{_DECISIONS}\t{group.service.service.name}\t\t{option.outcome.value}\t{via}"
     return "\t".join(
         (
             _DEMAND,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any
@@ -20,6 +20,8 @@ from gtm.control.latency import MAX_DELTAS, delta_problem
 from gtm.control.publish import FeedHub
 from gtm.control.takeover import plan_problem
 from gtm.core.access import Role
+from gtm.core.countries import COUNTRIES
+from gtm.core.edges import EdgePlace
 from gtm.core.health import HealthTable
 from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
 from gtm.core.problems import Problem
@@ -31,6 +33,7 @@ _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]
 _MAX_DETAIL = 1000
 _MAX_OVERRULED = 10_000
+_MAX_NAME = 63
 _MAX_LISTED = 10
 _MAX_REVISION = 2**63 - 1
 
@@ -131,6 +134,14 @@ _REPORT = {
                         "description": "Regions for which it goes by its own probes against the common verdict.",
                         "items": {"type": "string"},
                     },
+                    "place": {
+                        "type": "object",
+                        "description": "Where the edge stands, who runs it, and the region it runs in; absent: unknown.",
+                        "properties": {
+                            field: {"type": ["string", "null"]}
+                            for field in ("country", "operator_country", "region")
+                        },
+                    },
                     "plan": {
                         "type": ["object", "null"],
                         "description": "The plan that the edge follows, as the feed sent it, if the last reply wanted it.",
@@ -225,6 +236,15 @@ def _check_name(who: Principal, name: str) -> None:
     )
 
 
+def _place_problems(place: EdgePlace) -> Iterator[Problem]:
+    for field in ("country", "operator_country"):
+        if getattr(place, field) is not None and getattr(place, field) not in COUNTRIES:
+            yield Problem(f"place.{field}", "unknown_reference", "is not a country code (ISO 3166-1 alpha-2)")
+    if place.region is not None and len(place.region) > _MAX_NAME:
+        text = f"a region's name has at most {_MAX_NAME} characters"
+        yield Problem("place.region", "too_long", text)
+
+
 def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
     problems = []
     if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
@@ -236,6 +256,7 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
         for field in ("revision", "epoch")
         if not 0 <= getattr(found, field) <= _MAX_REVISION
     ]
+    problems += _place_problems(found.place)
     if not 0 <= found.seconds <= 3600:
         problems.append(Problem("seconds", "out_of_range", "must be between 0 and 3600"))
     if not all(0 <= count < 1e12 for count in found.demand.values()):
@@ -319,7 +340,7 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
 
 
 def _warnings(hub: FeedHub) -> list[str]:
-    """Of the policy in force, and what is wrong with health, feeds, tokens and keys here."""
+    """Of the policy in force, and what is wrong with health, feeds, tokens, edges and keys here."""
     found = [*(hub.compiled.warnings if hub.compiled else ())]
     found += [text for text in (hub.vantages.alarm_words(), *hub.followers.refused.values()) if text]
     found += [
@@ -327,6 +348,7 @@ def _warnings(hub: FeedHub) -> list[str]:
         f"of its own (gtm token create EDGE --role edge), then: gtm token revoke {name}"
         for name in hub.unbound_tokens()
     ]
+    found += edges.outside_rules(hub, datetime.now(UTC).timestamp())
     return [*found, f"dnssec: {hub.dnssec.problem}"] if hub.dnssec.problem else found
 
 

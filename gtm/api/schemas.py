@@ -254,6 +254,10 @@ class EdgeSchema(Schema):
     """The token that it reports with, while it is live."""
     overruled: list[str]
     """Regions for which it goes by its own probes against the common verdict."""
+    country: str | None
+    """Where it stands; null: unknown, and so outside of every residency rule that binds edges."""
+    operator_country: str | None
+    """Where whoever runs it is established; null: unknown."""
 
 
 class EndpointHealthSchema(Schema):

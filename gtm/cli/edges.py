@@ -10,7 +10,7 @@ from gtm.cli import options
 
 app = typer.Typer(no_args_is_help=True)
 
-HEADERS = ("edge", "address", "version", "revision", "epoch", "last seen (UTC)", "token", "live")
+HEADERS = ("edge", "address", "country", "version", "revision", "epoch", "last seen (UTC)", "token", "live")
 
 
 @app.command("list")
@@ -52,6 +52,7 @@ def rows(edges: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         (
             edge["name"],
             edge["address"],
+            edge["country"] or "unknown",
             edge["version"],
             edge["revision"],
             edge["epoch"],

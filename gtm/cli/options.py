@@ -158,6 +158,20 @@ Beacons = Annotated[
     bool,
     typer.Option(help="Let browsers post round trips that they measured.", envvar="GTM_BEACONS"),
 ]
+Country = Annotated[
+    str,
+    typer.Option(
+        help="Where the edge stands (ISO 3166-1 alpha-2), for residency rules that bind edges; its region's by default.",
+        envvar="GTM_EDGE_COUNTRY",
+    ),
+]
+OperatorCountry = Annotated[
+    str,
+    typer.Option(
+        help="Where whoever runs the edge is established (ISO 3166-1 alpha-2); its region's operator's by default.",
+        envvar="GTM_EDGE_OPERATOR_COUNTRY",
+    ),
+]
 LatencyHalfLife = Annotated[
     float,
     typer.Option(
@@ -335,6 +349,21 @@ def metrics_allow(text: str) -> tuple[Network, ...]:
         CommandError: something else than networks.
     """
     return () if text == _NONE else networks(text, "--metrics-allow")
+
+
+def country(text: str, option: str = "--country") -> str | None:
+    """Parse `--country` and `--operator-country`.
+
+    Raises:
+        CommandError: not a country's code.
+    """
+    from gtm.core.countries import COUNTRIES
+
+    code = text.strip().upper()
+    if not code or code in COUNTRIES:
+        return code or None
+    hint = "; the United Kingdom's code is `GB`" if code == "UK" else ""
+    raise CommandError(f"{option}: `{text}` is not a country code (ISO 3166-1 alpha-2), such as `DE`{hint}")
 
 
 def resolver(text: str) -> Address | None:

@@ -103,7 +103,7 @@ def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
     from gtm.cli.exits import CommandError, Exit
 
     edge = client.edge(url, token)
-    answer = edge.call("GET", "/v1/route", parameters=asdict(asked), accept=frozenset({451, 503}))
+    answer = edge.call("GET", "/v1/route", parameters=asdict(asked), accept=frozenset({421, 451, 503}))
     body = answer.body
     if "outcome" not in body:
         said = body.get("detail", "no reason given")

@@ -21,6 +21,7 @@ from gtm.core.model import (
     AdminState,
     Affinity,
     DataClass,
+    EdgeScope,
     Jurisdiction,
     OnAnonymous,
     OnOverload,
@@ -180,6 +181,10 @@ class NameServerDocument(Document):
     name: f.HostName
     ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=16)] = ()
     ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=16)] = ()
+    country: f.CountryCode | None = None
+    """Where it stands; absent: unknown, and so outside of every residency rule that binds edges."""
+    operator_country: f.CountryCode | None = None
+    """Where whoever runs it is established; absent: unknown."""
 
 
 class RecordSetDocument(Document):
@@ -328,6 +333,8 @@ class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
     deny: PlacesDocument = PlacesDocument()
     mode: RuleMode = RuleMode.ENFORCE
     """`monitor` only records what the rule would have excluded."""
+    edges: EdgeScope = EdgeScope.ANYWHERE
+    """`in_fence`: only edges that stand in the rule's allowed places may handle what it concerns."""
     on_unknown_location: OnUnknownLocation = OnUnknownLocation.MATCH
     """Whether the rule concerns clients whose country is not known well enough."""
     on_anonymous: OnAnonymous = OnAnonymous.MATCH

@@ -10,6 +10,8 @@ from enum import StrEnum
 from gtm.control.errors import Conflict, NotFound
 from gtm.control.publish import FeedHub
 from gtm.control.vantages import MAX_AGE
+from gtm.core.edges import binding_edges, rules_against
+from gtm.core.references import some
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -31,7 +33,7 @@ class EdgeView:
 
     `instances` counts the edges that run under the name; what is said is then of the one that is furthest behind. `token`
     is whose reports they are, None of an edge that is not live. `overruled` names the regions for which it goes by its own
-    probes against the common verdict.
+    probes against the common verdict. `country` and `operator_country` are where it stands and who runs it, None: unknown.
     """
 
     name: str
@@ -44,6 +46,8 @@ class EdgeView:
     instances: int = 0
     token: str | None = None
     overruled: tuple[str, ...] = ()
+    country: str | None = None
+    operator_country: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ async def list_all(database: Database, hub: FeedHub, now: datetime) -> list[Edge
             edge.last_seen,
             live,
             int(live),
+            country=edge.country,
+            operator_country=edge.operator_country,
         )
     heard: dict[str, EdgeView] = {}
     for one in hub.vantages.all():
@@ -105,6 +111,8 @@ async def list_all(database: Database, hub: FeedHub, now: datetime) -> list[Edge
             int(live),
             one.token if live and one.token else None,
             report.overruled if live else (),
+            report.place.country,
+            report.place.operator_country,
         )
         other = heard.get(one.name)
         heard[one.name] = view if other is None else _together(other, view)
@@ -131,7 +139,30 @@ def _together(one: EdgeView, other: EdgeView) -> EdgeView:
         one.instances + other.instances,
         first.token,
         tuple(sorted({*one.overruled, *other.overruled})),
+        first.country,
+        first.operator_country,
     )
+
+
+def outside_rules(hub: FeedHub, now: float) -> list[str]:
+    """The live edges that stand outside of rules that bind edges and are in force `now`, each in a sentence."""
+    if hub.compiled is None or not binding_edges(hub.compiled.policy):
+        return []
+    rules = {
+        id(rule): rule
+        for service in hub.compiled.services.values()
+        for rule in service.rules
+        if rule.edge_countries is not None and rule.starts <= now < rule.ends
+    }
+    found: dict[str, None] = {}
+    for edge in sorted(hub.edges(), key=lambda one: one.name) if rules else ():
+        place = edge.report.place
+        against = sorted(f"`{rule}`" for rule in rules_against(rules.values(), place))
+        if against:
+            where = f"in {place.country}" if place.country else "in an unknown country (`gtm edge --country`)"
+            outside = f"outside of residency rules {some(against, 'rules')}, and refuses what they concern"
+            found[f"edge {edge.name}: stands {where}, {outside}"] = None
+    return list(found)
 
 
 async def sync(database: Database, hub: FeedHub, revision: int) -> Sync:

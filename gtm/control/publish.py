@@ -384,5 +384,7 @@ def _sighting(edge: LiveEdge) -> EdgeSighting:
         address=edge.address,
         revision_applied=edge.report.revision,
         epoch_applied=edge.report.epoch,
+        country=edge.report.place.country,
+        operator_country=edge.report.place.operator_country,
         seen_at=edge.seen_at,
     )

@@ -134,7 +134,12 @@ class Vantages:
             if place.replaced is not None and now - place.replaced > OVERLAP:
                 place.replaced, source = None, f"{name}\n{instance}"
         kept = EdgeReport(
-            report.version, report.revision, report.epoch, report.health, overruled=report.overruled
+            report.version,
+            report.revision,
+            report.epoch,
+            report.health,
+            overruled=report.overruled,
+            place=report.place,
         )
         seen_at = datetime.fromtimestamp(self._clock(), UTC)
         edge = LiveEdge(name, address, kept, now, seen_at, token, instance, source)
@@ -231,7 +236,7 @@ class Vantages:
                     del places[instance]
                 elif age > MAX_AGE and place.edge.report.health:
                     report = place.edge.report
-                    bare = EdgeReport(report.version, report.revision, report.epoch, {})
+                    bare = EdgeReport(report.version, report.revision, report.epoch, {}, place=report.place)
                     old = place.edge
                     place.edge = LiveEdge(
                         old.name,

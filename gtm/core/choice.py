@@ -7,7 +7,9 @@ Laws:
      law is the reason (451); if nothing is usable anywhere, it is availability (503). A fence without any region is
      the law's doing whatever the health of the regions outside (451): to come back later would not help.
   3. Canaries take their share of clients first, always the same ones, whatever becomes of all others.
-  4. A quota that cannot be afforded bends the answer back to the home region, never out of the fence.
+  4. Where the edge that answers stands outside of a rule that binds edges, it answers nothing that the rule concerns,
+     whatever is usable.
+  5. A quota that cannot be afforded bends the answer back to the home region, never out of the fence.
 """
 
 from __future__ import annotations
@@ -151,6 +153,8 @@ def _drawn(chosen: Choice, request: Request, draw: float) -> Option:
 def choice(view: View, group: RankingClass) -> Choice:
     """Everything about a class's requests that does not depend on their tenant, affinity or draw."""
     service = group.service.service
+    if group.outside:
+        return _refused(_Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
     usable = group.willing & view.up
     eligible, ignored = group.allowed & usable, False
     if not eligible and service.on_unusable is OnUnusable.IGNORE_HEALTH:
@@ -205,6 +209,11 @@ def choice(view: View, group: RankingClass) -> Choice:
         refused=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.SHED) if sheds else None,
         over_share=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.OVER_FAIR_SHARE) if sheds else None,
     )
+
+
+def _refused(refusal: Option) -> Choice:
+    """A refusal and nothing else."""
+    return Choice((refusal,), (1.0,), (1.0,), Affinity.NONE, {}, 0)
 
 
 def _leftovers(maker: _Maker, *, usable_anywhere: bool) -> Choice:

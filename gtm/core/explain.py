@@ -10,6 +10,7 @@ from typing import Any
 
 from gtm.core.candidates import Candidate, Exclusion
 from gtm.core.decide import Decision, RuleTrace
+from gtm.core.edges import NOWHERE, servers_inside
 from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Location, Request
 from gtm.core.outcomes import Outcome, Reason
 from gtm.core.view import View
@@ -20,6 +21,7 @@ MAX_REASONS = 20
 _REFUSALS = {
     Reason.FENCE_EMPTY: "refused: the residency rules leave none of the service's regions",
     Reason.FENCE_UNUSABLE: "refused: no region inside the fence is usable, and the residency rules forbid the others",
+    Reason.EDGE_OUTSIDE: "refused here: residency rules that bind edges concern the request, and this edge stands outside of them",
     Reason.NONE_USABLE: "refused: no region of the service is usable",
     Reason.SHED: "refused: the plan has no capacity left for requests of this priority",
     Reason.OVER_FAIR_SHARE: "refused: capacity is short, and the tenant is beyond its fair share of it",
@@ -53,7 +55,8 @@ def answer(
 
     Returns:
         `service`, `outcome`, `region`, `endpoint`, `ttl` (seconds), `reason` (code), `reasons` (sentences), `client`,
-        `rules`, `revision` and `epoch`; `full` adds `request`, `ranking_class`, `shed` (the share of such requests that is refused for want of capacity) and
+        `rules`, `revision` and `epoch`; A refusal because of where the edge stands has `edge`:
+        its place, the rules, and name servers that stand inside. `full` adds `request`, `ranking_class`, `shed` (the share of such requests that is refused for want of capacity) and
         `candidates`.
     """
     result: dict[str, Any] = {
@@ -75,6 +78,8 @@ def answer(
         "revision": decision.revision,
         "epoch": decision.epoch,
     }
+    if decision.outcome is Outcome.REFUSED_EDGE:
+        result["edge"] = _edge(view, request.service, decision)
     if full:
         result["request"] = _request(request)
         result["ranking_class"] = decision.ranking_class
@@ -132,6 +137,28 @@ def sentence(view: View, request: Request, decision: Decision, candidate: Candid
     if candidate.monitored:
         text += f"; would be excluded by residency {_rules(decision, candidate.monitored)} if enforced"
     return f"{candidate.region}: {text}"
+
+
+def _edge(view: View, service: str, decision: Decision) -> dict[str, Any]:
+    """Where the edge stands that refuses, the rules it stands outside of, and which it could be asked instead."""
+    matched = {rule.name for rule in decision.rules} & view.basis.outside
+    rules = [rule for rule in view.rules[service] if rule.rule.name in matched]
+    place = view.basis.edge or NOWHERE
+    servers = servers_inside(view.snapshot.policy.zones, rules)
+    return {
+        "country": place.country,
+        "operator_country": place.operator_country,
+        "rules": sorted(matched),
+        "inside": [
+            {
+                "name": server.name,
+                "country": server.country,
+                "ipv4": list(server.ipv4),
+                "ipv6": list(server.ipv6),
+            }
+            for server in servers[:MAX_REASONS]
+        ],
+    }
 
 
 def _last_failure(health: Iterable[EndpointHealth]) -> str:

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from gtm.core.capacity_findings import capacity_findings
 from gtm.core.coverage import coverage
+from gtm.core.edge_findings import edge_findings
 from gtm.core.jurisdictions import Membership, countries_at
 from gtm.core.model import OnAnonymous, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.pinned import pinned
@@ -32,7 +33,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `shadowed`, `not_compared`, `membership_ends`, and
-        those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
+        those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.edge_findings`, `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
     """
     return (
         *_of_rules(snapshot, now),
@@ -40,6 +41,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
         *_of_memberships(snapshot, now),
         *coverage(snapshot, now),
         *pinned(snapshot, now),
+        *edge_findings(snapshot, now),
         *capacity_findings(snapshot.policy),
         *zone_findings(snapshot),
     )

@@ -100,6 +100,14 @@ class OnAnonymous(StrEnum):
     """The client counts as being where its address is."""
 
 
+class EdgeScope(StrEnum):
+    """Which edges may handle the requests that a residency rule concerns."""
+
+    ANYWHERE = "anywhere"
+    IN_FENCE = "in_fence"
+    """Those that stand in the rule's allowed places (`gtm.core.edges`)."""
+
+
 class ProbeType(StrEnum):
     """The protocol of a health check."""
 
@@ -305,6 +313,8 @@ class ResidencyRule:
     A rule about client countries also concerns clients that may be in them: those whose country is unknown or not
     known to within `max_accuracy_km` (`on_unknown_location`), and those behind an anonymising network
     (`on_anonymous`). None of the three lets go of a client that is located in the rule's countries.
+
+    `edges` says whether the rule binds the edges that handle such requests too.
     """
 
     name: str
@@ -312,6 +322,7 @@ class ResidencyRule:
     allow: Places = Places()
     deny: Places = Places()
     mode: RuleMode = RuleMode.ENFORCE
+    edges: EdgeScope = EdgeScope.ANYWHERE
     on_unknown_location: OnUnknownLocation = OnUnknownLocation.MATCH
     on_anonymous: OnAnonymous = OnAnonymous.MATCH
     max_accuracy_km: float | None = None
@@ -382,11 +393,17 @@ class DataClass:
 
 @dataclass(frozen=True, slots=True)
 class NameServer:
-    """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
+    """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them.
+
+    `country` is where it stands, `operator_country` where whoever runs it is established. None: unknown, and so outside
+    of every residency rule that binds edges.
+    """
 
     name: str
     ipv4: tuple[str, ...] = ()
     ipv6: tuple[str, ...] = ()
+    country: str | None = None
+    operator_country: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ class Outcome(StrEnum):
     """The law forbids every region that could serve (HTTP 451, RFC 7725)."""
     REFUSED_UNAVAILABLE = "refused_unavailable"
     """No region can serve, whatever the law says (HTTP 503)."""
+    REFUSED_EDGE = "refused_edge"
+    """Another edge may answer: a rule that binds edges concerns the request, and this edge stands outside of it (HTTP
+    421)."""
     REFUSED_OVERLOAD = "refused_overload"
     """Regions could serve, but the plan has no capacity left for this request (HTTP 503, or 429 to a tenant beyond
     its fair share)."""
@@ -61,6 +64,8 @@ class Reason(StrEnum):
     """The rules leave none of the service's regions."""
     FENCE_UNUSABLE = "fence_unusable"
     """The rules leave regions, none of them usable, while others outside are."""
+    EDGE_OUTSIDE = "edge_outside"
+    """The edge that was asked stands outside of a rule that binds edges."""
     NONE_USABLE = "none_usable"
     SHED = "shed"
     """Demand exceeds all capacity, and requests of this priority are shed first."""

@@ -33,7 +33,7 @@ class RankingClass:
     `key` names the class the same way everywhere and across revisions. `allowed` is the fence's mask, `capable` that
     of the members with the models asked for, `willing` that of those of them that take new clients. `order` holds all
     members, `latency_ms` the total latency of each (network and the region's own processing) as first seen; none where
-    the location is unknown.
+    the location is unknown. `outside`: the edge stands outside of a rule that concerns them and binds edges.
     """
 
     key: str
@@ -44,6 +44,7 @@ class RankingClass:
     willing: int
     order: tuple[int, ...]
     latency_ms: Mapping[int, float]
+    outside: bool
 
     @property
     def located(self) -> bool:
@@ -62,7 +63,7 @@ class Ranking:
     cell: str
 
 
-_Identity = tuple[str, Priority, int, int, tuple[int, ...], bool]
+_Identity = tuple[str, Priority, int, int, tuple[int, ...], bool, bool]
 Classes = dict[_Identity, RankingClass]
 """The ranking classes of one Basis."""
 
@@ -90,7 +91,8 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     order = _order(service, paths, latency)
     capable = _with_models(snapshot, service, request)
     priority = request.priority or service.service.priority
-    group = _class_of(snapshot, service, priority, within.allowed, capable, order, latency, classes)
+    outside = any(match.compiled.rule.name in basis.outside for match in within.matched)
+    group = _class_of(snapshot, service, priority, within.allowed, capable, order, latency, outside, classes)
     return Ranking(group, within, paths, request.tenant, cell_of(request, priority))
 
 
@@ -135,6 +137,7 @@ def alike(basis: Basis, ranking: Ranking, service: str, classes: Classes) -> Ran
         group.capable,
         group.order,
         group.latency_ms,
+        group.outside,
         classes,
     )
     cell = service + ranking.cell[ranking.cell.index(SEPARATOR) :]
@@ -149,14 +152,15 @@ def _class_of(  # noqa: PLR0917 - what a class is told from others by
     capable: int,
     order: tuple[int, ...],
     latency: Mapping[int, float],
+    outside: bool,
     classes: Classes,
 ) -> RankingClass:
-    identity = (service.service.name, priority, allowed, capable, order, bool(latency))
+    identity = (service.service.name, priority, allowed, capable, order, bool(latency), outside)
     group = classes.get(identity)
     if group is None:
         willing = capable & snapshot.active
         key = class_key(snapshot, service, priority, order, allowed & willing)
-        group = RankingClass(key, service, priority, allowed, capable, willing, order, latency)
+        group = RankingClass(key, service, priority, allowed, capable, willing, order, latency, outside)
         classes[identity] = group
     return group
 

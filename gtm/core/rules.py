@@ -18,10 +18,13 @@ from gtm.core.jurisdictions import (
     joined,
     posix_seconds,
 )
-from gtm.core.model import Places, Policy, ResidencyRule, RuleMode, Service
+from gtm.core.model import EdgeScope, Places, Policy, ResidencyRule, RuleMode, Service
 from gtm.core.references import Checks, some, utc
 from gtm.core.snapshot import CompiledRule, bits
 
+_Countries = frozenset[str] | None
+_Reading = tuple[_Countries, frozenset[str] | None, int, tuple[_Countries, _Countries]]
+"""Of a rule at a moment: its clients' countries, its tenants, the regions allowed, and what it asks of edges."""
 RulePeriods = tuple[CompiledRule, ...]
 """A rule, compiled for each of its periods in order."""
 
@@ -125,15 +128,20 @@ class RuleCompiler:
     def _periods(self, rule: ResidencyRule, moments: Sequence[float], ends: float) -> RulePeriods:
         match = rule.match
         scoped = bool(match.client_countries or match.client_jurisdictions)
-        found: list[tuple[float, frozenset[str] | None, frozenset[str] | None, int]] = []
+        found: list[tuple[float, _Reading]] = []
         for moment in moments:
-            clients = countries_at(self._covered(match.client_jurisdictions), moment)
+            clients = self._countries(match.client_jurisdictions, moment)
             if match.client_countries:
                 clients = clients.union(match.client_countries)
-            meant = (clients if scoped else None, self._tenants(rule, moment), self._allowed(rule, moment))
-            if not found or found[-1][1:] != meant:
-                found.append((moment, *meant))
-        until = [period[0] for period in found[1:]] + [ends]
+            reading = (
+                clients if scoped else None,
+                self._tenants(rule, moment),
+                self._allowed(rule, moment),
+                self._edges(rule, moment),
+            )
+            if not found or found[-1][1] != reading:
+                found.append((moment, reading))
+        until = [moment for moment, _ in found[1:]] + [ends]
         return tuple(
             CompiledRule(
                 rule=rule,
@@ -145,8 +153,12 @@ class RuleCompiler:
                 starts=moment,
                 ends=end,
                 established=self._established if match.tenant_jurisdictions else {},
+                edge_countries=places,
+                edge_operators=operators,
             )
-            for (moment, countries, tenants, allowed), end in zip(found, until, strict=True)
+            for (moment, (countries, tenants, allowed, (places, operators))), end in zip(
+                found, until, strict=True
+            )
         )
 
     def _tenants(self, rule: ResidencyRule, moment: float) -> frozenset[str] | None:
@@ -154,7 +166,7 @@ class RuleCompiler:
         named, places = rule.match.tenants, rule.match.tenant_jurisdictions
         if not places:
             return frozenset(named) or None
-        covered = countries_at(self._covered(places), moment)
+        covered = self._countries(places, moment)
         return frozenset(named).union(
             name for name, country in self._established.items() if country is None or country in covered
         )
@@ -173,6 +185,22 @@ class RuleCompiler:
             allowed &= ~self._mask(self._operated_from, deny.operator_jurisdictions, moment)
         return allowed & ~self._places(deny, moment)
 
+    def _edges(self, rule: ResidencyRule, moment: float) -> tuple[_Countries, _Countries]:
+        """The countries where edges may stand, and those where their operators may be established, at a moment."""
+        if rule.edges is EdgeScope.ANYWHERE:
+            return None, None
+        allow, deny = rule.allow, rule.deny
+        places, operators = frozenset(COUNTRIES), None
+        if allow.regions or allow.jurisdictions:
+            named = (self._regions[self._numbers[name]] for name in allow.regions if name in self._numbers)
+            places = self._countries(allow.jurisdictions, moment).union(region.country for region in named)
+        if allow.operator_jurisdictions or deny.operator_jurisdictions:
+            operators = frozenset(COUNTRIES)
+            if allow.operator_jurisdictions:
+                operators = self._countries(allow.operator_jurisdictions, moment)
+            operators -= self._countries(deny.operator_jurisdictions, moment)
+        return places - self._countries(deny.jurisdictions, moment), operators
+
     def _places(self, places: Places, moment: float) -> int:
         mask = self._mask(self._standing_in, places.jurisdictions, moment)
         for name in places.regions:
@@ -184,10 +212,13 @@ class RuleCompiler:
         self, regions: Mapping[str, int] | Mapping[str | None, int], names: tuple[str, ...], moment: float
     ) -> int:
         mask = 0
-        if names:
-            for country in countries_at(self._covered(names), moment):
-                mask |= regions.get(country, 0)
+        for country in self._countries(names, moment):
+            mask |= regions.get(country, 0)
         return mask
+
+    def _countries(self, names: tuple[str, ...], moment: float) -> frozenset[str]:
+        """The countries that some jurisdictions cover at a moment."""
+        return countries_at(self._covered(names), moment) if names else frozenset()
 
     def _covered(self, names: tuple[str, ...]) -> Periods:
         """The countries that some jurisdictions cover. Policies name the same few over and over."""

@@ -22,6 +22,9 @@ class CompiledRule:
     `tenants` are those named and those established in the jurisdictions named, with those of unknown establishment;
     `established` has every tenant's country where the rule looks at it. `allowed` is the mask of regions the rule permits; `starts` and `ends` are POSIX times in seconds. A rule whose
     jurisdictions change by date has a period for each time between (`gtm.core.rules`).
+
+    `edge_countries` are those in which an edge may stand that handles what the rule concerns, `edge_operators` those in
+    which its operator may be established; None: anywhere, known or not.
     """
 
     rule: ResidencyRule
@@ -33,6 +36,8 @@ class CompiledRule:
     starts: float = -inf
     ends: float = inf
     established: Mapping[str, str | None] = field(default_factory=dict, compare=False)
+    edge_countries: frozenset[str] | None = None
+    edge_operators: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
+from gtm.core.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model import AdminState, Endpoint, HealthStatus
 from gtm.core.ramps import drain_factor, next_change, slow_start_factor
@@ -58,6 +59,9 @@ class Basis:
     `rules` maps a service to its rules in force, `processing` to the time regions themselves take (ms, by number);
     `spillover` maps a region to the rules about its demand, `bounded` is the mask of regions that limit what they take
     of others' demand.
+
+    `edge` is where the edge stands that answers from this, with what its region says of it; None: no edge answers
+    (control, simulations). `outside` names the enforced rules in force that bind edges and that it stands outside of.
     """
 
     snapshot: Snapshot
@@ -66,6 +70,8 @@ class Basis:
     processing: Mapping[str, Mapping[int, float]]
     spillover: Mapping[int, tuple[Spill, ...]]
     bounded: int
+    edge: EdgePlace | None = None
+    outside: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +117,11 @@ class View:
 
 
 def build_basis(
-    snapshot: Snapshot, estimator: Estimator, window: Window, previous: Basis | None = None
+    snapshot: Snapshot,
+    estimator: Estimator,
+    window: Window,
+    previous: Basis | None = None,
+    edge: EdgePlace | None = None,
 ) -> Basis:
     """Join a policy and a latency table at a time.
 
@@ -120,6 +130,7 @@ def build_basis(
         estimator: of the same policy's regions.
         window: decides which rules are in force.
         previous: returned itself if nothing differs from it, so that what was derived from it stays valid.
+        edge: where the edge stands that answers from this, the same as of `previous`; None: no edge answers.
     """
     rules = {name: service.rules for name, service in snapshot.services.items()}
     if snapshot.boundaries:  # else every rule is always in force
@@ -127,7 +138,7 @@ def build_basis(
     if previous is not None and previous.snapshot is snapshot and previous.estimator is estimator:
         if rules == previous.rules:
             return previous
-        return Basis(snapshot, estimator, rules, previous.processing, previous.spillover, previous.bounded)
+        return replace(previous, rules=rules, outside=_outside(rules, previous.edge))
     numbers = snapshot.region_numbers
     processing: dict[str, dict[int, float]] = {}
     for name, service in snapshot.services.items():
@@ -155,7 +166,22 @@ def build_basis(
         for number, region in enumerate(snapshot.regions)
         if region.spill_in.max_share is not None or region.spill_in.max_requests_per_second is not None
     )
-    return Basis(snapshot, estimator, rules, processing, spillover, bounded)
+    place = None if edge is None else settled(edge, snapshot.regions)
+    outside = _outside(rules, place)
+    return Basis(snapshot, estimator, rules, processing, spillover, bounded, place, outside)
+
+
+def _outside(rules: Mapping[str, tuple[CompiledRule, ...]], edge: EdgePlace | None) -> frozenset[str]:
+    """The rules that bind edges and that an edge stands outside of."""
+    if edge is None:
+        return frozenset()
+    return rules_against({id(rule): rule for every in rules.values() for rule in every}.values(), edge)
+
+
+def elsewhere(basis: Basis) -> frozenset[str]:
+    """The zones that the edge refers to instead of answering for them (`gtm.core.edges.zones_elsewhere`)."""
+    rules = {id(rule): rule for every in basis.rules.values() for rule in every} if basis.outside else {}
+    return zones_elsewhere(basis.snapshot, rules.values(), basis.outside)
 
 
 def build_view(basis: Basis, state: State, window: Window) -> View:
@@ -192,9 +218,15 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
     return View(basis, state, window, tuple(endpoints), up, unknown, ramps, drains, changes_at)
 
 
-def view_of(snapshot: Snapshot, state: State, window: Window, table: LatencyTable = EMPTY_TABLE) -> View:
+def view_of(
+    snapshot: Snapshot,
+    state: State,
+    window: Window,
+    table: LatencyTable = EMPTY_TABLE,
+    edge: EdgePlace | None = None,
+) -> View:
     """A View from scratch, for those who need one only."""
-    basis = build_basis(snapshot, Estimator(snapshot.regions, table), window)
+    basis = build_basis(snapshot, Estimator(snapshot.regions, table), window, edge=edge)
     return build_view(basis, state, window)
 
 

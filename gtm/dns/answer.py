@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from gtm.core.choice import pick
 from gtm.core.model import UNKNOWN_LOCATION, Location, Request
 from gtm.core.router import Router
+from gtm.core.view import Basis, elsewhere
 from gtm.dns import wire
 from gtm.dns.clients import Clients
 from gtm.dns.content import Content, explanation, host_content, second_draw, turns
@@ -75,10 +76,12 @@ class Answerer:
         self._counts = counts
         snapshot = router.view.snapshot
         self.clients: Clients = Clients(locate, options) if predecessor is None else predecessor.clients
-        if predecessor is not None and predecessor.router.view.snapshot is snapshot:
+        basis = router.view.basis
+        known = None if predecessor is None else predecessor.router.view.basis
+        if predecessor is not None and known is not None and _names_alike(known, basis):
             self.names: Names = predecessor.names
         else:
-            self.names = build_names(snapshot)
+            self.names = build_names(snapshot, elsewhere(basis))
         if predecessor is not None and predecessor.router.ranker is router.ranker:
             self.questions: Questions = predecessor.questions
         else:
@@ -165,6 +168,13 @@ class Answerer:
             texts = explanation(router.explained(ranking, chosen, option), location)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
         return host_content(router.view, host, question.rdtype, option, texts, turn=turn)
+
+
+def _names_alike(one: Basis, other: Basis) -> bool:
+    """Whether two bases have the same names: of one policy, and of the same zones answered for."""
+    if one.snapshot is not other.snapshot:
+        return False
+    return one.rules is other.rules or elsewhere(one) == elsewhere(other)
 
 
 def _count(  # noqa: PLR0917 - a `static_way.Count`, and what it is made from

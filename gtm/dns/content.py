@@ -98,6 +98,20 @@ def second_draw(draw: float) -> float:
     return draw * 65_536 % 1.0
 
 
+ELSEWHERE = Content(
+    wire.REFUSED,
+    authoritative=False,
+    error=ExtendedError(
+        _EDE_PROHIBITED, "this edge stands outside a residency rule; ask another name server"
+    ),
+    tailored=True,
+)
+"""The answer where a rule that binds edges concerns the client and this edge stands outside of it.
+
+Resolvers keep REFUSED for nobody and ask another name server, while a refusal address would be kept for clients who can be
+served there."""
+
+
 def turns(view: View, host: Host, rdtype: int, option: Option) -> int:
     """How many answers `host_content` has that differ in which addresses they give, or in their order only.
 
@@ -107,6 +121,8 @@ def turns(view: View, host: Host, rdtype: int, option: Option) -> int:
     service = view.snapshot.services[host.service].service
     hints = rdtype == wire.HTTPS and service.https_record is not None and option.outcome is Outcome.SERVED
     if rdtype not in (wire.A, wire.AAAA) and not hints:
+        return 1
+    if option.outcome is Outcome.REFUSED_EDGE:
         return 1
     offered = _offered(view, service, option)
     families = {wire.A: (offered.ipv4,), wire.AAAA: (offered.ipv6,)}.get(rdtype, (offered.ipv4, offered.ipv6))
@@ -164,6 +180,8 @@ def host_content(
         explanation: the strings of a TXT answer (`explanation`); of no other.
         turn: which of the region's addresses come, and which first: less than `turns`.
     """
+    if option.outcome is Outcome.REFUSED_EDGE:
+        return replace(ELSEWHERE, zone=host.zone)
     compiled = view.snapshot.services[host.service]
     service, ttl = compiled.service, view.ttl_of(compiled)
     if option.outcome is not Outcome.SERVED or option.reason is Reason.HEALTH_IGNORED:

@@ -74,7 +74,7 @@ class Signer:
         if not dnssec_ok:
             return content
         if content.delegation is not None:
-            return self._referral(content, content.delegation)
+            return self._referral(content, content.delegation, names)
         proof, absent = self._proof(content, name, rdtype, names)
         return replace(
             content,
@@ -125,12 +125,18 @@ class Signer:
         records = tuple(Record(wire.DS, zone.ttl, data) for data in asked)
         return Content(records=records, zone=zone) if records else None
 
-    def _referral(self, content: Content, cut: Cut) -> Content:
-        """A referral with its DS records signed, or the proof that there are none (RFC 4035 §3.1.4)."""
+    def _referral(self, content: Content, cut: Cut, names: Names) -> Content:
+        """A referral with its DS records signed, or the proof that there are none (RFC 4035 §3.1.4).
+
+        A zone of ours that other edges answer for has those that it asks for, as where it is answered here.
+        """
         key = self.zones.get(cut.zone.name)
         if key is None:
             return content
         proof = [record for record in content.authority if record.rdtype == wire.DS]
+        own = self._delegation(cut.name, names) if not proof else None
+        if own is not None:
+            proof = [replace(record, owner=cut.name) for record in own.records]
         if not proof:
             data = nsec(cut.name, cut.zone, {wire.NS}, cut=True)
             proof = [Record(wire.NSEC, cut.zone.negative_ttl, data, cut.name)]

@@ -153,7 +153,7 @@ def _referral(cut: Cut) -> Content:
 
 def _after(chain: tuple[Record, ...], name: bytes, content: Content) -> Content:
     """An answer with the aliases that led to its name. The rcode is that of the last name (RFC 6604 §3)."""
-    if content.rcode == wire.SERVFAIL:
+    if content.rcode in (wire.SERVFAIL, wire.REFUSED):
         return content
     if content.delegation is not None:
         return Content(records=chain, zone=content.zone)  # resolvers ask on from there

@@ -17,7 +17,7 @@ import dns.rdataclass
 import dns.rdatatype
 
 from gtm.core.model import RecordSet, Zone
-from gtm.core.names import absolute
+from gtm.core.names import absolute, closest
 from gtm.core.snapshot import Snapshot
 from gtm.dns import wire
 
@@ -159,18 +159,32 @@ def wire_name(text: str) -> bytes:
     return b"".join([bytes((len(label),)) + label for label in labels]) + _ROOT
 
 
-def build_names(snapshot: Snapshot) -> Names:
-    """Prepare the names of a policy. Cost: linear in zones, records and host names."""
+def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> Names:
+    """Prepare the names of a policy. Cost: linear in zones, records and host names.
+
+    Args:
+        snapshot: the policy.
+        elsewhere: zones inside others that are referred to, not answered for (`gtm.core.edges.zones_elsewhere`).
+    """
     names = Names(
-        zones={wire_name(zone.name): _zone_data(zone, snapshot.revision) for zone in snapshot.policy.zones},
+        zones={
+            wire_name(zone.name): _zone_data(zone, snapshot.revision)
+            for zone in snapshot.policy.zones
+            if zone.name not in elsewhere
+        },
         existing=frozenset(wire_name(name) for name in snapshot.existing),
     )
     for hostname, service in snapshot.hostnames.items():
+        if closest(snapshot.zones, hostname) in elsewhere:
+            continue
         name = wire_name(hostname)
         zone = names.zone_of(name)
         if zone is not None:
             names.hosts[name] = Host(service, zone, apex=name == zone.name)
     for written in snapshot.policy.zones:
+        if written.name in elsewhere:
+            _refer(names, written)
+            continue
         zone = names.zones[wire_name(written.name)]
         apex = names.records.setdefault(zone.name, {})
         apex[wire.SOA] = Rdatas(zone.ttl, (zone.soa,))
@@ -186,6 +200,21 @@ def build_names(snapshot: Snapshot) -> Names:
             sets[rdtype] = Rdatas(ttl, written=(*before, (record, written.name)))
     _cut(names)
     return names
+
+
+def _refer(names: Names, zone: Zone) -> None:
+    """Make a zone of the policy a delegation out of the one around it, with the addresses known of its servers."""
+    servers = {server.name for server in zone.name_servers}
+    targets = tuple(wire_name(name) for name in dict.fromkeys(server.name for server in zone.name_servers))
+    names.records.setdefault(wire_name(zone.name), {})[wire.NS] = Rdatas(zone.ttl, targets)
+    for server in zone.name_servers:
+        _add_addresses(names.records, wire_name(server.name), wire.A, server.ipv4, zone.ttl)
+        _add_addresses(names.records, wire_name(server.name), wire.AAAA, server.ipv6, zone.ttl)
+    for record in zone.records:
+        if record.type in ("A", "AAAA") and absolute(record.name, zone.name) in servers:
+            ttl = zone.ttl if record.ttl is None else record.ttl
+            sets = names.records.setdefault(wire_name(absolute(record.name, zone.name)), {})
+            sets[dns.rdatatype.from_text(record.type)] = Rdatas(ttl, written=((record, zone.name),))
 
 
 def _add_addresses(

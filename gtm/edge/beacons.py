@@ -10,6 +10,7 @@ from random import sample, shuffle
 from urllib.parse import parse_qsl, urlsplit
 
 from gtm.core.model import Endpoint, Probe, ProbeType
+from gtm.core.outcomes import Outcome
 from gtm.edge.lookup import check_value
 from gtm.edge.problems import ProblemError, Response, json_response
 from gtm.edge.routes import Kind
@@ -67,6 +68,10 @@ def parse_service(query: bytes) -> str:
 
 def targets(kind: Kind) -> Response:
     """The regions that a client may measure: where it may be sent now, at most `MAX_TARGETS`, shuffled."""
+    option = kind.choice.alone
+    if option is not None and option.outcome is Outcome.REFUSED_EDGE:
+        status, document, headers = kind.rendered(option)
+        return json_response(status, document, (*headers, *OPEN))
     view = kind.view
     eligible = kind.choice.eligible & kind.ranking.group.allowed
     order = [

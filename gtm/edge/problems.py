@@ -24,6 +24,7 @@ _KINDS = {
     "content_too_large": (413, "The request is too large"),
     "uri_too_long": (414, "The address is too long"),
     "unsupported_media_type": (415, "The content type is not supported"),
+    "refused_edge": (421, "Another edge may answer this request, this one may not"),
     "unknown_tenant": (422, "There is no such tenant"),
     "unknown_data_class": (422, "There is no such data class"),
     "unknown_model": (422, "There is no such model"),

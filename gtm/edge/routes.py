@@ -6,7 +6,7 @@ draw; only what a pick would say word for word the same is kept as finished byte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import random
 from typing import Any
@@ -18,6 +18,7 @@ from gtm.core.explain import answer
 from gtm.core.model import UNKNOWN_LOCATION, Affinity, Location, Request
 from gtm.core.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.ranking import Ranking
+from gtm.core.references import some
 from gtm.core.router import Router
 from gtm.core.view import View
 from gtm.edge.lookup import Lookup
@@ -42,6 +43,21 @@ _DETAILS = {
     Reason.SHED: "the regions of service `{}` have no capacity left for requests of this priority now",
     Reason.OVER_FAIR_SHARE: "capacity of service `{}` is short, and this tenant is beyond its fair share of it",
 }
+
+
+CLOSE = (b"connection", b"close")
+"""Sent to clients that are to come by another edge: what they still have to send is not read (RFC 9112 §9.6)."""
+
+
+def misdirected(edge: Mapping[str, Any]) -> str:
+    """What to do about a request that this edge may not handle; `edge` is what its answer says of that."""
+    where = f"in {edge['country']}" if edge["country"] else "in a country that nobody stated"
+    others = [f"{server['name']} ({server['country']})" for server in edge["inside"]]
+    known = f", such as {some(others, 'edges')}" if others else ""
+    return (
+        f"this edge stands {where}, outside of residency rules that bind edges ({', '.join(edge['rules'])}); send the "
+        f"request to an edge inside{known}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,9 @@ class Kind:
         )
         if option.outcome is Outcome.SERVED:
             return 200, document, []
+        if option.outcome is Outcome.REFUSED_EDGE:
+            refusal = problem(option.outcome.value, misdirected(document["edge"]), self.instance, document)
+            return refusal["status"], refusal, [CLOSE]
         detail = _DETAILS[option.reason].format(decision.service)
         beyond = option.reason is Reason.OVER_FAIR_SHARE
         code = option.reason.value if beyond else option.outcome.value

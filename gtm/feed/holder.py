@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from gtm.core.access import Access
 from gtm.core.dnssec import NO_KEYS
+from gtm.core.edges import NOWHERE, EdgePlace
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.router import Ranker, Router
 from gtm.core.snapshot import Snapshot
@@ -36,9 +37,15 @@ class ViewHolder:
         clock: POSIX seconds.
         on_swap: called with each new Router before it becomes current (to prepare what hangs on it), while `keys` are
             already those that go with it.
+        edge: where the edge stands that answers; None: no edge does.
     """
 
-    def __init__(self, clock: Callable[[], float], on_swap: Callable[[Router], None] | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        on_swap: Callable[[Router], None] | None = None,
+        edge: EdgePlace | None = None,
+    ) -> None:
         self.router: Router | None = None
         self.access = Access()
         self.keys = NO_KEYS
@@ -47,9 +54,16 @@ class ViewHolder:
         self.table = EMPTY_TABLE
         self._clock = clock
         self._on_swap = on_swap
+        self._edge = edge
         self._changing = threading.RLock()  # never taken on the answer path
         now = clock()
         self._window = Window(now, now)
+
+    @property
+    def place(self) -> EdgePlace:
+        """Where the edge stands, with what its region says of it."""
+        place = self._edge if self.router is None else self.router.view.basis.edge
+        return place or NOWHERE
 
     def apply(self, message: Message) -> None:
         """Take in a message; anything but a snapshot, state, latency table, keys or change of access is ignored.
@@ -107,7 +121,7 @@ class ViewHolder:
             estimator = previous.estimator if previous is not None else None
             if estimator is None or self.snapshot is not snapshot or estimator.table is not table:
                 estimator = Estimator(snapshot.regions, table)
-            basis = build_basis(snapshot, estimator, self._window, previous)
+            basis = build_basis(snapshot, estimator, self._window, previous, self._edge)
             if ranker is None or ranker.basis is not basis:
                 ranker = Ranker(basis)
             router = Router(build_view(basis, state, self._window), ranker)

@@ -18,6 +18,7 @@ import msgspec
 from gtm.core.access import Access
 from gtm.core.compile import compile_policy
 from gtm.core.dnssec import Keys
+from gtm.core.edges import NOWHERE, EdgePlace
 from gtm.core.latency import Delta, LatencyTable
 from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
@@ -246,7 +247,7 @@ class EdgeReport:
     decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
     done with the quotas' leases, `latency` what was learned of round trips since the last report, `plan` the plan it
     follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
-    says otherwise (`gtm.core.health.overruled`).
+    says otherwise (`gtm.core.health.overruled`). `place` is where the edge stands.
     """
 
     version: str
@@ -259,6 +260,7 @@ class EdgeReport:
     latency: tuple[Delta, ...] = ()
     plan: Plan | None = None
     overruled: tuple[str, ...] = ()
+    place: EdgePlace = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Agent:
         self.settings = settings = remembered(settings)
         self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
         self._veto = Veto(self.metrics)
-        self._holder = ViewHolder(time.time)
+        self._holder = ViewHolder(time.time, edge=settings.place)
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
@@ -449,6 +449,7 @@ class Agent:
         seconds, self._reported_at = now - self._reported_at, now
         return EdgeReport(
             version=__version__,
+            place=self._holder.place,
             revision=self._crew.revision,
             epoch=self._holder.state.epoch,
             health=self._prober.health(),

@@ -232,6 +232,7 @@ class Crew:
             open_lookups=settings.open_lookups,
             beacons=settings.beacons,
             log_level=settings.log_level,
+            place=settings.place,
             dns=replace(settings.dns, nsid=settings.name if settings.dns.nsid is None else settings.dns.nsid),
             cookie_secrets=self._cookie_secrets if kind == "dns" else (),
             door=None if door is None else door.fileno(),

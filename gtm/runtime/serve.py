@@ -201,6 +201,8 @@ class Supervisor:
             "GTM_EDGE_PORT": str(settings.edge_port),
             "GTM_DNS_BIND": ",".join(f"[{host}]:{port}" for host, port in settings.dns_addresses),
             "GTM_EDGE_NAME": LOCAL_EDGE,
+            "GTM_EDGE_COUNTRY": settings.country or "",
+            "GTM_EDGE_OPERATOR_COUNTRY": settings.operator_country or "",
             "GTM_USER": "",  # the data directory is not the edge's alone
             "GTM_INSECURE_CONTROL": "true",  # it is on this machine, whatever its address
             "GTM_WORKERS": str(settings.workers),

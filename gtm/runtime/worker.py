@@ -83,7 +83,7 @@ class Worker:
         self.locator = Locator(
             settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db
         )
-        self.holder = ViewHolder(time.time, self._swapped)
+        self.holder = ViewHolder(time.time, self._swapped, settings.place)
         self.answerer: Answerer | None = None
         self._signer = Signer(self.holder.keys, time.time)
         self._period = self._signer.period()

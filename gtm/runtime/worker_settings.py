@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gtm.core.edges import NOWHERE, EdgePlace
 from gtm.settings import DnsSettings
 
 ENVIRONMENT = "GTM_WORKER"
@@ -30,6 +31,8 @@ class WorkerSettings:
     open_lookups: bool
     beacons: bool
     log_level: str
+    place: EdgePlace = NOWHERE
+    """Where the edge stands."""
     dns: DnsSettings = field(default_factory=DnsSettings)
     cookie_secrets: tuple[bytes, ...] = ()
     """What DNS cookies are made with, and what they were made with before; only workers of DNS have them."""

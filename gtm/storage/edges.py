@@ -25,6 +25,8 @@ class EdgeSighting:
     revision_applied: int
     epoch_applied: int
     seen_at: datetime
+    country: str | None = None
+    operator_country: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Edge:
     last_seen: datetime
     revision_applied: int
     epoch_applied: int
+    country: str | None
+    operator_country: str | None
 
 
 class EdgeRepository:

@@ -115,6 +115,8 @@ edges = Table(
     _timestamp("last_seen"),
     Column("revision_applied", BigInteger, nullable=False),
     Column("epoch_applied", BigInteger, nullable=False),
+    Column("country", Text),
+    Column("operator_country", Text),
     Index("ix_edges_last_seen", "last_seen"),
 )
 

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 import httpx
 import msgspec
 import psycopg
+import pytest
 from psycopg import sql
 
 from gtm.core.access import Role
+from gtm.core.edges import NOWHERE, EdgePlace
 from gtm.core.model import EndpointHealth, HealthStatus
 from gtm.feed.wire import (
     AccessMessage,
@@ -190,6 +192,48 @@ def test_sync_tells_which_edges_have_a_revision(world: Api) -> None:
         ("edge-one", 2, True),
         ("edge-two", 2, True),
     ]
+
+
+def test_edges_say_where_they_stand(world: Api) -> None:
+    """Places are listed, also from the database; live edges outside of a rule that binds edges are warned of."""
+    rule = {"allow": {"jurisdictions": ["EEA"]}, "match": {"services": ["chat"]}, "edges": "in_fence"}
+    world.admin.put("/v1/residency-rules/gdpr", json=rule).raise_for_status()
+    for name, place in (("fra", EdgePlace("DE", "US")), ("nyc", EdgePlace("US")), ("who", NOWHERE)):
+        told = msgspec.json.encode(EdgeReport("1.0", 3, 1, {}, place=place))
+        sent = world.edge.post(
+            f"/v1/edges/{name}/report", content=told, headers={"Content-Type": "application/json"}
+        )
+        assert sent.status_code == 200
+    _eventually(lambda: bool(world.viewer.get("/v1/status").json()["warnings"]))
+    edges = world.viewer.get("/v1/edges").json()["items"]
+    assert [(edge["name"], edge["country"], edge["operator_country"]) for edge in edges] == [
+        ("fra", "DE", "US"),
+        ("nyc", "US", None),
+        ("who", None, None),
+    ]
+    outside = "outside of residency rules `gdpr`, and refuses what they concern"
+    warnings = world.viewer.get("/v1/status").json()["warnings"]
+    assert [warning for warning in warnings if warning.startswith("edge ")] == [
+        f"edge nyc: stands in US, {outside}",
+        f"edge who: stands in an unknown country (`gtm edge --country`), {outside}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        (EdgePlace("XX"), "place.country"),
+        (EdgePlace("DE", "deutschland"), "place.operator_country"),
+        (EdgePlace(region="r" * 64), "place.region"),
+    ],
+)
+def test_places_that_are_none(world: Api, place: EdgePlace, path: str) -> None:
+    """An edge's word is checked before it is shown or stored."""
+    told = msgspec.json.encode(EdgeReport("1.0", 2, 1, {}, place=place))
+    sent = world.edge.post("/v1/edges/fra/report", content=told, headers={"Content-Type": "application/json"})
+    assert sent.status_code == 422
+    assert [item["path"] for item in sent.json()["errors"]] == [path]
+    assert world.viewer.get("/v1/edges").json()["items"] == []
 
 
 def test_an_empty_policy_does_not_replace_a_newer_one(api: Api) -> None:

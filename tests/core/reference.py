@@ -15,8 +15,10 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 
 from gtm.core.countries import COUNTRIES
+from gtm.core.edges import EdgePlace
 from gtm.core.model import (
     AdminState,
+    EdgeScope,
     HealthStatus,
     Jurisdiction,
     Location,
@@ -318,3 +320,37 @@ class Clock:
     def window(self) -> Window:
         """The time that rules are read at."""
         return Window(self.now, self.latest)
+
+
+def edge_inside(world: Reference, rule: ResidencyRule, edge: EdgePlace, at: datetime) -> bool:
+    """Whether an edge stands inside a rule that binds edges, at a moment, as docs/residency.md has it line by line."""
+
+    def within(country: str | None, names: tuple[str, ...]) -> bool:
+        return country is not None and any(world.covers(name, country, at) for name in names)
+
+    allow, deny, operator = rule.allow, rule.deny, edge.operator_country
+    standing = {region.country for region in world.policy.regions if region.name in allow.regions}
+    conditions = [edge.country is not None]
+    if allow.jurisdictions or allow.regions:
+        conditions.append(within(edge.country, allow.jurisdictions) or edge.country in standing)
+    conditions.append(not within(edge.country, deny.jurisdictions))
+    conditions.append(edge.region not in deny.regions)
+    if allow.operator_jurisdictions:
+        conditions.append(within(operator, allow.operator_jurisdictions))
+    if deny.operator_jurisdictions:
+        conditions.append(operator is not None and not within(operator, deny.operator_jurisdictions))
+    return all(conditions)
+
+
+def edge_rules(world: Reference, edge: EdgePlace) -> set[str]:
+    """The rules in force that bind edges and that an edge stands outside of."""
+    home = next((region for region in world.policy.regions if region.name == edge.region), None)
+    if home is not None:
+        country, operator = edge.country or home.country, edge.operator_country or home.operator_country
+        edge = EdgePlace(country, operator, home.name)
+    return {
+        rule.name
+        for rule in world.policy.residency_rules
+        if rule.edges is EdgeScope.IN_FENCE and rule.mode is RuleMode.ENFORCE
+        if any(world.holds(rule, at) and not edge_inside(world, rule, edge, at) for at in world.moments())
+    }

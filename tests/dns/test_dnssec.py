@@ -19,6 +19,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gtm.core.dnssec import NO_KEYS, Keys
+from gtm.core.edges import EdgePlace
+from gtm.core.model import EdgeScope, Match, NameServer
 from gtm.core.names import absolute
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
@@ -26,6 +28,7 @@ from gtm.dns.denial import nsec, successor
 from gtm.dns.dnssec import Signer
 from gtm.dns.signatures import PERIOD, Signatures, ZoneKey
 from gtm.dns.zones import ZoneData, wire_name
+from gtm.telemetry import Counts
 
 from .signing import (
     KEYS,
@@ -40,7 +43,7 @@ from .signing import (
     validate,
     zone_keys,
 )
-from .world import REGIONS, addresses, errors_of, query
+from .world import REGIONS, addresses, errors_of, locate, query, router
 
 ANCHORS = trusted()
 NAMES = sorted(
@@ -322,6 +325,35 @@ def test_a_signed_zone_inside_a_signed_one() -> None:
     assert message.answer[0][0] == dns.dnssec.make_ds(dns.name.from_text("sub.demo.test"), child, "SHA256")
     validate(ask(server, "sub.demo.test", "SOA"), trusted(known))
     validate(ask(server, "nope.sub.demo.test", "A"), trusted(known))
+
+
+@pytest.mark.rfc("4035", "3.1.4", "a referral to a signed zone has its DS set, whoever answers for that zone")
+def test_a_signed_zone_that_other_edges_answer_for() -> None:
+    """An edge that refers to a zone of the policy gives the DS records that the zone asks for: none would unsign it."""
+    servers = (NameServer("ns.example.net", country="DE"),)
+    zones = tuple(
+        replace(zone, name_servers=servers) if zone.name == "sub.demo.test" else zone for zone in SIGNED.zones
+    )
+    inner = replace(SIGNED.services[0], name="inner", hostnames=("x.sub.demo.test",), zone="sub.demo.test")
+    rule = replace(SIGNED.residency_rules[0], match=Match(services=("inner",)), edges=EdgeScope.IN_FENCE)
+    policy = replace(SIGNED, zones=zones, services=(*SIGNED.services, inner), residency_rules=(rule,))
+    known = keys((*SIGNED_ZONES, "sub.demo.test"))
+    server = Answerer(
+        router(policy=policy, edge=EdgePlace("US")), locate, Counts(), signer=Signer(known, lambda: NOW)
+    )
+    message = ask(server, "x.sub.demo.test", "A")
+    assert not message.answer
+    validate(message, trusted(known))
+    types = {rrset.rdtype for rrset in message.authority}
+    assert types == {dns.rdatatype.NS, dns.rdatatype.DS, dns.rdatatype.RRSIG}
+    (given,) = [rrset for rrset in message.authority if rrset.rdtype == dns.rdatatype.DS]
+    asked = ask(server, "sub.demo.test", "DS")
+    assert given[0] == asked.answer[0][0]
+    validate(asked, trusted(known))
+    unsigned = Answerer(
+        router(policy=policy, edge=EdgePlace("US")), locate, Counts(), signer=Signer(KEYS, lambda: NOW)
+    )
+    assert len(validate(ask(unsigned, "x.sub.demo.test", "A"), ANCHORS).proofs) == 1
 
 
 @pytest.mark.rfc("8078", "4", "a CDS that asks for no DS is no DS")

@@ -11,6 +11,7 @@ import dns.message
 import dns.rdatatype
 
 from gtm.core.compile import compile_policy
+from gtm.core.edges import EdgePlace
 from gtm.core.model import (
     UNKNOWN_LOCATION,
     AdminState,
@@ -225,8 +226,13 @@ RULES = (
 POLICY = Policy(regions=REGIONS, zones=ZONES, services=SERVICES, residency_rules=RULES, jurisdictions=(EEA,))
 
 
-def router(*down: str, policy: Policy = POLICY, drained: Iterable[str] = ()) -> Router:
-    """A Router of the world in which the endpoints of the regions named `down`, or so called, are down."""
+def router(
+    *down: str, policy: Policy = POLICY, drained: Iterable[str] = (), edge: EdgePlace | None = None
+) -> Router:
+    """A Router of the world in which the endpoints of the regions named `down`, or so called, are down.
+
+    `edge` is where the edge stands that answers.
+    """
     drained = frozenset(drained)
     regions = tuple(
         Region(
@@ -250,7 +256,7 @@ def router(*down: str, policy: Policy = POLICY, drained: Iterable[str] = ()) -> 
         for region in regions
     }
     snapshot = compile_policy(changed, (), revision=7)
-    return Router(view_of(snapshot, State(epoch=3, health=health), Window(0.0, 0.0)))
+    return Router(view_of(snapshot, State(epoch=3, health=health), Window(0.0, 0.0), edge=edge))
 
 
 def answerer(*down: str, counts: Counts | None = None, **fields: object) -> Answerer:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from gtm.core.edges import EdgePlace
 from gtm.edge.app import EdgeOptions
 from tests.edge.world import Edge
 
@@ -20,8 +21,8 @@ def run_edge() -> Iterator[Callable[..., Edge]]:
     """Start edges over real servers; they stop with the test."""
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    def start(*, load: bool = True, **options: Any) -> Edge:
-        edge = Edge(EdgeOptions(**options))
+    def start(*, load: bool = True, place: EdgePlace | None = None, **options: Any) -> Edge:
+        edge = Edge(EdgeOptions(**options), place)
         if load:
             edge.load()
         listener = socket.socket()

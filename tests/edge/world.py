@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from gtm.core.access import Access, Role, TokenGrant
+from gtm.core.edges import EdgePlace
 from gtm.core.model import (
     UNKNOWN_LOCATION,
     Affinity,
@@ -143,8 +144,8 @@ ALL_UP = tuple(name for name, *_ in _PLACES)
 class Edge:
     """An edge's HTTP tier, with or without a server in front of it."""
 
-    def __init__(self, options: EdgeOptions) -> None:
-        self.holder = ViewHolder(lambda: NOW)
+    def __init__(self, options: EdgeOptions, place: EdgePlace | None = None) -> None:
+        self.holder = ViewHolder(lambda: NOW, edge=place)
         self.counts = Counts()
         self.silent: tuple[str, ...] = ()
         self.app = EdgeApp(
