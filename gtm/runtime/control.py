@@ -19,6 +19,7 @@ from gtm.runtime import lifeline
 from gtm.runtime.http import PatientProtocol
 from gtm.runtime.prepare import prepare
 from gtm.runtime.privileges import conceal
+from gtm.runtime.room import raise_descriptor_limit
 from gtm.runtime.sockets import listener, reserve
 from gtm.settings import ControlSettings
 from gtm.storage import migrate
@@ -54,6 +55,7 @@ async def run_control(
         SchemaError: its schema is not this version's, and was not to be migrated, or is from a newer one.
     """
     conceal()
+    raise_descriptor_limit()
     port = reserve(settings.bind, settings.control_port, (socket.SOCK_STREAM,), "--control-port")
     postgres = None
     url = settings.database_url

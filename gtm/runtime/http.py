@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,10 +12,14 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from math import inf
 from typing import NoReturn
+from weakref import WeakKeyDictionary
 
 import uvicorn
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from gtm.runtime.room import Room, fitting
 
 MAX_HEAD = 32 * 1024
 """Bytes of a request's head: its first line and its header lines."""
@@ -76,6 +81,7 @@ class PatientServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+_ROOMS: WeakKeyDictionary[ServerState, Room] = WeakKeyDictionary()
 _BETWEEN, _HEAD, _BODY = range(3)
 """What of a request arrives now."""
 
@@ -93,7 +99,8 @@ class PatientProtocol(HttpToolsProtocol):
       - no body is read before the application asks for it: where the head is answered and the connection closed, nothing
         of it is taken but what came along with the head.
 
-    After each of the first three the connection is closed. Connections that wait between requests are left to uvicorn's own
+    After each of the first three the connection is closed, and so is the one idle longest where there is no more room
+    (`gtm.runtime.room`). Connections that wait between requests are left to uvicorn's own
     keep-alive timeout. Upgrades are ignored (RFC 9110 §7.8): nothing here speaks another protocol.
     """
 
@@ -101,6 +108,8 @@ class PatientProtocol(HttpToolsProtocol):
     """Seconds from the connection, or the first byte of a further request, to the end of the head."""
     body_timeout = 60.0
     """Seconds from the head to the end of the body."""
+    max_connections: int | None = None
+    """Connections of one server at most; None: as many as the process's descriptors allow."""
     linger = 2.0
     """Seconds for which a client may go on sending what nobody reads, so that it gets to read the answer."""
 
@@ -125,6 +134,8 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """A client is there."""
         super().connection_made(transport)
+        self._room = self._shared_room()
+        self._room.enter(self)
         self._told = (0, _BETWEEN, 0, 0, 0)
         self.url, self.headers = b"", []
         self._expect(_HEAD, 1)
@@ -132,7 +143,23 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
         self._forget()
+        self._room.leave(self)
         super().connection_lost(exc)
+
+    def evict(self) -> None:
+        """Make room for another client."""
+        self._ended = True
+        self._forget()
+        self.transport.abort()  # its client may take nothing
+
+    def _shared_room(self) -> Room:
+        """The room of all connections of this server."""
+        room = _ROOMS.get(self.server_state)
+        if room is None:
+            limit = self.max_connections
+            descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            room = _ROOMS[self.server_state] = Room(fitting(descriptors) if limit is None else limit)
+        return room
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser piece by piece, so that it never keeps more than a piece or two beyond what is accepted."""
@@ -219,6 +246,7 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
+        self._room.begins(self)
         self._part = _HEAD
         self._requests += 1
 
@@ -244,8 +272,9 @@ class PatientProtocol(HttpToolsProtocol):
         """An answer is written; where its connection lingers, nothing more is read."""
         if isinstance(self.cycle.transport, _Lingering) and self.cycle.transport.lingers:
             self.server_state.total_requests += 1
-            return
-        super().on_response_complete()
+        else:
+            super().on_response_complete()
+        self._rest()
 
     def _fail(self, status: int, detail: str) -> NoReturn:
         """Make the parser stop."""
@@ -260,7 +289,16 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Its end."""
         self._part = _BETWEEN
+        self._room.arrived(self)
         super().on_message_complete()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Say so where it is the client's turn again."""
+        if self._part != _BETWEEN:
+            self._room.rests(self, arriving=True)
+        elif self.cycle.response_complete and not self.pipeline:
+            self._room.rests(self, arriving=False)
 
     def _expect(self, part: int, request: int) -> None:
         """Begin to wait for the end of a part of a request."""

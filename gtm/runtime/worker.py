@@ -61,6 +61,7 @@ from gtm.runtime.link import WorkerEnd
 from gtm.runtime.listeners import Listener
 from gtm.runtime.logs import configure
 from gtm.runtime.orphans import Door, own_listeners
+from gtm.runtime.room import raise_descriptor_limit
 from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
 
@@ -418,6 +419,7 @@ def main() -> None:
     configure(settings.log_level, settings.name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     steady.begin()
+    raise_descriptor_limit()
     worker = Worker(settings)
     (run_dns if settings.kind == "dns" else run_http)(worker)
 

@@ -1,0 +1,152 @@
+"""Who goes when a process has no room for another connection."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.runtime.http import PatientProtocol
+from gtm.runtime.room import MAX_CONNECTIONS, Room, fitting
+from tests.runtime.test_http import read_until, serving
+
+ASK = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class _Small(PatientProtocol):
+    max_connections = 4
+
+
+def test_idle_connections_keep_no_new_client_out() -> None:
+    """Each client beyond the room is served, at the expense of the one that has been idle longest, not of a busy one."""
+    with serving(_Small) as port, ExitStack() as stack:
+
+        def client() -> socket.socket:
+            return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+
+        def ask(one: socket.socket) -> None:
+            one.sendall(ASK)
+            read_until(one, b"ok")
+
+        kept = [client() for _ in range(4)]
+        for one in (kept[1], kept[0], kept[3]):
+            ask(one)
+        kept[2].sendall(ASK[:-2])  # it is in the middle of asking
+        ask(kept[1])  # idle since now
+        for oldest in (kept[0], kept[3]):
+            new = client()
+            ask(new)
+            assert oldest.recv(1) == b""
+        kept[2].sendall(b"\r\n")
+        read_until(kept[2], b"ok")
+        ask(kept[1])
+
+
+def test_clients_that_never_end_a_request_keep_no_new_one_out() -> None:
+    """Neither slow heads, nor slow bodies, nor bodies of requests that were answered already."""
+    begun = [ASK[:9], b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", ASK + ASK[:9]]
+    early = b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+    with serving(_Small) as port, ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(4)
+        ]
+        for one, text in zip(slow, [*begun, early], strict=True):
+            one.sendall(text)
+        for answered in slow[2:]:
+            read_until(answered, b"ok")
+        new = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(4)
+        ]
+        for one in new:  # they came in a crowd, and all get to ask
+            one.sendall(ASK)
+            read_until(one, b"ok")
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["enter", "leave", "begins", "arrived", "rests", "waits"]), st.integers(0, 5))
+)
+
+
+RANK = {"idle": 0, "arriving": 1, "answered": 2}
+BECOMES = {
+    ("begins", "idle"): "arriving",
+    ("arrived", "arriving"): "answered",
+    ("rests", "arriving"): "idle",
+    ("rests", "answered"): "idle",
+    ("waits", "arriving"): "arriving",
+    ("waits", "answered"): "arriving",
+}
+
+
+class One:
+    """A connection that says when it is evicted."""
+
+    def __init__(self, number: int, gone: list[int]) -> None:
+        self.number, self.gone = number, gone
+
+    def evict(self) -> None:
+        self.gone.append(self.number)
+
+
+@given(limit=st.integers(1, 4), steps=STEPS)
+def test_who_goes_is_as_written(limit: int, steps: list[tuple[str, int]]) -> None:
+    """A model: each connection with what it waits for and since when; of a full room the first by rank and time goes."""
+    model: dict[int, tuple[str, int]] = {}
+    gone: list[int] = []
+    expected: list[int] = []
+    room, ones = Room(limit), [One(number, gone) for number in range(6)]
+    does = {
+        "leave": room.leave,
+        "begins": room.begins,
+        "arrived": room.arrived,
+        "rests": lambda one: room.rests(one, arriving=False),
+        "waits": lambda one: room.rests(one, arriving=True),
+    }
+    for time, (step, number) in enumerate(steps):
+        if step != "enter":
+            does[step](ones[number])
+            now = BECOMES.get((step, model.get(number, ("", 0))[0]))
+            model |= {number: (now, time)} if now else {}
+            if step == "leave":
+                model.pop(number, None)
+        elif number not in model:
+            if len(model) >= limit:
+                expected.append(min(model, key=lambda other: (RANK[model[other][0]], model[other][1])))
+                del model[expected[-1]]
+            model[number] = ("arriving", time)
+            room.enter(ones[number])
+        assert gone == expected
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "room"), [(1024, 512), (4096, 2048), (8192, 5888), (16384, MAX_CONNECTIONS)]
+)
+def test_the_room_fits_into_the_descriptors(descriptors: int, room: int) -> None:
+    """Something is left for all else, however few there are."""
+    assert fitting(descriptors) == room
+
+
+def test_the_soft_limit_is_raised_as_far_as_it_may_be() -> None:
+    """A process that is started with 1,024 descriptors asks for more, within what it may have."""
+    code = (
+        "import resource; from gtm.runtime.room import raise_descriptor_limit as more; "
+        "print(more(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    for hard, soft in ((4000, 4000), (1024, 1024), (resource.getrlimit(resource.RLIMIT_NOFILE)[1], 16384)):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, {hard})); {code}",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == [str(soft)] * 2
