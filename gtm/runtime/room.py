@@ -83,6 +83,10 @@ class Room:
 
     def rests(self, tenant: Tenant, *, arriving: bool) -> None:
         """All that had arrived is answered; `arriving`: more is on its way."""
-        if tenant in self._answered or tenant in self._arriving:
-            self.leave(tenant)
-            (self._arriving if arriving else self._idle)[tenant] = None
+        if tenant in self._answered:
+            del self._answered[tenant]
+        elif tenant in self._arriving:
+            del self._arriving[tenant]
+        else:
+            return
+        (self._arriving if arriving else self._idle)[tenant] = None
