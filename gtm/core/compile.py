@@ -6,8 +6,8 @@ Law: a policy compiles completely or not at all, and then every problem is liste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import inf
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf, isfinite
 from types import MappingProxyType
 
 from gtm.core.countries import COUNTRIES
@@ -27,10 +27,11 @@ from gtm.core.names import WILDCARD, existing_names
 from gtm.core.problems import PolicyError
 from gtm.core.references import Checks
 from gtm.core.rules import RuleCompiler, RulePeriods
-from gtm.core.snapshot import CompiledService, Snapshot
+from gtm.core.snapshot import CompiledService, Snapshot, Timed
 from gtm.core.zone_checks import check_zones
 
 _MAX_RECORDS = 100
+_Moments = tuple[float, ...]
 
 
 def compile_policy(policy: Policy, shipped: Iterable[Jurisdiction], *, revision: int = 0) -> Snapshot:
@@ -100,12 +101,12 @@ class _Compiler:
                 for number, region in enumerate(self.policy.regions)
                 if region.admin_state is AdminState.ACTIVE
             ),
-            boundaries=tuple(
-                sorted(
-                    {moment for periods in rules for rule in periods for moment in (rule.starts, rule.ends)}
-                    - {-inf, inf}
-                )
+            beginnings=_ascending(rule.starts for periods in rules for rule in periods),
+            endings=_ascending(rule.ends for periods in rules for rule in periods),
+            policy_ages=_ascending(
+                age for rule in self.policy.residency_rules if (age := rule.max_policy_age) is not None
             ),
+            timed=_timed(self.policy.services, concerning),
             warnings=tuple(self.checks.warnings),
         )
 
@@ -292,3 +293,36 @@ class _Compiler:
             self.checks.problem(
                 f"{path}.to_regions", "missing", "a spillover rule needs at least one region to spill to"
             )
+
+
+def _timed(services: Iterable[Service], concerning: Mapping[str, Sequence[RulePeriods]]) -> tuple[Timed, ...]:
+    """The services that some enforced rule binds for a time only, by the times at which that changes."""
+    passing: dict[int, bool] = {}  # most rules concern many services, and most hold for good
+
+    def passes(periods: RulePeriods) -> bool:
+        found = passing.get(id(periods))
+        if found is None:
+            first, last = periods[0], periods[-1]
+            dated = first.starts > -inf or last.ends < inf or first.rule.max_policy_age is not None
+            found = passing[id(periods)] = first.enforced and dated
+        return found
+
+    groups: dict[tuple[_Moments, _Moments, _Moments], list[tuple[str, int]]] = {}
+    for service in services:
+        every = [period for periods in concerning[service.name] if passes(periods) for period in periods]
+        if every:
+            key = (
+                _ascending(period.starts for period in every),
+                _ascending(period.ends for period in every),
+                _ascending(age for period in every if (age := period.rule.max_policy_age) is not None),
+            )
+            groups.setdefault(key, []).append((service.name, service.ttl))
+    return tuple(
+        Timed(*key, tuple(found), 1 << (max(ttl for _, ttl in found) - 1).bit_length())
+        for key, found in groups.items()
+    )
+
+
+def _ascending(moments: Iterable[float]) -> _Moments:
+    """The finite ones, each once."""
+    return tuple(sorted({moment for moment in moments if isfinite(moment)}))

@@ -329,6 +329,8 @@ class ResidencyRule:
     legal_basis: str = ""
     effective_from: datetime | None = None
     effective_until: datetime | None = None
+    max_policy_age: float | None = None
+    """Seconds without a word from control after which an edge refuses what the rule concerns; None: it never does."""
     acknowledge_empty_fence: bool = False
     """The operator knows that this rule leaves some service without any region, and means it."""
 

@@ -26,6 +26,8 @@ from gtm.core.snapshot import CompiledRule
 
 NOT_STATED = "not stated"
 """What ends a phrase about a dimension that matched because the request says nothing of it."""
+OUTDATED = "policy is older than max_policy_age"
+"""Said of a rule that allows nothing because control was not heard for longer than it accepts."""
 
 
 class LocationFacts(NamedTuple):
@@ -168,7 +170,7 @@ def _match(rule: CompiledRule, request: Request, facts: LocationFacts) -> tuple[
             phrases.append(f"{what} {said}{_establishment(rule, said) if what == 'tenant' else ''}")
         else:
             return None
-    return tuple(phrases) or ("every request",)
+    return (*(phrases or ["every request"]), *([OUTDATED] if rule.outdated else ()))
 
 
 def _establishment(rule: CompiledRule, tenant: str) -> str:

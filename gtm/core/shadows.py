@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
 from gtm.core.model import OnAnonymous, OnUnknownLocation
@@ -146,6 +147,9 @@ def _covers(other: _Period, period: _Period) -> bool:
     one, by = period.compiled, other.compiled
     if by.starts > one.starts or by.ends < one.ends:
         return False
+    accepted = one.rule.max_policy_age
+    if accepted is not None and not (by.rule.max_policy_age or inf) <= accepted:
+        return False  # an edge without control refuses whom it concerns
     if not all(map(_includes, other.dimensions, period.dimensions)):
         return False
     return by.countries is None or _as_strict(by, one)

@@ -20,8 +20,9 @@ class CompiledRule:
     """A residency rule, or a period of one, with its references resolved. None in a dimension: everybody matches there.
 
     `tenants` are those named and those established in the jurisdictions named, with those of unknown establishment;
-    `established` has every tenant's country where the rule looks at it. `allowed` is the mask of regions the rule permits; `starts` and `ends` are POSIX times in seconds. A rule whose
-    jurisdictions change by date has a period for each time between (`gtm.core.rules`).
+    `established` has every tenant's country where the rule looks at it. `allowed` is the mask of regions the rule permits;
+    `starts` and `ends` are POSIX times in seconds. A rule whose jurisdictions change by date has a period for each time
+    between (`gtm.core.rules`). `outdated`: it allows nothing, because the policy is older than it accepts.
 
     `edge_countries` are those in which an edge may stand that handles what the rule concerns, `edge_operators` those in
     which its operator may be established; None: anywhere, known or not.
@@ -38,6 +39,22 @@ class CompiledRule:
     established: Mapping[str, str | None] = field(default_factory=dict, compare=False)
     edge_countries: frozenset[str] | None = None
     edge_operators: frozenset[str] | None = None
+    outdated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Services whose binding rules change at the same times.
+
+    `beginnings` and `endings` (POSIX seconds) are those of their rules, `policy_ages` (seconds) the ages of policies that
+    some of them accept, all ascending. `services` are names with TTLs; no TTL exceeds `enough`, a power of two.
+    """
+
+    beginnings: tuple[float, ...]
+    endings: tuple[float, ...]
+    policy_ages: tuple[float, ...]
+    services: tuple[tuple[str, int], ...]
+    enough: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +95,20 @@ class Snapshot:
     """Every model that some region serves."""
     active: int
     """Mask of the regions whose admin state lets them take new clients."""
-    boundaries: tuple[float, ...] = ()
-    """The moments (POSIX seconds) at which some rule comes into or out of force, ascending."""
+    beginnings: tuple[float, ...] = ()
+    """The moments (POSIX seconds) at which some rule comes into force, ascending."""
+    endings: tuple[float, ...] = ()
+    """The moments at which some rule comes out of force, likewise."""
+    policy_ages: tuple[float, ...] = ()
+    """The ages (seconds) that some rule accepts of the policy at the most, ascending."""
+    timed: tuple[Timed, ...] = ()
+    """The services that some rule binds for a time only."""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """The moments (POSIX seconds) at which some rule comes into or out of force, ascending."""
+        return tuple(sorted({*self.beginnings, *self.endings}))
 
     def service_of(self, hostname: str) -> str | None:
         """The service that a host name belongs to, as DNS answers it; None if there is none.

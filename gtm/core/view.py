@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
+from typing import NamedTuple
 
 from gtm.core.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
@@ -18,25 +19,61 @@ from gtm.core.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
 from gtm.core.state import State
 
+_LONGEST = 1 << 31
+"""Seconds beyond which a boundary is as good as none: no TTL is longer (RFC 2181 §8)."""
+_JITTER = 1.0
+"""Seconds by which a clock may step back before ramps and bounds are computed anew; rules are at any step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time a View stands for, in POSIX seconds: from the clock's reading now to the highest ever read.
+    """The time a View stands for, in POSIX seconds: from the earliest that it may be to the latest.
 
-    They differ only while the clock has stepped back. A rule binds if it is in force anywhere in between, so that a
+    They differ while clocks do (`gtm.core.timekeeping`). A rule binds if it is in force anywhere in between, so that a
     wrong clock can add restrictions but not lift one that was in force.
+
+    `age` is how long control was not heard, at the most; `reading` what the machine's own clock shows, by which ramps go
+    (None: `now`).
     """
 
     now: float
     latest: float
+    age: float = 0.0
+    reading: float | None = None
 
-    def advanced(self, now: float) -> Window:
-        """The window at another reading of the clock."""
-        return Window(now, max(now, self.latest))
+    @property
+    def clock(self) -> float:
+        """What the machine's own clock shows."""
+        return self.now if self.reading is None else self.reading
 
     def covers(self, rule: CompiledRule) -> bool:
         """Whether the rule is in force at some moment of the window."""
         return rule.starts <= self.latest and rule.ends > self.now
+
+    def outdates(self, rule: CompiledRule) -> bool:
+        """Whether control was not heard for longer than the rule accepts."""
+        most = rule.rule.max_policy_age
+        return most is not None and self.age >= most
+
+
+class Era(NamedTuple):
+    """Windows alike: at each of them the same boundaries have passed, and the same ages of policies are exceeded.
+
+    How many of a snapshot's `beginnings`, `endings` and `policy_ages` that is.
+    """
+
+    begun: int
+    ended: int
+    outdated: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, window: Window) -> Era:
+        """The era of a window."""
+        return cls(
+            bisect_right(snapshot.beginnings, window.latest),
+            bisect_right(snapshot.endings, window.now),
+            bisect_right(snapshot.policy_ages, window.age),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +118,41 @@ class View:
     `endpoints` holds each region's usable endpoints: those that are up. `up` are the regions with at least one,
     `unknown` those of which nothing is known at all. `ramps` holds the regions in slow start with the share of their
     requests that they may take, `drains` the draining ones with the share of clients with affinity that still stay.
+    `bounds` holds the services near a boundary with the longest time that answers about them may be kept, in seconds.
     """
 
     basis: Basis
     state: State
     window: Window
+    era: Era
     endpoints: tuple[tuple[Endpoint, ...], ...]
     up: int
     unknown: int
     ramps: Mapping[int, float]
     drains: Mapping[int, float]
-    changes_at: float
-    """The next POSIX time at which a rule or a ramp changes; infinite if none does."""
+    bounds: Mapping[str, int]
+    until: Window
+    """The window at which a rule, a bound or a ramp changes: the View is over once any side of it is reached; of `age`
+    nothing is said. Infinite where nothing will change."""
+
+    @property
+    def changes_at(self) -> float:
+        """The next POSIX time at which something changes, where the clock is right."""
+        return min(self.until.now, self.until.latest, self.until.clock)
+
+    def left(self, window: Window) -> float:
+        """Seconds until time alone makes the View another; 0 or less: it is over."""
+        until = self.until
+        return min(until.now - window.now, until.latest - window.latest, until.clock - window.clock)
+
+    def lasts(self, window: Window) -> bool:
+        """Whether a View made in another window would say the same, as far as time goes."""
+        return (
+            self.left(window) > 0
+            and window.now > self.window.now - _JITTER
+            and window.clock > self.window.clock - _JITTER
+            and Era.of(self.snapshot, window) == self.era
+        )
 
     @property
     def snapshot(self) -> Snapshot:
@@ -107,13 +167,15 @@ class View:
     def ttl_of(self, service: CompiledService) -> int:
         """How long answers about a service may be kept, in seconds.
 
-        Less while its traffic is being moved, by the plan or off a draining region, so that resolvers follow.
+        Less while its traffic is being moved, by the plan or off a draining region, so that resolvers follow; and never
+        beyond the next moment at which what the law says of the service changes.
         """
         found = service.service
         moving = found.name in self.state.plan.moving or any(
             service.mask >> number & 1 for number in self.drains
         )
-        return min(found.ttl, found.min_ttl) if moving else found.ttl
+        ttl = min(found.ttl, found.min_ttl) if moving else found.ttl
+        return min(ttl, self.bounds.get(found.name, ttl)) if self.bounds else ttl
 
 
 def build_basis(
@@ -132,9 +194,7 @@ def build_basis(
         previous: returned itself if nothing differs from it, so that what was derived from it stays valid.
         edge: where the edge stands that answers from this, the same as of `previous`; None: no edge answers.
     """
-    rules = {name: service.rules for name, service in snapshot.services.items()}
-    if snapshot.boundaries:  # else every rule is always in force
-        rules = {name: tuple(filter(window.covers, every)) for name, every in rules.items()}
+    rules = _in_force(snapshot, window)
     if previous is not None and previous.snapshot is snapshot and previous.estimator is estimator:
         if rules == previous.rules:
             return previous
@@ -205,17 +265,17 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
         endpoints.append(healthy)
         up |= bool(healthy) << number
         unknown |= all(status is HealthStatus.UNKNOWN for status in statuses) << number
-        ramp = slow_start_factor(region, known, window.now)
+        ramp = slow_start_factor(region, known, window.clock)
         if ramp < 1:
             ramps[number] = ramp
         if region.admin_state is AdminState.DRAINING:
-            stays = drain_factor(region, window.now)
+            stays = drain_factor(region, window.clock)
             if stays > 0:
                 drains[number] = stays
-    changes_at = min(
-        next_boundary(snapshot, window.now), next_change(snapshot.regions, state.health, window.now)
-    )
-    return View(basis, state, window, tuple(endpoints), up, unknown, ramps, drains, changes_at)
+    bounds, until = _bounds(snapshot, window)
+    until = replace(until, reading=next_change(snapshot.regions, state.health, window.clock))
+    era = Era.of(snapshot, window)
+    return View(basis, state, window, era, tuple(endpoints), up, unknown, ramps, drains, bounds, until)
 
 
 def view_of(
@@ -230,7 +290,58 @@ def view_of(
     return build_view(basis, state, window)
 
 
-def next_boundary(snapshot: Snapshot, now: float) -> float:
-    """The first moment after `now` (POSIX seconds) at which some rule's validity begins or ends."""
-    after = bisect_right(snapshot.boundaries, now)
-    return snapshot.boundaries[after] if after < len(snapshot.boundaries) else inf
+def _in_force(snapshot: Snapshot, window: Window) -> dict[str, tuple[CompiledRule, ...]]:
+    """Each service's rules in force, as they bind: one that accepts no policy as old as this one allows nothing."""
+    rules = {name: service.rules for name, service in snapshot.services.items()}
+    if snapshot.beginnings or snapshot.endings:  # else every rule is always in force
+        rules = {name: tuple(filter(window.covers, every)) for name, every in rules.items()}
+    if bisect_right(snapshot.policy_ages, window.age):
+        binding: dict[int, CompiledRule] = {}  # one for all services: what rankings share is told by identity
+
+        def as_it_binds(rule: CompiledRule) -> CompiledRule:
+            if not window.outdates(rule):
+                return rule
+            return binding.setdefault(id(rule), replace(rule, allowed=0, outdated=True))
+
+        rules = {name: tuple(map(as_it_binds, every)) for name, every in rules.items()}
+    return rules
+
+
+def _bounds(snapshot: Snapshot, window: Window) -> tuple[dict[str, int], Window]:
+    """How long answers about services near a boundary may be kept at the most, and until when that and the rules hold.
+
+    A bound is a power of two, and holds until what is left falls to it: from a day before its end on, a rule costs 17
+    Views, however many services it concerns and whatever their TTLs.
+    """
+    bounds: dict[str, int] = {}
+    now = _next(snapshot.endings, window.now)
+    latest = _next(snapshot.beginnings, window.latest)
+    latest = min(latest, window.latest + _next(snapshot.policy_ages, window.age) - window.age)
+    for timed in snapshot.timed:
+        ends = _next(timed.endings, window.now)
+        begins = _next(timed.beginnings, window.latest)
+        expires = window.latest + _next(timed.policy_ages, window.age) - window.age
+        left = min(ends - window.now, begins - window.latest, expires - window.latest)
+        if left == inf:
+            continue
+        bound = bound_within(left)
+        if bound < timed.enough:
+            bounds |= {name: bound for name, ttl in timed.services if bound < ttl}
+        step = min(bound, timed.enough)
+        now, latest = min(now, ends - step), min(latest, begins - step, expires - step)
+    return bounds, Window(now, latest)
+
+
+def bound_within(left: float) -> int:
+    """The longest time, in whole seconds, that an answer may be kept while `left` seconds are left until a boundary.
+
+    The largest power of two that is less; 0 for a second or less.
+    """
+    whole = ceil(min(left, _LONGEST)) - 1
+    return 1 << whole.bit_length() - 1 if whole > 0 else 0
+
+
+def _next(moments: tuple[float, ...], after: float) -> float:
+    """The first of ascending moments that is later; infinite if none is."""
+    place = bisect_right(moments, after)
+    return moments[place] if place < len(moments) else inf

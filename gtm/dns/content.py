@@ -78,9 +78,13 @@ class Content:
     delegation: Cut | None = None
 
 
-def denial(zone: ZoneData, rcode: int = wire.NOERROR) -> Content:
-    """A negative answer, with the zone's SOA (RFC 2308 §2): NODATA, or with NXDOMAIN for a name that is not there."""
-    return Content(rcode, authority=(Record(wire.SOA, zone.negative_ttl, zone.soa, zone.name),), zone=zone)
+def denial(zone: ZoneData, rcode: int = wire.NOERROR, *, most: int | None = None) -> Content:
+    """A negative answer, with the zone's SOA (RFC 2308 §2): NODATA, or with NXDOMAIN for a name that is not there.
+
+    `most`: it is kept no longer than so many seconds, which the SOA's TTL says (RFC 2308 §5).
+    """
+    ttl = zone.negative_ttl if most is None else min(zone.negative_ttl, most)
+    return Content(rcode, authority=(Record(wire.SOA, ttl, zone.soa, zone.name),), zone=zone)
 
 
 def failure(text: str, zone: ZoneData | None = None) -> Content:
@@ -203,7 +207,8 @@ def host_content(
     if rdtype == wire.TXT:
         text = b"".join(_character_string(part) for part in explanation)
         return Content(records=(Record(wire.TXT, ttl, text),), tailored=True, zone=host.zone)
-    return denial(host.zone)
+    # That a type is not there depends on the region too: it is kept no longer than an address would be.
+    return denial(host.zone, most=view.bounds.get(host.service))
 
 
 def _served(offered: _Offered, service: Service, host: Host, rdtype: int, ttl: int) -> Content | None:

@@ -150,14 +150,14 @@ class Signer:
         soa = next((record for record in content.authority if record.rdtype == wire.SOA), None)
         zone = None if soa is None else names.zones[soa.owner or name]
         key = None if zone is None else self.zones.get(zone.name)
-        if zone is None or key is None:
+        if soa is None or zone is None or key is None:
             return (), False
         denied = _end_of_aliases(content.records, name)
         absent = content.rcode == wire.NXDOMAIN
         types = {wire.NXNAME} if absent else self._types(names, denied, zone) - {rdtype}
         data = nsec(denied, zone, types, cut=is_cut(names, denied, zone))
         # As long as a negative answer is kept (RFC 9077 §3).
-        record = Record(wire.NSEC, zone.negative_ttl, data, None if denied == name else denied)
+        record = Record(wire.NSEC, soa.ttl, data, None if denied == name else denied)
         return (record, self._signature(key, [record], denied)), absent
 
     def _types(self, names: Names, name: bytes, zone: ZoneData) -> set[int]:

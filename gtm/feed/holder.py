@@ -5,12 +5,16 @@ Laws:
      answer path and replaces the reference whole.
   2. Changes come one at a time, from whatever thread (messages on one, the passing of time on another): a View made
      from an older snapshot never takes the place of a newer one's.
+  3. One process of an edge keeps the time (`gtm.core.timekeeping`) and tells the others, which look at their own clocks
+     only while it is silent.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from math import inf
 
 from gtm.core.access import Access
 from gtm.core.dnssec import NO_KEYS
@@ -19,15 +23,26 @@ from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.router import Ranker, Router
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import State
+from gtm.core.timekeeping import LEAD, Kept, Times
 from gtm.core.view import Window, build_basis, build_view
 from gtm.feed.wire import (
     AccessMessage,
+    HeartbeatMessage,
     KeysMessage,
     LatencyMessage,
     Message,
     SnapshotMessage,
     StateMessage,
+    TimesMessage,
 )
+
+SILENT = 5.0
+"""Seconds without word of the time after which a process that was told it looks at its own clock again."""
+_LATE = LEAD / 2
+"""Seconds for which a View may still be answered from where something begins: in truth it begins later."""
+
+_FAR = 86_400.0
+"""Seconds to a change that no process sleeps through."""
 
 
 class ViewHolder:
@@ -38,6 +53,7 @@ class ViewHolder:
         on_swap: called with each new Router before it becomes current (to prepare what hangs on it), while `keys` are
             already those that go with it.
         edge: where the edge stands that answers; None: no edge does.
+        boot: seconds that go on at an even pace whatever the clock shows; where processes share times, the boot clock.
     """
 
     def __init__(
@@ -45,6 +61,8 @@ class ViewHolder:
         clock: Callable[[], float],
         on_swap: Callable[[Router], None] | None = None,
         edge: EdgePlace | None = None,
+        *,
+        boot: Callable[[], float] = time.monotonic,
     ) -> None:
         self.router: Router | None = None
         self.access = Access()
@@ -52,12 +70,21 @@ class ViewHolder:
         self.snapshot: Snapshot | None = None
         self.state = State()
         self.table = EMPTY_TABLE
+        self.boot = boot
+        self.times = Times.of(boot(), clock())
+        self.deadline = inf
+        """The moment by `boot` from which nothing may be answered from the current Router before `tick` was called: the
+        process slept while it should have been replaced. Infinite while that is far, so that no clock need be read."""
         self._clock = clock
+        self._told_at = -inf
         self._on_swap = on_swap
         self._edge = edge
         self._changing = threading.RLock()  # never taken on the answer path
-        now = clock()
-        self._window = Window(now, now)
+
+    @property
+    def window(self) -> Window:
+        """The time it is."""
+        return self.times.window(self.boot())
 
     @property
     def place(self) -> EdgePlace:
@@ -66,7 +93,7 @@ class ViewHolder:
         return place or NOWHERE
 
     def apply(self, message: Message) -> None:
-        """Take in a message; anything but a snapshot, state, latency table, keys or change of access is ignored.
+        """Take in a message; anything but a snapshot, state, latency table, keys, times or change of access is ignored.
 
         Whatever is raised (by `on_swap` too), nothing has changed: the current View stays, and what it was made from.
 
@@ -77,9 +104,8 @@ class ViewHolder:
         if isinstance(message, SnapshotMessage):
             snapshot = message.compiled()
             with self._changing:
-                # It is no earlier than when control published this, whatever the clock here says: a clock that went
-                # wrong before a restart lifts no rule either.
-                self._window = Window(self._window.now, max(self._window.latest, message.created))
+                # It is no earlier than when control published this, whatever the clock here says.
+                self.times = self.times.no_earlier(self.boot(), message.created)
                 self._swap(snapshot, self.state, self.table)
         elif isinstance(message, StateMessage):
             with self._changing:
@@ -95,36 +121,83 @@ class ViewHolder:
                 except BaseException:
                     self.keys = before
                     raise
+        elif isinstance(message, TimesMessage):
+            with self._changing:
+                first = self._told_at == -inf
+                # Its own first look at the clock was for want of anything better, and would part it from its siblings.
+                self.times = message.times if first else self.times.following(message.times)
+                self._told_at = self.boot()
+                self._keep_up()
         elif isinstance(message, AccessMessage):
             self.access = message.access
 
-    def tick(self) -> None:
-        """Rebuild if a rule came into or out of force, or the clock stepped back. To be called about once a second."""
+    def hear(self, message: Message) -> None:
+        """Note that control was heard, and what its clock shows if it says so. For the process that keeps the time."""
         with self._changing:
-            now = self._clock()
-            if self.router is None:
-                return
-            if now >= self.router.view.changes_at or now < self._window.now:
-                self.rebuild()
+            control = message.now if isinstance(message, HeartbeatMessage) else None
+            self._look()
+            self.times = self.times.heard_at(self.boot(), control)
+            self._keep_up()
+
+    def resume(self, kept: Kept, boot_id: str) -> None:
+        """Go on from the times that were kept on disk. For the process that keeps the time."""
+        with self._changing:
+            self.times = self.times.resumed(kept, self.boot(), boot_id)
+            self._keep_up()
+
+    def tick(self) -> None:
+        """Look at the clock, and rebuild if the View is over. To be called each second, and after `pause` seconds."""
+        with self._changing:
+            self._look()
+            self._keep_up()
+
+    def pause(self) -> float:
+        """Seconds until time alone makes the View another; infinite if it does not."""
+        router = self.router
+        return inf if router is None else max(0.0, router.view.left(self.window))
 
     def rebuild(self) -> None:
         """Make a View of what is known and swap it in; nothing happens before the first snapshot."""
         with self._changing:
             self._swap(self.snapshot, self.state, self.table)
 
+    def _look(self) -> None:
+        """Read the clock, unless somebody else does for this process."""
+        boot = self.boot()
+        if boot - self._told_at >= SILENT:
+            self.times = self.times.read(boot, self._clock())
+
+    def _keep_up(self) -> None:
+        """Rebuild if the View is over by the times known."""
+        if self.router is None:
+            return
+        if self.router.view.lasts(self.window):
+            self._set_deadline(self.router)
+        else:
+            self.rebuild()
+
+    def _set_deadline(self, router: Router) -> None:
+        boot = self.boot()
+        window, until = self.times.window(boot), router.view.until
+        left = min(until.latest - window.latest + _LATE, until.now - window.now)
+        self.deadline = inf if left > _FAR else boot + left
+
     def _swap(self, snapshot: Snapshot | None, state: State, table: LatencyTable) -> None:
         router = self.router
         if snapshot is not None:
-            self._window = self._window.advanced(self._clock())
+            self._look()
+            window = self.window
             ranker = router.ranker if router is not None else None
             previous = ranker.basis if ranker is not None else None
             estimator = previous.estimator if previous is not None else None
             if estimator is None or self.snapshot is not snapshot or estimator.table is not table:
                 estimator = Estimator(snapshot.regions, table)
-            basis = build_basis(snapshot, estimator, self._window, previous, self._edge)
+            basis = build_basis(snapshot, estimator, window, previous, self._edge)
             if ranker is None or ranker.basis is not basis:
                 ranker = Ranker(basis)
-            router = Router(build_view(basis, state, self._window), ranker)
+            router = Router(build_view(basis, state, window), ranker)
             if self._on_swap is not None:
                 self._on_swap(router)
         self.snapshot, self.state, self.table, self.router = snapshot, state, table, router
+        if router is not None:
+            self._set_deadline(router)

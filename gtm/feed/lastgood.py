@@ -23,19 +23,7 @@ def save(path: Path, messages: Iterable[Message]) -> None:
     Raises:
         OSError: the disk refuses; the old file is untouched.
     """
-    body = b"".join(encode(message) for message in messages)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_MAGIC + sha256(body).hexdigest().encode() + b"\n" + body)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    write(path, _MAGIC, b"".join(encode(message) for message in messages))
 
 
 def load(path: Path) -> list[Message]:
@@ -46,11 +34,42 @@ def load(path: Path) -> list[Message]:
         OSError: it cannot be read.
         FeedError: the file is damaged or not such a file.
     """
+    messages = (decode(line) for line in read(path, _MAGIC, "last-good").splitlines())
+    return [message for message in messages if message is not None]
+
+
+def write(path: Path, magic: bytes, body: bytes) -> None:
+    """Replace a file atomically by a header line (`magic`, the body's SHA-256 in hex) and a body.
+
+    Raises:
+        OSError: the disk refuses; the old file is untouched.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(magic + sha256(body).hexdigest().encode() + b"\n" + body)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def read(path: Path, magic: bytes, what: str) -> bytes:
+    """The body of a file that `write` wrote; `what` names such files in errors.
+
+    Raises:
+        FileNotFoundError: there is none yet.
+        OSError: it cannot be read.
+        FeedError: the file is damaged or not such a file.
+    """
     content = path.read_bytes()
     header, newline, body = content.partition(b"\n")
-    if not newline or not header.startswith(_MAGIC):
-        raise FeedError(f"`{path}` is not a last-good file of this version")
-    if sha256(body).hexdigest().encode() != header.removeprefix(_MAGIC):
+    if not newline or not header.startswith(magic):
+        raise FeedError(f"`{path}` is not a {what} file of this version")
+    if sha256(body).hexdigest().encode() != header.removeprefix(magic):
         raise FeedError(f"`{path}` is damaged: its checksum does not match")
-    messages = (decode(line) for line in body.splitlines())
-    return [message for message in messages if message is not None]
+    return body

@@ -24,6 +24,7 @@ from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
 from gtm.core.snapshot import Snapshot
 from gtm.core.state import Plan, State
+from gtm.core.timekeeping import Times
 
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
@@ -128,6 +129,13 @@ class HeartbeatMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class TimesMessage:
+    """Agent → workers: what is known of the time, by the boot clock that all processes of a machine have in common."""
+
+    times: Times
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsMessage:
     """The whole edge's metrics as Prometheus text: agent → HTTP workers, which any scrape may hit."""
 
@@ -199,6 +207,7 @@ Message = (
     | AccessMessage
     | KeysMessage
     | HeartbeatMessage
+    | TimesMessage
     | MetricsMessage
     | SilentMessage
     | PulseMessage
@@ -215,6 +224,7 @@ _TYPES: dict[str, type[Message]] = {
     "access": AccessMessage,
     "keys": KeysMessage,
     "heartbeat": HeartbeatMessage,
+    "times": TimesMessage,
     "metrics": MetricsMessage,
     "silent": SilentMessage,
     "pulse": PulseMessage,

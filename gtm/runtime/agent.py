@@ -42,12 +42,14 @@ from gtm.feed.wire import (
     PulseMessage,
     SnapshotMessage,
     StateMessage,
+    TimesMessage,
 )
 from gtm.geoip.reader import Locator
 from gtm.prober import Prober
 from gtm.runtime import lifeline
 from gtm.runtime.claim import Claim
-from gtm.runtime.clocks import boot_time
+from gtm.runtime.clock_keeper import ClockKeeper
+from gtm.runtime.clocks import boot_id, boot_time
 from gtm.runtime.cookie_secrets import cookie_secrets
 from gtm.runtime.crew import Crew
 from gtm.runtime.edge_name import remember, remembered
@@ -81,7 +83,9 @@ class Agent:
         self.settings = settings = remembered(settings)
         self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
         self._veto = Veto(self.metrics)
-        self._holder = ViewHolder(time.time, edge=settings.place)
+        self._holder = ViewHolder(time.time, edge=settings.place, boot=boot_time)
+        self._told = TimesMessage(self._holder.times)
+        self._clock = ClockKeeper(settings.data_dir, self._holder, boot_id())
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
@@ -171,6 +175,7 @@ class Agent:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._crew.stop()
             await self._prober.stop()
+            await self._keep_times()
         if self._failure is not None:
             raise self._failure  # with its traceback, and an exit code that makes a supervisor start the edge again
 
@@ -199,6 +204,7 @@ class Agent:
                 errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
             ) from None
         self._claim.settle()
+        await asyncio.to_thread(self._clock.load)  # what the predecessor saw last
         self._settled = True
         self._crew.beat()
         if self._claim.inherited:  # until now the predecessor reported
@@ -254,6 +260,8 @@ class Agent:
 
     async def _load_last_good(self) -> None:
         path = self._last_good
+        await asyncio.to_thread(self._clock.load)  # before the first View
+        await self._tell_times()
         try:
             for message in await asyncio.to_thread(lastgood.load, path):
                 self._take(message)
@@ -321,6 +329,10 @@ class Agent:
         self._publish()
 
     async def _receive(self, message: Message) -> None:
+        before = self._holder.times
+        self._holder.hear(message)
+        if self._holder.times.stepped(before):
+            await self._tell_times()
         try:
             changed = self._take(message)
         except (FeedError, PolicyError) as error:
@@ -393,9 +405,20 @@ class Agent:
         if self._crew is not None:
             self._crew.put([message])
 
+    async def _tell_times(self) -> None:
+        """Say what time it is. What was a step is on disk before anything is answered by it."""
+        await self._keep_times()
+        self._told = TimesMessage(self._holder.times)
+        self._send(self._told)
+
+    async def _keep_times(self) -> None:
+        """Keep the times on disk, if it is time to."""
+        if not self._claim.replaced:
+            await asyncio.to_thread(self._clock.keep)
+
     def _everything(self) -> list[Message]:
-        """What a new worker needs to begin."""
-        return [*self._lasting(), StateMessage(self._holder.state)]
+        """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
+        return [self._told, *self._lasting(), StateMessage(self._holder.state)]
 
     def _lasting(self) -> list[Message]:
         """What stays true without control: tokens, keys, policy, measured latency."""
@@ -469,6 +492,7 @@ class Agent:
             beats += 1
             self._holder.tick()
             self._veto.tick()
+            await self._tell_times()
             if beats % LEARN_EVERY == 0:
                 self._round_trips.end_interval()
             if not self._connected or self._keeps_plan:

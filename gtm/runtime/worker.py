@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from ipaddress import ip_network
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -84,7 +85,7 @@ class Worker:
         self.locator = Locator(
             settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db
         )
-        self.holder = ViewHolder(time.time, self._swapped, settings.place)
+        self.holder = ViewHolder(time.time, self._swapped, settings.place, boot=boot_time)
         self.answerer: Answerer | None = None
         self._signer = Signer(self.holder.keys, time.time)
         self._period = self._signer.period()
@@ -170,12 +171,14 @@ class Worker:
             signal.signal(signal.SIGTERM, lambda *_: end())
 
     def tick(self) -> None:
-        """Once a second until the agent is gone: rules in time, counters up, a changed GeoIP file in."""
-        beats = 0
-        while not self._gone.wait(_TICK):
-            beats += 1
-            self._mind_agent()
+        """Until the agent is gone: rules at their moment, and once a second counters up, a changed GeoIP file in."""
+        beats, beat = 0, time.monotonic() + _TICK
+        while not self._gone.wait(min(max(0.0, beat - time.monotonic()), self.holder.pause())):
             self.holder.tick()
+            if time.monotonic() < beat:
+                continue
+            beats, beat = beats + 1, time.monotonic() + _TICK
+            self._mind_agent()
             self._sign_anew()
             self._turn()
             if beats % _RELOAD_EVERY == 0:
@@ -353,7 +356,11 @@ def run_dns(worker: Worker) -> None:
     if router is None:
         return
 
+    holder = worker.holder
+
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
+        if holder.deadline < inf and boot_time() >= holder.deadline:
+            holder.tick()  # this process slept across a boundary
         answerer = worker.answerer
         if answerer is None:
             return None

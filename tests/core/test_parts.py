@@ -34,7 +34,7 @@ from gtm.core.outcomes import FenceError, Reason, UnknownNameError
 from gtm.core.ranking import rank
 from gtm.core.router import CANDIDATES, Ranker, Router
 from gtm.core.state import State
-from gtm.core.view import View, Window, next_boundary, view_of
+from gtm.core.view import View, Window, view_of
 from tests.core.strategies import SHIPPED
 
 BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24", prefix_length=24)
@@ -245,8 +245,11 @@ def test_windows_bound_rules_on_both_sides() -> None:
     assert binding(150.0, latest=500.0)
     assert not binding(50.0, latest=99.0)
     snapshot = _view(_service(), rule).snapshot
-    assert [next_boundary(snapshot, now) for now in (0.0, 100.0, 200.0)] == [100.0, 200.0, inf]
-    assert _view(_service(), rule, now=150.0).changes_at == 200.0
+    assert (snapshot.beginnings, snapshot.endings, snapshot.boundaries) == (
+        (100.0,),
+        (200.0,),
+        (100.0, 200.0),
+    )
     assert _view(_service()).changes_at == inf
 
 

@@ -171,19 +171,20 @@ def test_a_view_that_cannot_be_prepared_is_not_taken() -> None:
 
 
 def test_rules_come_into_and_out_of_force_by_the_clock() -> None:
-    """A tick replaces the View at the boundaries of rules, and only there."""
+    """A tick replaces the View at the boundaries of rules, at beginnings a second before; and where TTLs get shorter."""
     clock = Clock(50.0)
     holder = ViewHolder(clock)
     holder.apply(SNAPSHOT)
     binding = []
     swaps = [holder.router]
-    for clock.now in (60.0, 99.9, 100.0, 150.0, 200.0, 300.0):
+    for clock.now in (60.0, 98.9, 99.0, 150.0, 200.0, 300.0):
         holder.tick()
         binding.append(len(_router(holder).view.rules["chat"]))
         if holder.router is not swaps[-1]:
             swaps.append(holder.router)
     assert binding == [0, 0, 1, 1, 0, 0]
-    assert len(swaps) == 3
+    ttls = [swap.view.ttl_of(swap.view.snapshot.services["chat"]) for swap in swaps if swap is not None]
+    assert ttls == [30, 0, 30, 30]
 
 
 def test_a_clock_that_steps_back_lifts_no_rule() -> None:

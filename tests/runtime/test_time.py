@@ -1,0 +1,436 @@
+"""An edge's time, as docs/architecture.md and docs/residency.md tell it: no clock lifts a rule, no answer outlives one.
+
+The model below is written from these pages alone. It keeps every reading that any clock of the edge, or control's, has
+ever shown, and knows neither windows nor Views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.core.model import Endpoint, Member, Places, Policy, Region, ResidencyRule, Service
+from gtm.core.state import State
+from gtm.core.timekeeping import KEEP_EVERY, Kept
+from gtm.feed import clockfile, lastgood
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import (
+    FeedError,
+    HeartbeatMessage,
+    Message,
+    SnapshotMessage,
+    StateMessage,
+    TimesMessage,
+    decode,
+    encode,
+)
+from gtm.runtime.clock_keeper import ClockKeeper
+from tests.core.strategies import SHIPPED, quick
+
+START = 10_000.0
+REGION = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test"),))
+
+
+def rule(number: int, starts: float | None, ends: float | None) -> ResidencyRule:
+    """A rule in force between two POSIX times."""
+    begin, end = (None if at is None else datetime.fromtimestamp(at, UTC) for at in (starts, ends))
+    return ResidencyRule(f"r{number}", allow=Places(("EU",)), effective_from=begin, effective_until=end)
+
+
+@dataclass
+class Model:
+    """What the pages promise, told slowly."""
+
+    rules: tuple[ResidencyRule, ...]
+    highest: float = -inf
+    """The highest reading ever of any clock, and what has passed since."""
+    begun: set[str] = field(default_factory=set)
+    """The rules that had begun at some reading."""
+
+    def read(self, reading: float) -> None:
+        """A clock shows something."""
+        self.highest = max(self.highest, reading)
+        for one in self.rules:
+            if one.effective_from is None or one.effective_from.timestamp() <= self.highest:
+                self.begun.add(one.name)
+
+    def reboot(self, kept: float) -> None:
+        """The machine was off for a time that nobody knows, after a moment that was written down."""
+        assert kept >= self.highest - KEEP_EVERY
+        self.highest = kept
+
+    def binding(self, local: float, control: float | None) -> set[str]:
+        """Rules that must bind: begun at the highest reading, and not over by some clock that is heard."""
+        lowest = local if control is None else min(local, control)
+        return {
+            one.name
+            for one in self.rules
+            if one.name in self.begun
+            and (one.effective_until is None or lowest < one.effective_until.timestamp())
+        }
+
+    def longest(self, bound: set[str], local: float, control: float | None) -> float:
+        """How long an answer may be kept that was made while these rules bound, whichever clock is right."""
+        readings = [reading for reading in (local, control, self.highest) if reading is not None]
+        left = inf
+        for one in self.rules:
+            begin, end = one.effective_from, one.effective_until
+            for reading in readings:
+                if begin is not None and one.name not in bound and begin.timestamp() > reading:
+                    left = min(left, begin.timestamp() - reading)
+            if end is not None and one.name in bound:
+                left = min(left, end.timestamp() - min(local, local if control is None else control))
+        return left
+
+
+@dataclass
+class Edge:
+    """An agent and its workers as processes: clocks that are set, time that passes, and a disk that outlives them."""
+
+    policy: Policy
+    path: Path
+    boot: float = 500.0
+    boot_id: str = "a"
+    local: float = START
+    """What the machine's clock shows, less `boot`."""
+    control: float | None = None
+    disk: dict[str, Kept] = field(default_factory=dict)
+    workers: list[ViewHolder] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.message = SnapshotMessage.of(1, 0.0, self.policy, SHIPPED)
+        self.start()
+
+    def clock(self) -> float:
+        return self.boot + self.local
+
+    def start(self) -> None:
+        """Start the agent from what is on disk, with new workers."""
+        self.control = None
+        self.agent = ViewHolder(self.clock, boot=lambda: self.boot)
+        self.keeper = ClockKeeper(self.path, self.agent, self.boot_id)
+        self.keeper.load()
+        if "clock" in self.disk and self.agent.times.control is not None:
+            self.control = self.agent.times.control
+        for message in (self.message, StateMessage(State(1))):
+            self.agent.apply(message)
+        self.workers = []
+        self.tell()
+        self.join()
+        self.join()
+
+    def join(self) -> None:
+        """A new worker."""
+        worker = ViewHolder(self.clock, boot=lambda: self.boot)
+        for message in (self.told, self.message, StateMessage(State(1))):
+            worker.apply(message)
+        self.workers.append(worker)
+
+    def tell(self) -> None:
+        """As the agent does each second, and when a clock stepped."""
+        self.keeper.keep()
+        self.told = decoded(TimesMessage(self.agent.times))
+        for worker in self.workers:
+            worker.apply(self.told)
+
+    def tick(self) -> None:
+        self.agent.tick()
+        self.tell()
+
+    def hear(self, reading: float) -> None:
+        before = self.agent.times
+        self.control = reading - self.boot
+        self.agent.hear(HeartbeatMessage(reading))
+        if self.agent.times.stepped(before):
+            self.tell()
+
+    def wait(self, seconds: float, *, punctual: bool) -> None:
+        """Let time pass, with the ticks that fall into it; the threads beside the answer path may sleep through it."""
+        while seconds > 0:
+            beat = 1.0 - self.boot % 1.0
+            step = min(seconds, beat, *(worker.pause() for worker in self.workers)) if punctual else seconds
+            step = max(step, 0.001)
+            self.boot += step
+            seconds -= step
+            if punctual:
+                for worker in self.workers:
+                    worker.tick()
+                if step >= beat:
+                    self.tick()
+
+    def bound(self, worker: ViewHolder) -> set[str]:
+        """The rules that an answer of a worker is bound by, as the answer path looks at its View."""
+        if self.boot >= worker.deadline:
+            worker.tick()
+        assert worker.router is not None
+        return {one.rule.name for one in worker.router.view.rules["chat"]}
+
+
+@contextmanager
+def quick_disk() -> Iterator[dict[str, Kept]]:
+    """A disk that keeps clock files without waiting."""
+    kept: dict[str, Kept] = {}
+
+    def load(_: Path) -> Kept:
+        if "clock" not in kept:
+            raise FileNotFoundError
+        return kept["clock"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clockfile, "save", lambda _, found: kept.update(clock=found))
+        patch.setattr(clockfile, "load", load)
+        yield kept
+
+
+def decoded(message: Message) -> Message:
+    """A message as it arrives."""
+    found = decode(encode(message))
+    assert found is not None
+    return found
+
+
+MOMENTS = [START + 500 + 20 * number for number in range(12)]
+moments = st.one_of(st.none(), st.sampled_from(MOMENTS))
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """One service, and rules that begin and end within minutes."""
+    rules = []
+    for number in range(draw(st.integers(1, 3))):
+        starts, ends = draw(moments), draw(moments)
+        if starts is not None and ends is not None and starts >= ends:
+            starts, ends = (ends, starts) if starts > ends else (starts, None)
+        rules.append(rule(number, starts, ends))
+    ttl = draw(st.sampled_from((1, 2, 30, 31, 86_400)))
+    service = Service("chat", (Member("de"),), ttl=ttl)
+    return Policy(regions=(REGION,), services=(service,), residency_rules=tuple(rules))
+
+
+readings = st.sampled_from(
+    [shown + by for shown in (*MOMENTS, MOMENTS[0] - 300, MOMENTS[-1] + 900) for by in (-1.5, -0.3, 0.0, 7.3)]
+)
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), st.sampled_from((0.004, 0.3, 1.0, 7.7, 20.0, 61.0))),
+        st.tuples(st.just("sleep"), st.sampled_from((0.3, 1.2, 30.0))),
+        st.tuples(st.just("set"), readings),
+        st.tuples(st.just("hear"), readings),
+        st.tuples(st.just("tick"), st.just(0.0)),
+        st.tuples(st.just("restart"), st.just(0.0)),
+        st.tuples(st.just("reboot"), st.sampled_from((0.0, 40.0))),
+        st.tuples(st.just("join"), st.just(0.0)),
+    ),
+    max_size=12,
+)
+
+
+@quick(250)
+@given(policies(), events)
+def test_no_clock_lifts_a_rule_and_no_answer_outlives_one(
+    policy: Policy, events: list[tuple[str, float]]
+) -> None:
+    """Through any history of clocks, restarts and messages, every worker binds what the model says must bind.
+
+    Answers end before the next boundary, whichever clock is right, and workers are equal to each other.
+    """
+    with quick_disk() as disk:
+        run(disk, policy, events)
+
+
+def run(disk: dict[str, Kept], policy: Policy, events: list[tuple[str, float]]) -> None:
+    """Live through a history, and look at every worker after each of its events."""
+    edge = Edge(policy, Path(), disk=disk)
+    model = Model(policy.residency_rules)
+    model.read(edge.clock())
+    for what, value in (("tick", 0.0), *events):
+        if what in ("wait", "sleep"):
+            passed = edge.boot
+            edge.wait(value, punctual=what == "wait")
+            model.read(model.highest + edge.boot - passed)
+            if what == "sleep":
+                check(edge, model)  # a query was first to wake somebody
+                edge.tick()
+        elif what == "set":
+            edge.local = value - edge.boot
+            edge.tick()
+        elif what == "hear":
+            edge.hear(value)
+            model.read(value)
+        elif what == "tick":
+            edge.tick()
+        elif what == "restart":
+            edge.start()
+        elif what == "reboot":
+            shown = edge.clock()
+            model.reboot(disk["clock"].latest)
+            edge.boot, edge.boot_id = 3.0, edge.boot_id + "a"
+            edge.local = shown + value - edge.boot
+            edge.start()
+        else:
+            edge.join()
+        model.read(edge.agent.times.local + edge.boot)
+        check(edge, model)
+
+
+def check(edge: Edge, model: Model) -> None:
+    """Hold the workers against the model."""
+    local = edge.agent.times.local + edge.boot
+    control = None if edge.control is None else edge.control + edge.boot
+    seen = []
+    for worker in edge.workers:
+        bound = edge.bound(worker)
+        assert bound >= model.binding(local, control)
+        assert worker.router is not None
+        view = worker.router.view
+        ttl = view.ttl_of(view.snapshot.services["chat"])
+        assert ttl <= model.longest(bound, local, control)
+        worker.tick()  # whoever sleeps longer than others may lag behind them until a boundary is near
+        seen.append((worker.window, worker.router.view.rules))
+    assert all(one == seen[0] for one in seen)
+
+
+def edge(*rules: ResidencyRule, disk: dict[str, Kept]) -> Edge:
+    """An edge that starts with a right clock under a policy of these rules."""
+    service = Service("chat", (Member("de"),))
+    return Edge(Policy(regions=(REGION,), services=(service,), residency_rules=rules), Path(), disk=disk)
+
+
+def test_a_restart_under_a_clock_that_is_behind_lifts_nothing() -> None:
+    """In the same boot what passed since counts, after another what was written down last, and some seconds more."""
+    with quick_disk() as disk:
+        one = edge(rule(1, START + 600, None), disk=disk)
+        one.wait(100.5, punctual=True)
+        assert [one.bound(worker) for worker in one.workers] == [{"r1"}] * 2
+        one.local -= 5_000
+        one.start()
+        assert [one.bound(worker) for worker in one.workers] == [{"r1"}] * 2
+        one.boot, one.boot_id, one.local = 1.0, "b", START - 5_000
+        one.start()
+        assert [one.bound(worker) for worker in one.workers] == [{"r1"}] * 2
+        # Written down up to ten seconds before the rule began, and the machine fell right after.
+        disk["clock"] = Kept("b", 1.0, START + 600 - 9.9)
+        one.boot, one.boot_id = 1.0, "c"
+        one.start()
+        assert [one.bound(worker) for worker in one.workers] == [{"r1"}] * 2
+
+
+def test_rules_begin_on_time_under_a_clock_that_is_behind() -> None:
+    """Time goes on from the highest reading, through a restart too: nothing waits until the clock has caught up."""
+    with quick_disk() as disk:
+        one = edge(rule(1, START + 600, None), disk=disk)
+        one.wait(2.0, punctual=True)
+        one.local -= 5_000
+        one.tick()
+        one.wait(50.0, punctual=True)
+        one.boot += 40.0  # nobody runs
+        one.start()
+        one.wait(6.5, punctual=True)
+        assert one.bound(one.workers[0]) == set()
+        one.wait(1.5, punctual=True)
+        assert one.bound(one.workers[0]) == {"r1"}
+
+
+def test_a_clock_that_is_ahead_ends_no_rule_while_control_says_otherwise() -> None:
+    """A rule ends by the slower of the two clocks; its beginning is by the faster."""
+    with quick_disk() as disk:
+        one = edge(rule(1, None, START + 900), rule(2, START + 2_000, None), disk=disk)
+        one.hear(one.clock())
+        one.local += 3_000
+        one.tick()
+        assert one.bound(one.workers[0]) == {"r1", "r2"}
+        one.start()  # control is not heard any more, and its clock goes on by the boot clock
+        assert one.bound(one.workers[0]) == {"r1", "r2"}
+        one.wait(401.0, punctual=True)
+        assert one.bound(one.workers[0]) == {"r2"}
+
+
+def test_a_process_that_slept_answers_nothing_from_before() -> None:
+    """Where no thread was woken for seconds, the query that comes first finds the rules of its time."""
+    with quick_disk() as disk:
+        one = edge(rule(1, START + 600, None), disk=disk)
+        worker = one.workers[0]
+        one.boot += 99.4
+        assert worker.deadline <= 600.0
+        one.boot = 600.0
+        assert one.bound(worker) == {"r1"}
+
+
+def test_a_worker_without_an_agent_looks_at_the_clock_itself() -> None:
+    """While it is told the time its own clock says nothing; when nobody tells it any more, a step adds restrictions."""
+    with quick_disk() as disk:
+        one = edge(rule(1, START + 2_000, None), disk=disk)
+        worker = one.workers[0]
+        one.local += 3_000
+        worker.tick()
+        assert one.bound(worker) == set()
+        one.boot += 5.0
+        worker.tick()
+        assert one.bound(worker) == {"r1"}
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "nonsense", '{"boot_id":"a","boot":1,"latest":1e300}', '{"boot":1}', "[" * 99_999]
+)
+def test_a_damaged_clock_file_is_said_and_left(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The edge goes by its clocks then, and writes the file anew."""
+    lastgood.write(tmp_path / clockfile.FILE, b"gtm-clock 1 ", damage.encode())
+    holder = ViewHolder(lambda: START, boot=lambda: 5.0)
+    keeper = ClockKeeper(tmp_path, holder, "a")
+    keeper.load()
+    assert "cannot use the times kept on disk" in caplog.text
+    keeper.keep()
+    assert clockfile.load(tmp_path / clockfile.FILE) == Kept("a", 5.0, START)
+    (tmp_path / clockfile.FILE).write_bytes(b"gtm-clock 1 00")
+    with pytest.raises(FeedError, match="clock file"):
+        clockfile.load(tmp_path / clockfile.FILE)
+
+
+def test_the_file_is_written_when_a_clock_steps_and_now_and_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not each second; and a disk that refuses is spoken of once."""
+    caplog.set_level("INFO")
+    shown = {"boot": 5.0, "ahead": START}
+    holder = ViewHolder(lambda: shown["boot"] + shown["ahead"], boot=lambda: shown["boot"])
+    keeper = ClockKeeper(tmp_path, holder, "a")
+    path = tmp_path / clockfile.FILE
+    written = []
+    for boot, step in ((5.0, 0.0), (6.0, 0.0), (7.0, 9_000.0), (8.0, 0.0), (16.9, 0.0), (17.0, 0.0)):
+        shown |= {"boot": boot, "ahead": START + step}
+        holder.tick()
+        keeper.keep()
+        written.append(clockfile.load(path).boot)
+    assert written == [5.0, 5.0, 7.0, 7.0, 7.0, 17.0]
+    assert clockfile.load(path).latest == 17.0 + START + 9_000
+    assert caplog.text.count("some clock showed a time 9000 s beyond what is shown now") == 1
+    missing = ClockKeeper(tmp_path / "missing", holder, "a")
+    for shown["boot"] in (30.0, 31.0, 45.0):
+        missing.keep()
+    assert caplog.text.count("cannot keep the time on disk") == 1
+    (tmp_path / "missing").mkdir()
+    shown["boot"] = 60.0
+    missing.keep()
+    assert "kept the time on disk after all" in caplog.text
+
+
+@quick(60)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_clock_file_or_damage(content: bytes) -> None:
+    """Never another error, and never times that no clock shows."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "clock"
+        lastgood.write(path, b"gtm-clock 1 ", content)
+        with suppress(FeedError):
+            clockfile.load(path)
