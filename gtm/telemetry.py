@@ -45,7 +45,14 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 EDGE_GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_edge_control_connected": ("1 while the edge follows control's feed.", ()),
-    "gtm_edge_control_heard_timestamp_seconds": ("When control was last heard; 0: not since the start.", ()),
+    "gtm_edge_control_heard_timestamp_seconds": (
+        "When control was last heard, before a restart too; 0: never.",
+        (),
+    ),
+    "gtm_edge_clock_spread_seconds": (
+        "By how much the highest reading ever of a clock is beyond what this machine's and control's show now.",
+        (),
+    ),
     "gtm_edge_revision": ("The policy revision that the edge holds; 0: none.", ()),
     "gtm_edge_policy_timestamp_seconds": ("When that policy was written; 0: there is none.", ()),
     "gtm_edge_plan_timestamp_seconds": (

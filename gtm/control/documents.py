@@ -345,6 +345,8 @@ class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
     """The law behind the rule, handed out with refusals."""
     effective_from: f.Moment | None = None
     effective_until: f.Moment | None = None
+    max_policy_age: Annotated[f.Number, Field(ge=1, le=31_536_000)] | None = None
+    """Seconds without a word from control after which an edge refuses what the rule concerns."""
     acknowledge_empty_fence: f.Flag = False
     """The rule leaves some service without any region, and that is meant."""
 

@@ -22,6 +22,8 @@ from gtm.core.zone_findings import zone_findings
 
 SOON = 180 * 86_400.0
 """Seconds before the end of a membership from which on it is mentioned."""
+SHORT_AGE = 10.0
+"""Seconds within which an edge notices that its line to control is gone (5 s of silence), and has another."""
 
 
 def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
@@ -32,8 +34,9 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
         now: POSIX seconds.
 
     Returns:
-        By code: `rule_over`, `matches_nobody`, `without_effect`, `shadowed`, `not_compared`, `membership_ends`, and
-        those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.edge_findings`, `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
+        By code: `rule_over`, `matches_nobody`, `without_effect`, `short_policy_age`, `shadowed`, `not_compared`,
+        `membership_ends`, and those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.edge_findings`,
+        `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
     """
     return (
         *_of_rules(snapshot, now),
@@ -61,6 +64,12 @@ def _of_rules(snapshot: Snapshot, now: float) -> Iterator[Problem]:
             text = "these jurisdictions cover no country: only tenants of unknown establishment match"
             yield Problem(f"{path}.match.tenant_jurisdictions", "matches_nobody", text)
         yield from _of_establishment(path, rule, snapshot.policy)
+        if rule.max_policy_age is not None and rule.max_policy_age < SHORT_AGE:
+            text = (
+                f"{rule.max_policy_age:g} s is less than the {SHORT_AGE:g} s within which an edge notices a lost line to "
+                "control and has another: short losses will refuse what the rule concerns"
+            )
+            yield Problem(f"{path}.max_policy_age", "short_policy_age", text)
         yield from _without_effect(path, rule)
 
 

@@ -126,10 +126,12 @@ class Times:
         """
         same = bool(boot_id) and kept.boot_id == boot_id and kept.boot <= boot
         since = kept.boot if same else boot
+        # Less than a step is not written at once, nor are the seconds since the last time it was.
+        floor = kept.latest - since + boot + LEAD + STEP if same else kept.latest + UNKEPT
         return replace(
             self,
             latest=max(self.latest, kept.latest - since),
             control=kept.control - since if same and kept.control is not None else self.control,
             heard=max((at for at in (self.heard, kept.heard) if at is not None), default=None),
-            floor=max(kept.latest + UNKEPT, kept.latest if self.floor is None else self.floor),
+            floor=floor if self.floor is None else max(floor, self.floor),
         )

@@ -316,11 +316,11 @@ def _bounds(snapshot: Snapshot, window: Window) -> tuple[dict[str, int], Window]
     bounds: dict[str, int] = {}
     now = _next(snapshot.endings, window.now)
     latest = _next(snapshot.beginnings, window.latest)
-    latest = min(latest, window.latest + _next(snapshot.policy_ages, window.age) - window.age)
+    latest = min(latest, window.latest + _until_older(snapshot.policy_ages, window))
     for timed in snapshot.timed:
         ends = _next(timed.endings, window.now)
         begins = _next(timed.beginnings, window.latest)
-        expires = window.latest + _next(timed.policy_ages, window.age) - window.age
+        expires = window.latest + _until_older(timed.policy_ages, window)
         left = min(ends - window.now, begins - window.latest, expires - window.latest)
         if left == inf:
             continue
@@ -339,6 +339,12 @@ def bound_within(left: float) -> int:
     """
     whole = ceil(min(left, _LONGEST)) - 1
     return 1 << whole.bit_length() - 1 if whole > 0 else 0
+
+
+def _until_older(ages: tuple[float, ...], window: Window) -> float:
+    """Seconds until the policy is older than the next of these ages; infinite if it is older than all."""
+    age = _next(ages, window.age)
+    return inf if age == inf else age - window.age
 
 
 def _next(moments: tuple[float, ...], after: float) -> float:

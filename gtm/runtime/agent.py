@@ -101,7 +101,6 @@ class Agent:
         self._wants_plan = False
         self._notice = ""
         self._lost_at = -inf
-        self._heard = 0.0
         self._geoip_built = 0.0
         self._reported_at = time.monotonic()
         self._loaded = asyncio.Event()
@@ -281,7 +280,6 @@ class Agent:
                 client.edge = self.settings.name
                 try:
                     async for message in client.messages(self._snapshot):
-                        self._heard = time.time()
                         # Not before its first state: what it last said of health may be from long ago.
                         if not self._connected and isinstance(message, StateMessage):
                             logger.info("following control at %s", client.url)
@@ -456,7 +454,8 @@ class Agent:
         """How the edge stands now, for its metrics."""
         return EdgeFacts(
             connected=self._connected,
-            heard=self._heard,
+            heard=self._holder.times.heard or 0.0,
+            clock_spread=self._holder.times.spread,
             snapshot=self._snapshot,
             plan_made=self._holder.state.plan.made,
             health=self._prober.health(),

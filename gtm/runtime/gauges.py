@@ -15,11 +15,13 @@ from gtm.telemetry import GaugeValue
 class EdgeFacts:
     """What an edge knows of itself. Times in POSIX seconds; `heard` is when control was last heard, 0: never.
 
+    `clock_spread` is as `gtm.core.timekeeping.Times` has it, in seconds.
     `answering` maps the names of its workers that listen to the revision they answer from.
     """
 
     connected: bool
     heard: float
+    clock_spread: float
     snapshot: SnapshotMessage | None
     plan_made: float
     health: HealthTable
@@ -34,6 +36,7 @@ def edge_gauges(facts: EdgeFacts) -> Iterator[GaugeValue]:
     for name, value in (
         ("gtm_edge_control_connected", facts.connected),
         ("gtm_edge_control_heard_timestamp_seconds", facts.heard),
+        ("gtm_edge_clock_spread_seconds", facts.clock_spread),
         ("gtm_edge_revision", snapshot.revision if snapshot is not None else 0),
         ("gtm_edge_policy_timestamp_seconds", snapshot.created if snapshot is not None else 0),
         ("gtm_edge_plan_timestamp_seconds", facts.plan_made),

@@ -378,6 +378,40 @@ def test_a_worker_without_an_agent_looks_at_the_clock_itself() -> None:
         assert one.bound(worker) == {"r1"}
 
 
+def test_what_an_orphan_saw_stays_when_an_agent_takes_it_over() -> None:
+    """Nobody told it the time, and its clock showed a later one: a new agent that missed that lifts nothing."""
+    with quick_disk() as disk:
+        one = edge(rule(1, START + 2_000, None), disk=disk)
+        orphan = one.workers[0]
+        one.boot += 5.0
+        one.local += 3_000
+        orphan.tick()
+        one.local -= 3_000
+        one.start()
+        orphan.apply(one.told)
+        assert one.bound(orphan) == {"r1"}
+        assert one.bound(one.workers[0]) == set()
+
+
+def test_a_small_step_back_brings_a_rule_back() -> None:
+    """A rule ends by the clock as it is now, however small the step across its end; and answers last longer again."""
+    with quick_disk() as disk:
+        one = edge(rule(1, None, START + 600), disk=disk)
+        one.wait(100.1, punctual=True)
+        worker = one.workers[0]
+        assert one.bound(worker) == set()
+        one.local -= 0.2
+        one.tick()
+        assert one.bound(worker) == {"r1"}
+        assert worker.router is not None
+        view = worker.router.view
+        assert view.ttl_of(view.snapshot.services["chat"]) == 0
+        one.local -= 500.0
+        one.tick()
+        view = worker.router.view
+        assert view.ttl_of(view.snapshot.services["chat"]) == 30
+
+
 @pytest.mark.parametrize(
     "damage", ["", "nonsense", '{"boot_id":"a","boot":1,"latest":1e300}', '{"boot":1}', "[" * 99_999]
 )
