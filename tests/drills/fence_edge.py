@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 from gtm.core.model import Jurisdiction, Policy
 from gtm.core.router import Router
 from gtm.core.state import State
+from gtm.core.timekeeping import LEAD
 from gtm.core.view import Window
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
@@ -42,7 +44,7 @@ class Edge:
         return router
 
     def _start(self) -> None:
-        self._holder = ViewHolder(lambda: self._now)
+        self._holder = ViewHolder(lambda: self._now, boot=lambda: 0.0)
         for message in self._messages:
             self._holder.apply(message)
 
@@ -68,4 +70,5 @@ class Edge:
 
     def windows(self, clock: Clock) -> tuple[Window, Window]:
         """The times that rules must be read at at least, and may be read at at most."""
-        return clock.window, clock.window
+        window = clock.window
+        return window, replace(window, latest=window.latest + LEAD)
