@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
+from gtm.control.documents import PolicyDocument
 from gtm.control.errors import ControlError, UnsafeChange
-from gtm.control.structure import problems_of_errors
+from gtm.control.structure import body_models, problems_of_errors
 from gtm.core.problems import PolicyError, Problem
 from gtm.storage.errors import StorageUnavailable
 
@@ -108,13 +109,16 @@ async def _validation(request: Request, error: Exception) -> Response:
         reason = next(item.get("ctx", {}).get("error", "") for item in raw if item["type"] == "json_invalid")
         return problem(400, f"the body is not JSON: {str(reason).lower()}")
     errors: list[Problem] = []
+    models = body_models(request.scope.get("route"))
     for item in raw:
         where, *loc = item["loc"]
         document = error.body if where == "body" else None
         if where == "body" and loc[:1] == ["policy"] and isinstance(document, dict):
             loc, document = loc[1:], document.get("policy")
+            models = [PolicyDocument]
         prefix = _resource(request) if where == "body" else f"{where} parameter "
-        errors += problems_of_errors([{**item, "loc": tuple(loc)}], document, prefix)
+        model = models[0] if where == "body" and models else None
+        errors += problems_of_errors([{**item, "loc": tuple(loc)}], document, prefix, model)
     count = len(errors)
     detail = f"the request has {count} problem{'' if count == 1 else 's'}; nothing was changed"
     return problem(422, detail, title="invalid", errors=errors)

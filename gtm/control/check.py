@@ -21,12 +21,12 @@ from gtm.control import fields as f
 from gtm.control.documents import Document
 from gtm.control.folders import EXPECTATIONS, check_references, read_folder, read_yaml
 from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.plausibility import all_findings
 from gtm.control.structure import problems_of
 from gtm.core.choice import choice
 from gtm.core.compile import compile_policy
 from gtm.core.decide import Decision, explained
 from gtm.core.explain import lines
-from gtm.core.findings import findings
 from gtm.core.model import (
     AdminState,
     EndpointHealth,
@@ -140,7 +140,7 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
     policy = snapshot.policy
     unknown = tuple(_unknown_regions(path, policy, expectations))
     results = () if unknown else tuple(check(policy, item, locate, now) for item in expectations)
-    return Report(unknown, snapshot.warnings, results, policy, findings(snapshot, now))
+    return Report(unknown, snapshot.warnings, results, policy, all_findings(snapshot, now))
 
 
 def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:
@@ -167,7 +167,8 @@ def _expectations(path: Path) -> tuple[list[Expectation], list[Problem]]:
     file = path / EXPECTATIONS
     if not path.is_dir() or not file.exists():
         return [], []
-    documents, problems = read_yaml(file)
+    marked, problems = read_yaml(file)
+    documents = [document for document, _ in marked]
     found: list[Expectation] = []
     for document in documents:
         items = document.get("expectations") if isinstance(document, dict) and len(document) == 1 else None

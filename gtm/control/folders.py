@@ -7,7 +7,9 @@ Files are mappings from kinds (`regions`, `services`, …) to lists of objects; 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,20 @@ from gtm.core.snapshot import Snapshot
 EXPECTATIONS = "expect.yaml"
 SUFFIXES = frozenset({".yaml", ".yml"})
 _NAME_ENDS = re.compile(r"[.\[]")
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a document stands: its file, and its path within that (`("regions", 3)`)."""
+
+    file: str
+    marks: yamls.Marks
+    path: tuple[str | int, ...]
+
+    def at(self, loc: Sequence[str | int] = ()) -> str:
+        """`FILE:LINE` of a value in the document."""
+        return f"{self.file}:{self.marks.line((*self.path, *loc))}"
 
 
 @dataclass(slots=True)
@@ -38,7 +54,7 @@ class Folder:
     documents: dict[str, list[ResourceDocument[Any]]] = field(
         default_factory=lambda: {kind: [] for kind in KINDS}
     )
-    files: dict[tuple[str, str], str] = field(default_factory=dict)
+    files: dict[tuple[str, str], Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     rejected: set[str] = field(default_factory=set)
 
@@ -114,16 +130,20 @@ def _located(folder: Folder, problem: Problem) -> Problem:
     kind, _, rest = problem.path.partition(".")
     # Names of zones hold dots themselves: the longest one that fits is meant.
     ends = [len(rest), *(mark.start() for mark in reversed(list(_NAME_ENDS.finditer(rest))))]
-    file = next((folder.files[kind, rest[:end]] for end in ends if (kind, rest[:end]) in folder.files), None)
-    return problem if file is None else Problem(f"{file}: {problem.path}", problem.code, problem.message)
+    end = next((end for end in ends if (kind, rest[:end]) in folder.files), None)
+    if end is None:
+        return problem
+    within = [int(part) if part.isdigit() else part for part in _STEP.findall(rest[end:])]
+    where = folder.files[kind, rest[:end]].at(within)
+    return Problem(f"{where}: {problem.path}", problem.code, problem.message)
 
 
-def read_yaml(file: Path) -> tuple[list[Any], list[Problem]]:
-    """The documents in a file; or none, and why."""
+def read_yaml(file: Path) -> tuple[list[tuple[Any, yamls.Marks]], list[Problem]]:
+    """The documents in a file with where their values stand; or none, and why."""
     try:
         if file.stat().st_size > yamls.MAX_BYTES:
             return [], [Problem(str(file), "too_large", f"larger than {yamls.MAX_BYTES >> 20} MiB")]
-        return yamls.load(file.read_bytes()), []
+        return yamls.load_marked(file.read_bytes()), []
     except OSError as error:
         return [], [Problem(str(file), "unreadable", (error.strerror or "cannot be read").lower())]
     except yamls.YamlError as error:
@@ -133,7 +153,7 @@ def read_yaml(file: Path) -> tuple[list[Any], list[Problem]]:
 def _read_file(folder: Folder, file: Path) -> None:
     documents, problems = read_yaml(file)
     folder.problems += problems
-    for document in documents:
+    for document, marks in documents:
         if document is None:
             continue  # nothing between two `---`, or an empty file
         if not isinstance(document, dict):
@@ -141,27 +161,30 @@ def _read_file(folder: Folder, file: Path) -> None:
             folder.problems.append(Problem(str(file), "wrong_type", message))
             continue
         for kind, items in document.items():
-            where = f"{file}: {kind}"
+            where = f"{Place(str(file), marks, (kind,)).at()}: {kind}"
             if kind not in KINDS:
-                message = f"unknown kind; known are {', '.join(KINDS)}"
+                close = get_close_matches(str(kind), KINDS, n=1)
+                meant = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(KINDS)}"
+                message = f"unknown kind{meant}"
                 folder.problems.append(Problem(where, "unknown_field", message))
             elif items is not None and not isinstance(items, list):
                 folder.problems.append(Problem(where, "wrong_type", "must be a list of objects"))
             else:
                 for index, item in enumerate(items or ()):
-                    _read_item(folder, kind, item, str(file), f"{where}[{index}]")
+                    _read_item(folder, kind, item, index, Place(str(file), marks, (kind, index)))
 
 
-def _read_item(folder: Folder, kind: str, item: Any, file: str, where: str) -> None:
+def _read_item(folder: Folder, kind: str, item: Any, index: int, place: Place) -> None:
     name = item.get("name") if isinstance(item, dict) else None
-    if isinstance(name, str) and name.isprintable() and name:
-        where = f"{file}: {kind}.{name}"
+    what = f"{kind}.{name}" if isinstance(name, str) and name.isprintable() and name else f"{kind}[{index}]"
     try:
         document = DOCUMENTS[kind].model_validate(item)
     except ValidationError as error:
-        folder.problems += problems_of(error, prefix=where, model=DOCUMENTS[kind])
+        folder.problems += problems_of(
+            error, prefix=lambda loc: f"{place.at(loc)}: {what}", model=DOCUMENTS[kind]
+        )
         if isinstance(name, str):
             folder.rejected.add(name)
         return
     folder.documents[kind].append(document)
-    folder.files[kind, document.name] = file
+    folder.files[kind, document.name] = place

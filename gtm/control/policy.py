@@ -16,8 +16,8 @@ from gtm.control.documents import PolicyDocument
 from gtm.control.errors import PreconditionFailed
 from gtm.control.guard import Guard
 from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.control.plausibility import all_findings
 from gtm.core.compile import compile_policy
-from gtm.core.findings import findings
 from gtm.core.kinds import KINDS
 from gtm.core.model import Policy
 from gtm.core.problems import Problem
@@ -121,7 +121,7 @@ async def apply(
         _expect(expected, revision)
         wanted = document.to_core(policy, now)
         snapshot = await _compiled(wanted)
-        found = await asyncio.to_thread(findings, snapshot, now.timestamp())
+        found = await asyncio.to_thread(all_findings, snapshot, now.timestamp())
         changes = diff_policies(policy, wanted)
         safety = await guard.judge(policy, snapshot) if guard is not None and changes else None
         return Outcome(revision, changes, snapshot.warnings, found, safety)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -44,13 +45,15 @@ _PLAIN = {
     "tuple_type": "must be a list",
     "list_type": "must be a list",
 }
+_NUMBERS = frozenset({"int_type", "float_type"})
+_NUMBER = re.compile(r"\s*[-+]?[0-9.]{1,30}([eE][-+]?[0-9]{1,3})?\s*")
 _OWN = frozenset({"out_of_range", "invalid_format", "unknown_reference", "wrong_type", "overlap"})
 
 
 def problems_of(
     error: ValidationError,
     document: Any = None,
-    prefix: str = "",
+    prefix: str | Callable[[Sequence[str | int]], str] = "",
     model: type[BaseModel] | None = None,
 ) -> list[Problem]:
     """Every error of a validation with its path, such as `services.chat.members[0].weight`.
@@ -58,7 +61,7 @@ def problems_of(
     Args:
         error: what pydantic found.
         document: what was validated: whole policies are told apart by the names in it rather than by position.
-        prefix: put before each path.
+        prefix: put before each path; or what makes it of a place in the document.
         model: what it was validated as: an unknown field is then told from the field it resembles.
     """
     return problems_of_errors(error.errors(include_url=False), document, prefix, model)
@@ -67,7 +70,7 @@ def problems_of(
 def problems_of_errors(
     errors: Sequence[Any],
     document: Any = None,
-    prefix: str = "",
+    prefix: str | Callable[[Sequence[str | int]], str] = "",
     model: type[BaseModel] | None = None,
 ) -> list[Problem]:
     """As `problems_of`, for the error dictionaries themselves. Errors of a union's branches become one."""
@@ -76,7 +79,7 @@ def problems_of_errors(
     for item in errors:
         if item["type"] == "too_short" and any(_inside(loc, item["loc"]) for loc in locations):
             continue  # the list is too short only because its items were rejected
-        path = _path(item["loc"], document, prefix)
+        path = _path(item["loc"], document, prefix if isinstance(prefix, str) else prefix(item["loc"]))
         message = _message(item)
         if item["type"] == "extra_forbidden" and model is not None:
             message += _meant(item["loc"], model)
@@ -98,6 +101,12 @@ def _meant(loc: Sequence[str | int], model: type[BaseModel]) -> str:
     known = [name for each in models for name in each.model_fields]
     close = get_close_matches(str(loc[-1])[:_SHOWN], known, n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def body_models(route: Any) -> list[type[BaseModel]]:
+    """What the body of a route's requests is validated as (FastAPI's `APIRoute`); nothing if it has no model."""
+    field = getattr(route, "body_field", None)
+    return _models(field.field_info.annotation) if field is not None else []
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
@@ -164,16 +173,23 @@ def _message(item: Any) -> str:
         return "is required" if item["msg"] == "Field required" else str(item["msg"])
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if kind in {"too_short", "too_long"}:
-        limit = context.get("min_length", context.get("max_length"))
-        return (
-            f"needs at {'least' if kind == 'too_short' else 'most'} {limit} item{'' if limit == 1 else 's'}"
-        )
     if kind in _OWN:
         return str(item["msg"])
     if kind == "string_pattern_mismatch":
         words = PATTERN_WORDS.get(context.get("pattern", ""), f"must match {context.get('pattern')}")
         return f"`{_shown(given)}` {words}"
+    if kind in _NUMBERS and isinstance(given, str) and _NUMBER.fullmatch(given):
+        return f"must be a number, and `{_shown(given)}` in quotes is text: remove the quotes"
+    return _in_words(item)
+
+
+def _in_words(item: Any) -> str:
+    """Pydantic's own message, made to read like the others."""
+    kind, given, context = item["type"], item.get("input"), item.get("ctx", {})
+    if kind in {"too_short", "too_long"}:
+        limit = context.get("min_length", context.get("max_length"))
+        least = "least" if kind == "too_short" else "most"
+        return f"needs at {least} {limit} item{'' if limit == 1 else 's'}"
     text = str(item["msg"]).removeprefix("Value error, ")
     text = text.replace("Input should", "must").replace("must have", "needs")
     text = text[:1].lower() + text[1:]

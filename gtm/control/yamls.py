@@ -8,6 +8,8 @@ silently replace the first, and so are documents that grow without end through t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -68,15 +70,49 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Where the values of a document stand in its file."""
+
+    node: yaml.Node
+
+    def line(self, path: Sequence[str | int]) -> int:
+        """The line, from 1, of the value at a path of keys and places; of the last one on the way that is there."""
+        node, mark = self.node, self.node.start_mark
+        for part in path:
+            if isinstance(node, yaml.MappingNode):
+                found = next(((key, value) for key, value in node.value if key.value == part), None)
+                if found is None:
+                    continue  # of another name: a branch, a default
+                mark, node = found[0].start_mark, found[1]
+            elif (
+                isinstance(node, yaml.SequenceNode) and isinstance(part, int) and 0 <= part < len(node.value)
+            ):
+                node = node.value[part]
+                mark = node.start_mark
+            else:
+                break
+        return int(mark.line) + 1
+
+
 def load(text: str | bytes) -> list[Any]:
     """The documents in a text (one after each `---`).
+
+    Raises:
+        YamlError: as `load_marked`.
+    """
+    return [document for document, _ in load_marked(text)]
+
+
+def load_marked(text: str | bytes) -> list[tuple[Any, Marks]]:
+    """The documents in a text, with where their values stand.
 
     Raises:
         YamlError: not YAML, not UTF-8, too large, too deep, or with a key twice in one mapping.
     """
     if len(text) > MAX_BYTES:
         raise YamlError(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
-    documents: list[Any] = []
+    documents: list[tuple[Any, Marks]] = []
     try:
         _check_depth(text)
         loader = _Loader(text)
@@ -84,7 +120,8 @@ def load(text: str | bytes) -> list[Any]:
             while loader.check_node():
                 node = loader.get_node()
                 _check(node, {}, ())
-                documents.append(loader.construct_document(node))
+                marks = Marks(node)
+                documents.append((loader.construct_document(node), marks))
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:

@@ -115,11 +115,20 @@ class _ZoneChecks:
                 self.checks.problem(f"{path}.zone", "missing", message)
             for index, host in enumerate(service.hostnames):
                 where = f"{path}.hostnames[{index}]"
-                if host in self.owners:
-                    message = f"`{host}` already belongs to service `{self.owners[host].name}`"
-                    self.checks.problem(where, "duplicate", message)
-                self.owners.setdefault(host, service)
+                owner = self.owners.setdefault(host, service)
+                if owner is not service or host in service.hostnames[:index]:
+                    self._taken(host, where, service, owner)
                 self._check_hostname(service, host, where)
+
+    def _taken(self, host: str, where: str, service: Service, owner: Service) -> None:
+        """A host name of two services: both are named, since which of them came later is not known here."""
+        if owner is service:
+            self.checks.problem(where, "duplicate", f"`{host}` is listed twice")
+            return
+        first = f"services.{owner.name}.hostnames[{owner.hostnames.index(host)}]"
+        for path, other in ((first, service), (where, owner)):
+            message = f"`{host}` is a host name of service `{other.name}` too: it can belong to one only"
+            self.checks.problem(path, "duplicate", message)
 
     def _check_hostname(self, service: Service, host: str, where: str) -> None:
         nearest = closest(self.zones, host)

@@ -77,10 +77,22 @@ def explained(host: str, port: int, kind: socket.SocketKind, option: str) -> Ite
             raise PortInUseError(
                 errno.EADDRINUSE, f"{where} is in use; choose another with {option}"
             ) from error
-        reason = error.strerror or str(error)
         raise OSError(
-            error.errno, f"cannot listen on {where}: {reason}; choose another with {option}"
+            error.errno, f"cannot listen on {where}: {_advice(error, host, port, option)}"
         ) from error
+
+
+def _advice(error: OSError, host: str, port: int, option: str) -> str:
+    """Why an address cannot be bound, and what to do about just that."""
+    reason = error.strerror or str(error)
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine; `ip address` lists those that are (--bind, --dns-bind)"
+    if error.errno == errno.EACCES and 0 < port < 1024:
+        return (
+            f"{reason}: ports below 1024 need CAP_NET_BIND_SERVICE (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE), "
+            f"a start by root with --user, or a higher port with {option}"
+        )
+    return f"{reason}; choose another with {option}"
 
 
 def _exclusive(host: str, port: int, kind: socket.SocketKind) -> socket.socket:

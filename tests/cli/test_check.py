@@ -59,7 +59,7 @@ def test_every_problem_is_listed(bare: Gtm, folder: Path) -> None:
     (folder / "c.yaml").write_text("regions: [\n")
     done = bare("check", folder)
     assert done.code == 1
-    for part in ("a.yaml: services.x.ttl", "b.yaml: regions.here.lat", "c.yaml", "atlantis"):
+    for part in ("a.yaml:2: services.x.ttl", "b.yaml:1: regions.here.lat", "c.yaml", "atlantis"):
         assert part in done.out
     problems = bare("check", folder, "--json").json["problems"]
     assert {"path", "code", "message"} == set(problems[0])

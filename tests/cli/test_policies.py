@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def test_bad_policy_changes_nothing(run: Gtm, folder: Path) -> None:
     for command in (("plan", folder), ("apply", folder, "--yes")):
         done = run(*command)
         assert done.code == 2
-        assert "bad.yaml: services.x.members[0].region" in done.err
+        assert re.search(r"bad\.yaml:\d+: services\.x\.members\[0\]\.region", done.err)
     assert run.ok("revisions", "list", "--json").json[0]["number"] == 1
     assert run("apply", folder / "nowhere", "--yes").code == 2
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from gtm.control import documents, yamls
@@ -77,7 +79,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("regions", {**REGION, "lon": float("inf")}, "regions.a.lon: must be a finite number"),
     ("regions", {**REGION, "lat": 90.5}, "regions.a.lat: must be less than or equal to 90, not `90.5`"),
     ("regions", {**REGION, "lon": -181}, "regions.a.lon: must be greater than or equal to -180"),
-    ("regions", {**REGION, "lat": "1"}, "regions.a.lat: must be a valid number, not `1`"),
+    (
+        "regions",
+        {**REGION, "lat": "1"},
+        "regions.a.lat: must be a number, and `1` in quotes is text: remove the quotes",
+    ),
     (
         "regions",
         {**REGION, "capacity": {"outstanding": -1}},
@@ -193,12 +199,57 @@ def test_folders_list_every_problem_with_its_file(tmp_path: Path) -> None:
     with pytest.raises(PolicyError) as caught:
         load_folder(tmp_path)
     found = "\n".join(str(problem) for problem in caught.value.problems)
-    assert f"{tmp_path}/a.yaml: regions.a.lat: must be less than or equal to 90" in found
-    assert f"{tmp_path}/b.yaml: region: unknown kind" in found
-    assert f"{tmp_path}/b.yaml: tenants: must be a list" in found
-    assert f"{tmp_path}/b.yaml: services.s.members[1].region: there is no region `zz`" in found
+    assert f"{tmp_path}/a.yaml:1: regions.a.lat: must be less than or equal to 90" in found
+    assert f"{tmp_path}/b.yaml:2: region: unknown kind; did you mean `regions`?" in found
+    assert f"{tmp_path}/b.yaml:3: tenants: must be a list" in found
+    assert f"{tmp_path}/b.yaml:1: services.s.members[1].region: there is no region `zz`" in found
     assert f"{tmp_path}/c.yaml: line 2, column 1: `a` is given twice" in found
     assert "`a`" not in found.replace("`a` is given twice", "")
+
+
+def test_problems_name_their_lines(tmp_path: Path) -> None:
+    """Of the very value where it is there, else of what it should be in; also for what is found by compiling."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "# A comment.\n"
+        "regions:\n"
+        "  - name: a\n"
+        "    country: XX\n"
+        "    lat: 50\n"
+        "    lon: 8\n"
+        "    endpoints:\n"
+        "      - url: http://a.test\n"
+        "services:\n"
+        "  - name: s\n"
+        "    members:\n"
+        "      - {region: a}\n"
+        "      - region: a\n"
+        "---\n"
+        "tenants:\n"
+        "  - display_name: Nobody\n"
+        "    wieght: 2\n"
+    )
+
+    def found() -> list[str]:
+        with pytest.raises(PolicyError) as caught:
+            load_folder(tmp_path)
+        return [str(problem).removeprefix(f"{file}:") for problem in caught.value.problems]
+
+    assert [text.split(": ")[:2] for text in found()] == [
+        ["4", "regions.a.country"],
+        ["16", "tenants[0].name"],
+        ["17", "tenants[0].wieght"],
+    ]
+    assert "did you mean `weight`?" in found()[2]
+    file.write_text(file.read_text().partition("---")[0].replace("XX", "DE"))
+    assert [text.split(": ")[:2] for text in found()] == [["13", "services.s.members[1].region"]]
+
+
+@given(st.lists(st.sampled_from(["name", "members", "x", 0, 1, 7]), max_size=5))
+def test_every_place_has_a_line(path: list[str | int]) -> None:
+    """Whatever path a problem has: the line of what is there of it."""
+    ((_, marks),) = yamls.load_marked("name: a\nmembers:\n  - x: 1\n  - [1,\n     2]\n")
+    assert 1 <= marks.line(path) <= 5
 
 
 def test_shipped_jurisdictions_resolve() -> None:
@@ -283,5 +334,5 @@ def test_problems_name_the_file_of_the_zone_they_are_about(tmp_path: Path) -> No
     (tmp_path / "b.yaml").write_text(zone.format("demo"))
     problems, _ = check_references(read_folder(tmp_path))
     assert [problem.path for problem in problems] == [
-        f"{tmp_path / 'a.yaml'}: zones.demo.test.name_servers[0]"
+        f"{tmp_path / 'a.yaml'}:5: zones.demo.test.name_servers[0]"
     ]

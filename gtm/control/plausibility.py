@@ -1,0 +1,62 @@
+"""What is written correctly and is probably a slip: places that are not in their country, times in another unit.
+
+It knows where countries are (`gtm.geoip`), which the core does not: so it stands beside the core's findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gtm.core.findings import findings
+from gtm.core.latency import great_circle_km
+from gtm.core.model import Policy, Region
+from gtm.core.problems import Problem
+from gtm.core.snapshot import Snapshot
+from gtm.geoip.inhabited import country_cells
+
+NEAR_KM = 500.0
+"""From the middle of a cell of 2.5° in which a country has addresses; a cell is at most 280 km wide each way."""
+LONG_INTERVAL = 300.0
+"""Seconds between probes from on which milliseconds were probably meant."""
+
+
+def all_findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
+    """The core's findings (`gtm.core.findings`), then those of this module: codes `place` and `unit`.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+    """
+    return (*findings(snapshot, now), *plausibility(snapshot.policy))
+
+
+def plausibility(policy: Policy) -> Iterator[Problem]:
+    """Regions whose coordinates are far from their country, and probes that are hardly ever made."""
+    for region in policy.regions:
+        path = f"regions.{region.name}"
+        if not _near(region.country, region.lat, region.lon):
+            yield Problem(f"{path}.lat", "place", _misplaced(region))
+        interval = region.probe.interval
+        if interval >= LONG_INTERVAL:
+            text = (
+                f"{interval:g} s are {interval / 60:.0f} minutes, so a failure is seen after "
+                f"{interval * region.probe.down_threshold / 60:.0f}: intervals are in seconds, were milliseconds meant?"
+            )
+            yield Problem(f"{path}.probe.interval", "unit", text)
+
+
+def _misplaced(region: Region) -> str:
+    where = f"latitude {region.lat:g}, longitude {region.lon:g} is far from {region.country}"
+    if _near(region.country, region.lon, region.lat):
+        return f"{where}, and the other way round it is not: latitude and longitude seem to be swapped"
+    return (
+        f"{where}: residency goes by the country, steering by the coordinates; one of them is probably wrong"
+    )
+
+
+def _near(country: str, lat: float, lon: float) -> bool:
+    """Whether a country has addresses around there; also where nothing is known of it, or the place is none."""
+    cells = country_cells().get(country)
+    if cells is None:
+        return True
+    return abs(lat) <= 90 and any(great_circle_km(lat, lon, *cell) <= NEAR_KM for cell in cells)
