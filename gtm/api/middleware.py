@@ -18,6 +18,8 @@ from gtm.control.errors import NO_TOKEN, ControlError, Unauthorized
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
+TIER = b"x-gtm-tier"
+"""The header that tells control's answers from an edge's, whose problem documents look alike."""
 FREE_BODY = 64 * 1024
 """Largest body, in bytes, read before the token is looked at: parsing 10 MB takes seconds, and anybody could ask."""
 
@@ -119,6 +121,7 @@ class Counting:
 
         async def counted(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (TIER, b"control")]
                 route = getattr(scope.get("route"), "path_format", "unmatched")
                 method = scope["method"] if scope["method"] in _METHODS else "other"
                 self._metrics.requests.labels(method, route, str(message["status"])).inc()

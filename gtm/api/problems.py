@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -34,9 +35,11 @@ def problem(
     errors: Sequence[Problem] = (),
     headers: dict[str, str] | None = None,
     members: Mapping[str, Any] | None = None,
+    instance: str = "",
 ) -> Response:
-    """A problem document. `type` names the kind of problem for programs, `detail` says it for people.
+    """A problem document, with the members that an edge's have too.
 
+    `type` and `code` name the kind of problem for programs, `detail` says it for people; `instance` is the path asked for.
     `members` are further ones of its kind (RFC 9457 §3.2).
     """
     words = title or HTTPStatus(status).phrase.lower()
@@ -45,6 +48,8 @@ def problem(
         "title": words,
         "status": status,
         "detail": detail,
+        **({"instance": instance} if instance else {}),
+        "code": re.sub(r"[^a-z]+", "_", words.lower()),
     }
     if errors:
         content["errors"] = errors
@@ -63,7 +68,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def control_problem(error: ControlError) -> Response:
+def control_problem(error: ControlError, instance: str = "") -> Response:
     """The answer to a request that cannot be done."""
     return problem(
         error.status,
@@ -72,12 +77,13 @@ def control_problem(error: ControlError) -> Response:
         errors=error.problems,
         headers=error.headers,
         members={"breaches": error.breaches} if isinstance(error, UnsafeChange) else None,
+        instance=instance,
     )
 
 
-async def _control(_: Request, error: Exception) -> Response:
+async def _control(request: Request, error: Exception) -> Response:
     assert isinstance(error, ControlError)  # noqa: S101 - registered for it
-    return control_problem(error)
+    return control_problem(error, request.url.path)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
@@ -85,20 +91,21 @@ async def _gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=400)
 
 
-async def _policy(_: Request, error: Exception) -> Response:
+async def _policy(request: Request, error: Exception) -> Response:
     assert isinstance(error, PolicyError)  # noqa: S101 - registered for it
     count = len(error.problems)
     detail = f"the policy would have {count} problem{'' if count == 1 else 's'}; nothing was changed"
-    return problem(422, detail, title="invalid", errors=error.problems)
+    return problem(422, detail, title="invalid", errors=error.problems, instance=request.url.path)
 
 
-async def _storage(_: Request, error: Exception) -> Response:
+async def _storage(request: Request, error: Exception) -> Response:
     logger.warning("answered 503: %s", error)
     return problem(
         503,
         "the database cannot be reached: nothing was changed; edges go on answering, try again",
         title="unavailable",
         headers=_RETRY_AFTER,
+        instance=request.url.path,
     )
 
 
@@ -107,7 +114,7 @@ async def _validation(request: Request, error: Exception) -> Response:
     raw = error.errors()
     if any(item["type"] == "json_invalid" for item in raw):
         reason = next(item.get("ctx", {}).get("error", "") for item in raw if item["type"] == "json_invalid")
-        return problem(400, f"the body is not JSON: {str(reason).lower()}")
+        return problem(400, f"the body is not JSON: {str(reason).lower()}", instance=request.url.path)
     errors: list[Problem] = []
     models = body_models(request.scope.get("route"))
     for item in raw:
@@ -121,7 +128,7 @@ async def _validation(request: Request, error: Exception) -> Response:
         errors += problems_of_errors([{**item, "loc": tuple(loc)}], document, prefix, model)
     count = len(errors)
     detail = f"the request has {count} problem{'' if count == 1 else 's'}; nothing was changed"
-    return problem(422, detail, title="invalid", errors=errors)
+    return problem(422, detail, title="invalid", errors=errors, instance=request.url.path)
 
 
 def _resource(request: Request) -> str:
@@ -144,7 +151,7 @@ async def _http(request: Request, error: Exception) -> Response:
         detail = f"`{request.method}` is not allowed here; allowed: {headers['Allow']}"
     elif error.status_code == 400:
         detail = "the body cannot be read as JSON"
-    return problem(error.status_code, detail, headers=headers)
+    return problem(error.status_code, detail, headers=headers, instance=request.url.path)
 
 
 def _methods(request: Request) -> set[str]:
@@ -158,4 +165,4 @@ def _methods(request: Request) -> set[str]:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     logger.error("unexpected error at %s %s", request.method, request.url.path, exc_info=error)
-    return problem(500, "gtm made a mistake; its log says which")
+    return problem(500, "gtm made a mistake; its log says which", instance=request.url.path)

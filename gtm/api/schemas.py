@@ -42,6 +42,10 @@ class ProblemSchema(Schema):
     title: str
     status: int
     detail: str
+    instance: str | None = None
+    """The path asked for."""
+    code: str
+    """The type in a word."""
     errors: list[ErrorSchema] = []
 
 

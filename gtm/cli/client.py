@@ -60,7 +60,7 @@ class Client:
         what: what the server is, for messages (`the control API`).
         option: the option that gives its address, for messages (`--control`).
         hint: how such a server is started, for messages.
-        codes: whether its problem documents carry a `code`, which tells an edge from the control API.
+        tier: what its answers say of themselves (`X-GTM-Tier`), which tells the control API from an edge.
         timeout: seconds for a whole answer.
 
     Raises:
@@ -75,13 +75,13 @@ class Client:
         what: str,
         option: str,
         hint: str,
-        codes: bool,
+        tier: str | None,
         timeout: float = _TIMEOUT,
     ) -> None:
         self._what = what
         self._option = option
         self._hint = hint
-        self._codes = codes
+        self._tier = tier
         self._url = _checked_url(url, option)
         self._token = _checked_token(token)
         host = urlsplit(self._url).hostname or ""
@@ -189,7 +189,7 @@ class Client:
             body = None
         if response.is_redirect or not isinstance(body, Document):
             raise self._strange(response)
-        if response.status_code >= 400 and ("code" in body) is not self._codes:
+        if response.status_code >= 400 and response.headers.get("X-GTM-Tier") != self._tier:
             raise self._strange(response)
         return Answer(response.status_code, body)
 
@@ -234,7 +234,7 @@ def control(url: str, token: str | None, *, timeout: float = _TIMEOUT) -> Client
         what="the control API",
         option="--control",
         hint="start it with `gtm serve` or `gtm control`",
-        codes=False,
+        tier="control",
         timeout=timeout,
     )
 
@@ -251,7 +251,7 @@ def edge(url: str, token: str | None) -> Client:
         what="an edge",
         option="--edge",
         hint="start one with `gtm serve` or `gtm edge`",
-        codes=True,
+        tier=None,
     )
 
 

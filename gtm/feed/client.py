@@ -159,7 +159,15 @@ class FeedClient:
                 "set GTM_TOKEN to one made by `gtm token create NAME --role edge`"
             )
         if not response.is_success:
-            raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}")
+            there = (
+                ""
+                if "x-gtm-tier" in response.headers
+                else (
+                    ": what answers there is not gtm's control (an edge, or a proxy?); --control, GTM_CONTROL_URL: give "
+                    "control's own address, port 8080 unless it was told another"
+                )
+            )
+            raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}{there}")
 
 
 def _met(error: httpx.HTTPError) -> str:
