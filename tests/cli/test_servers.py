@@ -48,3 +48,11 @@ def test_way_back_to_a_token(capsys: pytest.CaptureFixture[str], embedded: bool,
     rescue = next(line for line in page.splitlines() if "token create rescue" in line)
     assert said in rescue
     assert ("--data-dir" in rescue) is embedded
+
+
+def test_an_edge_sends_its_token_to_other_machines_over_tls_alone(bare: Gtm, tmp_path: Path) -> None:
+    """It does not start, and says what to do."""
+    done = bare("edge", "--control", "http://192.0.2.1:8080", "--data-dir", tmp_path / "e", GTM_TOKEN="gtm_x")
+    assert done.code == Exit.NOT_ALLOWED
+    assert "use https, or set GTM_INSECURE_CONTROL=true" in done.err
+    assert not (tmp_path / "e").exists()
