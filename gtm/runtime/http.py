@@ -346,8 +346,15 @@ class PatientProtocol(HttpToolsProtocol):
 def _problem(status: int, detail: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """An answer that no application made: a problem document (RFC 9457), after which the connection is closed."""
     title = HTTPStatus(status).phrase
-    kind = f"urn:gtm:problem:{title.lower().replace(' ', '-')}"
-    body = json.dumps({"type": kind, "title": title.lower(), "status": status, "detail": detail}).encode()
+    words = title.lower()
+    document = {
+        "type": f"urn:gtm:problem:{words.replace(' ', '-')}",
+        "title": words,
+        "status": status,
+        "detail": detail,
+        "code": words.replace(" ", "_").replace("-", "_"),
+    }
+    body = json.dumps(document).encode()
     lines = [b"HTTP/1.1 %d %s" % (status, title.encode()), *(b"%s: %s" % header for header in headers)]
     lines += [
         b"content-type: application/problem+json",

@@ -128,6 +128,7 @@ def test_a_head_without_end_is_refused_before_it_is_kept(patient: int) -> None:
     assert status(reply) == 431
     assert b"connection: close" in reply
     assert b'"urn:gtm:problem:request-header-fields-too-large"' in reply
+    assert b'"code": "request_header_fields_too_large"' in reply
 
 
 @pytest.mark.parametrize(
