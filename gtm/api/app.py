@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -35,6 +35,7 @@ from gtm.api.query import known_query
 from gtm.api.resources import SLUGS, resource_router
 from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
 from gtm.control import recorder
+from gtm.control.lead import Lead
 from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
 from gtm.core.model import Location
@@ -79,6 +80,8 @@ def create_app(
     signing: DnssecSettings | None = None,
     locate: Locate | None = None,
     metrics_allow: tuple[Network, ...] = LOOPBACK,
+    name: str = "",
+    deposed: Callable[[], None] | None = None,
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
@@ -93,8 +96,17 @@ def create_app(
         signing: how keys of signed zones are kept; None: this process has no key file.
         locate: where an address is; None: by the shipped database.
         metrics_allow: networks that read the metrics without a token.
+        name: what other control processes on the database are told of this one: a host and a port.
+        deposed: called when another is active in place of this one, which should end then.
     """
-    hub = FeedHub(database, half_life=half_life, dnssec=signing)
+
+    def end_feeds() -> None:
+        hub.followers.close()
+        if deposed is not None:
+            deposed()
+
+    lead = Lead(database, name, end_feeds)
+    hub = FeedHub(database, half_life=half_life, dnssec=signing, lead=lead)
     live = Live(hub)
     metrics = Metrics()
 
@@ -103,9 +115,10 @@ def create_app(
         with contextlib.suppress(StorageUnavailable):  # served from the moment it comes back
             await hub.refresh()
         following = [asyncio.create_task(hub.run())]
+        await lead.first()
         if demand_days > 0:
             kept = recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days))
-            following.append(asyncio.create_task(recorder.run(kept, live.rates, live.per_answer)))
+            following.append(asyncio.create_task(_record(lead, kept, live)))
         try:
             yield
         finally:
@@ -138,6 +151,12 @@ def create_app(
     app.add_middleware(Counting, metrics=metrics)
     _describe(app)
     return app
+
+
+async def _record(lead: Lead, kept: recorder.Recorder, live: Live) -> None:
+    """Record demand while this process is the one that hears of it."""
+    await lead.taken.wait()
+    await recorder.run(kept, live.rates, live.per_answer)
 
 
 @cache

@@ -38,6 +38,7 @@ async def get_demand(
     limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows in the answer.")] = 1000,
 ) -> Response:
     """The largest rows."""
+    ctx.hub.must_be_active()
     rates = ctx.live.rates()
     largest = sorted(rates.items(), key=lambda one: -one[1])
     rows = [found for row, rate in largest if (found := _row(row, rate)) is not None]

@@ -81,6 +81,7 @@ async def feed(
         held = ctx.hub.holder(who.sha256)
         return held is not None and held.role is Role.EDGE and tokens.speaks_for(held.edges, edge)
 
+    ctx.hub.must_be_active()
     _check_name(who, edge)
     lines: AsyncIterator[bytes] = ctx.hub.followers.stream(edge, revision, sha256, still_allowed)
     return StreamingResponse(
@@ -206,6 +207,7 @@ _REPLY = {
 )
 async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Response:
     """Take it in; msgspec reads it, since every edge sends one every other second."""
+    ctx.hub.must_be_active()
     _check_name(who, name)
     body = await request.body()
     try:
@@ -332,6 +334,9 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
         {
             "version": __version__,
             "epoch": hub.state.epoch,
+            "control": hub.standing,
+            "active": hub.lead.active if hub.lead is not None else "",
+            "standbys": hub.lead.standbys if hub.lead is not None else 0,
             "database": "up" if await hub.ping() else "down",
             "sync": edges.sync_of(known, revision),
             "warnings": [*_warnings(hub), *edges.warnings(known, revision)],
@@ -364,6 +369,7 @@ def _warnings(hub: FeedHub) -> list[str]:
 async def health(ctx: Ctx, _: Viewer) -> Response:
     """What the edges see, and what follows from it."""
     hub = ctx.hub
+    hub.must_be_active()
     regions = hub.snapshot.policy.regions if hub.snapshot else ()
     seen: dict[str, HealthTable] = {}
     for edge in hub.edges():

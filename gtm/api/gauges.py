@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from gtm.control.lead import Standing
 from gtm.control.overview import Moment, moment_of, top_document
 from gtm.control.publish import FeedHub
 from gtm.core.dnssec import expiry
@@ -28,6 +29,8 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         (),
     ),
     "gtm_control_edges_live": ("Edges heard of within the last 10 seconds.", ()),
+    "gtm_control_active": ("1 if this control is the active one of those on its database.", ()),
+    "gtm_control_standbys": ("Control processes that stand by for this one.", ()),
     "gtm_control_health_disputed_regions": (
         "Regions whose verdict is withdrawn because too many went down at once by votes alone.",
         (),
@@ -148,6 +151,8 @@ def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterato
         ("gtm_control_dnssec_problem", bool(hub.dnssec.problem)),
         ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(hub.dnssec.keys)),
         ("gtm_control_edges_live", len(top["edges"])),
+        ("gtm_control_active", hub.standing is Standing.ACTIVE),
+        ("gtm_control_standbys", hub.lead.standbys if hub.lead is not None else 0),
         ("gtm_control_health_disputed_regions", len(hub.vantages.judgement.alarm.disputed)),
         ("gtm_control_feed_refused", len(hub.followers.refused)),
         ("gtm_plan_timestamp_seconds", plan["made"] or 0),

@@ -98,6 +98,7 @@ _BODY = {
 )
 async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
     """Take them in; msgspec reads them, since every region sends some every other second."""
+    ctx.hub.must_be_active()
     body = await request.body()
     if len(body) > MAX_BODY:
         raise ContentTooLarge(f"the body is larger than the {MAX_BODY} bytes accepted: send several")
@@ -125,6 +126,7 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
 async def get_load(ctx: Ctx, _: Viewer) -> Response:
     """What is known now."""
     hub = ctx.hub
+    hub.must_be_active()
     if hub.snapshot is None:
         return reply({"at": 0.0, "regions": []})
     assessment, now = await hub.loads.assess(hub.snapshot.policy, hub.health)

@@ -28,7 +28,8 @@ async def healthz() -> Response:
     "/readyz",
     operation_id="readyz",
     summary="Whether answers are correct",
-    description="The database answers, and the policy in it compiled and is being published.",
+    description="The database answers, the policy in it compiled and is being published, and this control is the active "
+    "one.",
     response_model=Readiness,
     responses={503: errors()[503]},
 )
@@ -38,6 +39,7 @@ async def readyz(ctx: Ctx) -> Response:
         return problem(
             503, "the database cannot be reached; edges are served from memory", title="unavailable"
         )
+    ctx.hub.must_be_active()
     if ctx.hub.snapshot is None:
         return problem(503, "no policy revision is loaded yet", title="unavailable")
     return reply({"status": "ready", "revision": ctx.hub.snapshot.revision})

@@ -166,6 +166,7 @@ class TopView(Schema):
 )
 async def get_plan(ctx: Ctx, _: Viewer) -> Response:
     """As of the last tick."""
+    ctx.hub.must_be_active()
     return reply(plan_document(moment_of(ctx.hub)))
 
 
@@ -179,4 +180,5 @@ async def get_plan(ctx: Ctx, _: Viewer) -> Response:
 )
 async def get_top(ctx: Ctx, _: Viewer) -> Response:
     """What is known now."""
+    ctx.hub.must_be_active()
     return reply(top_document(moment_of(ctx.hub), ctx.hub.edges(), database_up=ctx.hub.database_up))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gtm.control.diff import Action
 from gtm.control.documents import JurisdictionDocument, PolicyDocument
 from gtm.control.edges import SyncState
+from gtm.control.lead import Standing
 from gtm.core.access import Role
 from gtm.core.load import Freshness
 from gtm.core.model import AdminState, HealthStatus
@@ -383,6 +384,12 @@ class StatusView(Schema):
 
     version: str
     epoch: int
+    control: Standing
+    """active; standby: another one is; adrift: it lost the database while others stood by, and neither plans nor leases."""
+    active: str
+    """Who is active, if it is another control and known."""
+    standbys: int
+    """How many control processes stand by for this one."""
     database: str = Field(json_schema_extra={"enum": ["up", "down"]})
     sync: SyncSchema
     warnings: list[str]

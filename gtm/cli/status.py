@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from gtm.cli import options
@@ -30,7 +32,7 @@ def status(
         return
     output.facts(
         (
-            ("control", f"gtm {found['version']}, database {found['database']}"),
+            ("control", f"gtm {found['version']}{_standing(found)}, database {found['database']}"),
             ("revision", found["sync"]["revision"]),
             ("edges", changes.sync_words(found["sync"])),
         )
@@ -38,3 +40,10 @@ def status(
     output.say("")
     output.table(HEADERS, rows(edges), empty="no edge has been heard of")
     output.warn(found["warnings"])
+
+
+def _standing(found: dict[str, Any]) -> str:
+    """What the control asked is among several, where there are any."""
+    if found["control"] == "active":
+        return f", active with {found['standbys']} standing by" if found["standbys"] else ""
+    return f", {found['control']}" + (f" for {found['active']}" if found["active"] else "")

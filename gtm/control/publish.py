@@ -18,11 +18,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from gtm.control.demand import DemandBook, Row
+from gtm.control.errors import Unavailable
 from gtm.control.followers import HEARTBEAT, Followers, News
 from gtm.control.intake import Intake
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.keys import KeyBook
 from gtm.control.latency import LatencyBook
+from gtm.control.lead import FENCE, Lead, Standing
 from gtm.control.loads import Loads
 from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.control.takeover import Takeover
@@ -60,6 +62,7 @@ class FeedHub:
         monotonic: seconds that never step back.
         half_life: seconds after which a measured round trip counts half.
         dnssec: how keys of signed zones are kept; None: this process has no key file.
+        lead: this process's part among several on one database; None: it is the only one.
     """
 
     def __init__(
@@ -69,6 +72,8 @@ class FeedHub:
         monotonic: Callable[[], float] = time.monotonic,
         half_life: float = DEFAULT_HALF_LIFE,
         dnssec: DnssecSettings | None = None,
+        *,
+        lead: Lead | None = None,
     ) -> None:
         self.snapshot: SnapshotMessage | None = None
         self.compiled: Snapshot | None = None
@@ -83,6 +88,9 @@ class FeedHub:
         self.table = EMPTY_TABLE
         self.latency = LatencyBook(database, clock, half_life)
         self.loads = Loads(clock)
+        self.lead = lead
+        self._half_life = half_life
+        self._term = 0
         self.followers = Followers(self._news, clock, monotonic)
         self.database_up = False
         self._tokens: dict[str, Token] = {}
@@ -105,11 +113,48 @@ class FeedHub:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poll())
             group.create_task(self._listen())
+            group.create_task(self.dnssec.run(self.followers.announce))
+            if self.lead is not None:
+                group.create_task(self.lead.run())
+                await self.lead.taken.wait()
+                self._begin()
             group.create_task(self._judge())
             group.create_task(self._record())
             group.create_task(self._plan())
             group.create_task(self.latency.run(self._measured, self._publish_table))
-            group.create_task(self.dnssec.run(self.followers.announce))
+
+    def _renew(self) -> None:
+        """Begin the books anew whenever the lock was taken: another may have leased before that."""
+        if self.lead is not None and self.lead.terms != self._term:
+            self._term = self.lead.terms
+            self.ledger = LeaseLedger(self._monotonic() + FENCE, int(self._clock() * 1000))
+
+    @property
+    def standing(self) -> Standing:
+        """Whether this process is the active one."""
+        return self.lead.standing if self.lead is not None else Standing.ACTIVE
+
+    def must_be_active(self) -> None:
+        """What only the active control can do stops here, at the others.
+
+        Raises:
+            Unavailable: this process stands by.
+        """
+        if self.standing is not Standing.STANDBY:
+            return
+        active = self.lead.active if self.lead is not None else ""
+        where = f"the one at `{active}` is active" if active else "none is active yet"
+        raise Unavailable(
+            f"this control stands by, {where}: ask that one, or try again", headers={"Retry-After": "1"}
+        )
+
+    def _begin(self) -> None:
+        """Become the active one: what counts from a process's start counts from here."""
+        now = self._clock()
+        self.state = replace(self.state, epoch=max(self.state.epoch + 1, int(now * 1000)))
+        self.takeover = Takeover()
+        self.vantages = Vantages(self._clock, self._monotonic)
+        self.latency = LatencyBook(self._database, self._clock, self._half_life)
 
     async def refresh(self) -> None:
         """Take in what the database holds now, and tell the followers.
@@ -246,8 +291,9 @@ class FeedHub:
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self._reported.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
-        if report.leases is None:
+        if report.leases is None or self.standing is not Standing.ACTIVE:
             return reply
+        self._renew()
         return replace(reply, leases=self.ledger.answer(edge, report.leases, now))
 
     @property
@@ -293,8 +339,9 @@ class FeedHub:
 
     async def plan(self) -> None:
         """Make the next plan, and publish it unless it is too early. A tick that fails leaves the last plan."""
-        if self.compiled is None:
+        if self.compiled is None or self.standing is not Standing.ACTIVE:
             return
+        self._renew()
         if not self.takeover.over and self.takeover.end(self._monotonic()):
             self.planner.resume(self.takeover.plan)
         try:

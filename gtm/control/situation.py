@@ -62,7 +62,12 @@ class Live:
         return self._hub.planner.latest.per_answer
 
     def situation(self) -> Situation:
-        """The present."""
+        """The present.
+
+        Raises:
+            Unavailable: this control stands by, and knows nothing of it.
+        """
+        self._hub.must_be_active()
         policy = self._hub.snapshot.policy if self._hub.snapshot else Policy()
         return Situation(
             now=self._hub.moment()[0],

@@ -167,7 +167,8 @@ class FeedClient:
                     "control's own address, port 8080 unless it was told another"
                 )
             )
-            raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}{there}")
+            why = f" ({await _detail(response)})" if response.status_code == 503 and not there else ""
+            raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}{why}{there}")
 
 
 def _met(error: httpx.HTTPError) -> str:
@@ -196,7 +197,7 @@ async def _detail(response: httpx.Response) -> str:
     try:
         return msgspec.json.decode(body, type=_Refusal).detail[:_MAX_DETAIL]
     except (msgspec.MsgspecError, ValueError):
-        return "the token is for another edge"
+        return "it does not say why"
 
 
 async def _lines(chunks: AsyncIterator[bytes], skipped: Callable[[str], None]) -> AsyncIterator[bytes]:

@@ -88,6 +88,10 @@ def _locating(settings: ControlSettings) -> Locate:
 
 async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     database = Database(url)
+
+    def stop() -> None:
+        server.should_exit = True
+
     app = create_app(
         database,
         max_moved=settings.max_moved_share,
@@ -96,6 +100,8 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         signing=settings.dnssec,
         locate=_locating(settings),
         metrics_allow=settings.metrics_allow,
+        name=f"{socket.gethostname()}:{port}",
+        deposed=stop,
     )
     config = uvicorn.Config(
         app,
@@ -108,10 +114,6 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         timeout_graceful_shutdown=2,
     )
     server = _Server(config)
-
-    def stop() -> None:
-        server.should_exit = True
-
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

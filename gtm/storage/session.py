@@ -21,6 +21,7 @@ from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
 from gtm.storage.latency import LatencyRepository
+from gtm.storage.locks import Seat
 from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
 from gtm.storage.tokens import TokenRepository
@@ -35,6 +36,12 @@ _LIVENESS = {  # seconds; a peer that vanished without a word is noticed within 
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
+}
+_SERVER_LIVENESS = {
+    "tcp_keepalives_idle": "2",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "4",
+    "tcp_user_timeout": "6000",
 }
 
 
@@ -173,6 +180,26 @@ class Database:
                 yield ""
                 async for notification in connection.notifies():
                     yield notification.payload
+
+    @asynccontextmanager
+    async def seat(self, name: str) -> AsyncIterator[Seat]:
+        """A connection with which to be the active control; `name` is what others are told of who that is.
+
+        Raises:
+            StorageUnavailable: the server can't be reached, or the connection was lost, and with it the seat.
+        """
+        _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
+        arguments.pop("context", None)
+        with unavailable():
+            connection = await psycopg.AsyncConnection.connect(
+                autocommit=True, **{**_connect_args(self._engine.url), **arguments}
+            )
+            async with connection:
+                await connection.execute("SELECT set_config('application_name', %s, false)", (name[:63],))
+                # Through which the server, too, soon notices that this process is gone without a word.
+                for setting, value in _SERVER_LIVENESS.items():
+                    await connection.execute("SELECT set_config(%s, %s, false)", (setting, value))
+                yield Seat(connection)
 
     async def dispose(self) -> None:
         """Close all connections."""
