@@ -40,6 +40,7 @@ class _Glance(msgspec.Struct):
     traffic: msgspec.Raw = msgspec.Raw(b'"recorded"')
     since: Any = None
     client_ip: Any = None
+    at: Any = None
 
 
 def _glance(body: bytes) -> _Glance:
@@ -115,7 +116,7 @@ async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     glance = _glance(body)
     location = await _location(ctx, glance.client_ip)
     job = Job("explain", body, ctx.live.situation(), running.policy, running.revision, location=location)
-    if bytes(glance.policy) != b"null":
+    if bytes(glance.policy) != b"null" or glance.at is not None:  # either has a policy compiled
         return Response(await ctx.apart.run(job), media_type="application/json")
     if len(body) > MAX_QUESTION:
         raise ContentTooLarge(f"a question without a draft may have {MAX_QUESTION} bytes")

@@ -17,8 +17,10 @@ from gtm.control.fields import JurisdictionName
 from gtm.control.jurisdictions import (
     AdequacyDecision,
     LawNote,
+    PastMembership,
     adequacy_decisions,
     law_notes,
+    past_memberships,
     shipped_jurisdictions,
 )
 from gtm.core.countries import COUNTRIES
@@ -41,6 +43,7 @@ class _View:
     origin: str
     countries: tuple[str, ...]
     decisions: tuple[AdequacyDecision, ...]
+    past: tuple[PastMembership, ...]
     laws: tuple[LawNote, ...]
 
 
@@ -65,6 +68,7 @@ async def _all(database: Database) -> dict[str, tuple[_View, str]]:
 
 def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
     decisions = adequacy_decisions().get(item.name, ()) if origin == "shipped" else ()
+    past = past_memberships().get(item.name, ()) if origin == "shipped" else ()
     laws = law_notes().get(item.name, ()) if origin == "country" else ()
     return _View(
         item.name,
@@ -75,6 +79,7 @@ def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
         origin,
         tuple(sorted(countries)),
         decisions,
+        past,
         laws,
     )
 

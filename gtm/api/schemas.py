@@ -201,6 +201,22 @@ class AdequacySchema(Schema):
     url: str
     until: str | None
     """The day on which it lapses, and the membership with it (its start, UTC)."""
+    status: str
+    """What is known of challenges and renewals."""
+    checked: str
+    """Where number and dates were compared, and when, or `unverified`."""
+
+
+class PastMembershipSchema(Schema):
+    """A membership that is over: it counts in questions about past days (`at`)."""
+
+    country: str
+    since: str | None
+    """Null: from ever, as far as kept (the GDPR applies since 25 May 2018)."""
+    until: str
+    """The first day on which it did not hold any more."""
+    source: str
+    checked: str
 
 
 class LawSchema(Schema):
@@ -220,6 +236,7 @@ class JurisdictionView(JurisdictionDocument):
     countries: list[str]
     """All countries it covers now, members of members included."""
     decisions: list[AdequacySchema]
+    past: list[PastMembershipSchema]
     laws: list[LawSchema]
 
 

@@ -68,6 +68,10 @@ def explain(
         Path | None,
         typer.Option(help="Decide by a draft: control answers, with health, plan and latency as they are."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="Decide by the law of that time (2020-06-01T00:00:00Z): control answers."),
+    ] = None,
     edge_url: options.EdgeUrl = options.EDGE,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
@@ -75,26 +79,29 @@ def explain(
 ) -> None:
     """The same with every candidate, exclusion and rule. Exit code 1 if the request is refused.
 
-    By a draft, a client that is not given is one that nobody can locate.
+    By a draft or at another time, a client that is not given is one that nobody can locate.
     """
     asked = _Asked(service, client, tenant, data_class, model, affinity, explain=1)
-    if policy is None:
+    if policy is None and at is None:
         decision = _ask(edge_url, token, asked)
     else:
-        decision = _ask_control(control_url, token, asked, policy)
+        decision = _ask_control(control_url, token, asked, policy, at)
     _tell(decision, as_json=as_json, full=True)
 
 
-def _ask_control(url: str, token: str | None, asked: _Asked, draft: Path) -> dict[str, Any]:
-    """The decision by a draft."""
+def _ask_control(
+    url: str, token: str | None, asked: _Asked, draft: Path | None, at: str | None
+) -> dict[str, Any]:
+    """The decision by a draft, or at another time."""
     from gtm.cli import client
     from gtm.cli.reading import read_document
 
-    document = read_document(draft)
     body = {name: value for name, value in asdict(asked).items() if name != "explain" and value is not None}
-    return (
-        client.control(url, token).call("POST", "/v1/route:explain", body={**body, "policy": document}).body
-    )
+    if at is not None:
+        body["at"] = at
+    if draft is not None:
+        body["policy"] = read_document(draft)
+    return client.control(url, token).call("POST", "/v1/route:explain", body=body).body
 
 
 def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:

@@ -229,7 +229,9 @@ def _view(policy: Policy, item: Expectation, now: float) -> View:
         }
         for region in regions
     }
-    snapshot = compile_policy(replace(policy, regions=regions), shipped_jurisdictions())
+    # A day that is past has the law of that day.
+    shipped = shipped_jurisdictions(history=item.at is not None)
+    snapshot = compile_policy(replace(policy, regions=regions), shipped)
     return view_of(snapshot, State(health=health), Window(moment, moment))
 
 

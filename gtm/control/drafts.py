@@ -9,7 +9,7 @@ import json
 import pickle
 import resource
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar
 
 import msgspec
@@ -59,6 +59,8 @@ class ExplainRequest(KindDocument):
     """An address, or a subnet as a resolver states it; in place of country and coordinates."""
     affinity: Annotated[f.Line, Field(min_length=1)] | None = None
     policy: PolicyDocument | None = None
+    at: f.Moment | None = None
+    """When, by the law of that day; left out: now. Health, plan and latency are those of now."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -153,7 +155,11 @@ def explained(job: Job, asked: ExplainRequest, snapshot: Snapshot) -> dict[str, 
         asked.affinity,
         asked.priority,
     )
-    found = simulation.explanation(job.situation, snapshot, request, asked.client_ip)
+    situation = job.situation
+    if asked.at is not None:
+        snapshot = simulation.compiled(snapshot.policy, snapshot.revision, history=True)
+        situation = replace(situation, now=asked.at.timestamp())
+    found = simulation.explanation(situation, snapshot, request, asked.client_ip)
     return {**found, "draft": asked.policy is not None}
 
 
@@ -166,7 +172,8 @@ def done(job: Job) -> dict[str, Any]:
     """
     if job.kind == "explain":
         question = parsed(ExplainRequest, job.body)
-        assert question.policy is not None  # noqa: S101 - else nobody starts a process
+        if question.policy is None:
+            return explained(job, question, simulation.compiled(job.running, job.revision))
         return explained(job, question, simulation.compile_draft(question.policy, job.running))
     asked = parsed(SimulateRequest, job.body)
     draft = simulation.compile_draft(asked.policy, job.running)

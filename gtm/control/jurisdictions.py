@@ -1,6 +1,8 @@
 """The jurisdictions that come with gtm, and what is known of the law behind them.
 
-A membership that rests on a decision with an end lapses with it (the start of that day, UTC).
+A membership that rests on a decision with an end lapses with it (the start of that day, UTC). Beginnings, and memberships
+that are over, are for questions about past days: policies in force are compiled without them, for a clock that is behind
+would otherwise bind requests by law of long ago.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ from typing import Any
 from gtm.control import yamls
 from gtm.core.model import Jurisdiction, Term
 
+_APPLICABLE = "2018-05-25"
+"""Since when the GDPR applies (its Art. 99(2)): earlier beginnings are not kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class AdequacyDecision:
     """A decision of the European Commission under Art. 45 GDPR (or its predecessor); dates are ISO 8601.
 
-    `article` is the ground it was taken on, `date` that of its adoption, `until` the day on which it lapses.
+    `article` is the ground it was taken on, `date` that of its adoption, `until` the day on which it lapses. `status` is
+    what is known of challenges and renewals, `checked` where number and dates were compared, or `unverified`.
     """
 
     country: str
@@ -28,7 +34,20 @@ class AdequacyDecision:
     date: str
     scope: str
     url: str
+    status: str
+    checked: str
     until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PastMembership:
+    """A membership that is over: from one day (always, if None) until the start of another (ISO 8601)."""
+
+    country: str
+    until: str
+    source: str
+    checked: str
+    since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +68,38 @@ def _data() -> dict[str, Any]:
 
 
 @cache
-def shipped_jurisdictions() -> tuple[Jurisdiction, ...]:
-    """EU, EEA, … as `compile_policy` takes them."""
-    return tuple(
-        Jurisdiction(
-            item["name"],
-            item["display_name"],
-            tuple(item["members"]),
-            item["source"],
-            tuple(
-                Term(
-                    decision.country,
-                    effective_until=datetime.fromisoformat(decision.until).replace(tzinfo=UTC),
-                )
-                for decision in adequacy_decisions().get(item["name"], ())
-                if decision.until is not None
-            ),
-        )
+def shipped_jurisdictions(*, history: bool = False) -> tuple[Jurisdiction, ...]:
+    """EU, EEA, … as `compile_policy` takes them.
+
+    Args:
+        history: with memberships since the GDPR applies (25 May 2018) that are over, and the beginnings of the others.
+    """
+    found = []
+    for item in _data()["jurisdictions"]:
+        name = item["name"]
+        past = past_memberships().get(name, ()) if history else ()
+        terms = [Term(one.country, _day(one.since), _day(one.until)) for one in past]
+        for decision in adequacy_decisions().get(name, ()):
+            begins = _day(decision.date) if history and decision.date > _APPLICABLE else None
+            if begins is not None or decision.until is not None:
+                terms.append(Term(decision.country, begins, _day(decision.until)))
+        members = dict.fromkeys((*item["members"], *(one.country for one in past)))
+        found.append(Jurisdiction(name, item["display_name"], tuple(members), item["source"], tuple(terms)))
+    return tuple(found)
+
+
+def _day(day: str | None) -> datetime | None:
+    return None if day is None else datetime.fromisoformat(day).replace(tzinfo=UTC)
+
+
+@cache
+def past_memberships() -> dict[str, tuple[PastMembership, ...]]:
+    """Name of a shipped jurisdiction → its memberships that are over."""
+    return {
+        item["name"]: tuple(PastMembership(**one) for one in item["past"])
         for item in _data()["jurisdictions"]
-    )
+        if "past" in item
+    }
 
 
 @cache

@@ -37,13 +37,13 @@ def compile_draft(document: PolicyDocument, running: Policy) -> Snapshot:
     return compile_policy(document.to_core(running), shipped_jurisdictions())
 
 
-def compiled(policy: Policy) -> Snapshot:
-    """A policy that was compiled before, compiled again.
+def compiled(policy: Policy, revision: int = 0, *, history: bool = False) -> Snapshot:
+    """A policy that was compiled before, compiled again; with `history` against the law of past days, too.
 
     Raises:
         PolicyError: it does not compile any more.
     """
-    return compile_policy(policy, shipped_jurisdictions())
+    return compile_policy(policy, shipped_jurisdictions(history=history), revision=revision)
 
 
 def simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot) -> dict[str, Any]:

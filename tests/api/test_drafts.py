@@ -248,3 +248,15 @@ def test_unsafe_changes_can_be_forced(live: Api) -> None:
     assert "moved" in problem(first, 409)
     forced = live.operator.post(f"/v1/revisions/{before - 1}:rollback", params=reason)
     assert forced.status_code == 200
+
+
+def test_a_past_day_has_the_law_of_that_day(live: Api) -> None:
+    """In 2020 the United Kingdom was under the GDPR, in transition; since 2021 it is a third country."""
+    asked = {"service": "chat", "country": "GB"}
+    then = live.viewer.post("/v1/route:explain", json={**asked, "at": "2020-06-01T00:00:00Z"}).json()
+    now = live.viewer.post("/v1/route:explain", json=asked).json()
+    assert [rule["name"] for rule in then["rules"]] == ["gdpr"]
+    assert (now["rules"], then["draft"], then["revision"]) == ([], False, now["revision"])
+    assert "offset" in problem(
+        live.viewer.post("/v1/route:explain", json={**asked, "at": "2020-06-01T00:00:00"}), 422
+    )

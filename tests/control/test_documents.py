@@ -17,7 +17,7 @@ from gtm.control import documents, yamls
 from gtm.control.diff import diff_policies
 from gtm.control.documents import DOCUMENTS, PolicyDocument, concise_policy, export_policy
 from gtm.control.folders import check_references, load_folder, read_folder
-from gtm.control.jurisdictions import adequacy_decisions, law_notes, shipped_jurisdictions
+from gtm.control.jurisdictions import adequacy_decisions, law_notes, past_memberships, shipped_jurisdictions
 from gtm.control.structure import problems_of
 from gtm.core import model
 from gtm.core.countries import COUNTRIES
@@ -277,6 +277,43 @@ def test_an_adequacy_decision_lapses_with_the_membership() -> None:
     decisions = [decision for items in adequacy_decisions().values() for decision in items]
     assert all("Art. 45" in decision.article and decision.act and decision.date for decision in decisions)
     assert all("95/46" in item.article for item in decisions if item.date < "2018-05-25")
+
+
+@pytest.mark.parametrize(
+    ("day", "union", "area", "adequate", "partly", "either"),
+    [
+        ("2018-06-01", "GB", "GB", "", "CA US", "GB"),
+        ("2019-06-01", "GB", "GB", "JP", "CA US", "GB JP"),
+        ("2020-06-01", "", "GB", "JP", "CA US", "GB JP"),
+        ("2020-08-01", "", "GB", "JP", "CA", "GB JP"),
+        ("2021-03-01", "", "", "JP", "CA", "GB JP"),
+        ("2021-08-01", "", "", "GB JP", "CA", "GB JP"),
+        ("2023-08-01", "", "", "GB JP KR", "CA US", "GB JP KR"),
+        ("2026-11-01", "", "", "BR GB JP KR", "CA US", "BR GB JP KR"),
+        ("2032-01-01", "", "", "BR JP KR", "CA US", "BR JP KR"),
+    ],
+)
+def test_a_past_day_has_its_law(  # noqa: PLR0917 - a row of a table
+    day: str, union: str, area: str, adequate: str, partly: str, either: str
+) -> None:
+    """Of those that joined or left since the GDPR applies, each jurisdiction has whom it had on a day."""
+    membership, problems = resolve(shipped_jurisdictions(history=True), ())
+    assert problems == []
+    moment = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+    names = ("EU", "EEA", "GDPR-ADEQUATE", "GDPR-ADEQUATE-PARTIAL", "EEA-OR-ADEQUATE")
+    moved = {"BR", "CA", "GB", "JP", "KR", "US"}
+    found = [" ".join(sorted(countries_at(membership[name], moment) & moved)) for name in names]
+    assert found == [union, area, adequate, partly, either]
+
+
+def test_what_is_known_of_decisions_says_where_it_was_checked() -> None:
+    """Nothing claims more than was compared: each decision and past membership names a place and time, or `unverified`."""
+    decisions = [decision for items in adequacy_decisions().values() for decision in items]
+    past = [one for items in past_memberships().values() for one in items]
+    for item in (*decisions, *past):
+        assert "unverified" in item.checked or item.checked.endswith("2026-11"), item
+    assert all(decision.status for decision in decisions)
+    assert all(one.source for one in past)
 
 
 DRAINING = {"admin_state": "draining"}

@@ -1,12 +1,39 @@
 """The fence against its readable model, in random worlds: `python -m tests.drills.fence --cases 1000000 [--seed N]`.
 
 A world is a policy with rules and memberships that begin and end, databases and overrides of a small network, and an
-edge's clock that goes on, steps back and forth, and lives through restarts. It is asked by addresses and subnets, of all
+edge's clock that goes on and steps back and forth. It is asked by addresses and subnets, of all
 tenants and data classes, through the code that answers DNS: the locator on real database files, what is remembered of
 client subnets, the holder of Views, the ranker with its memory. The model (`tests/core/reference.py`) is told the same.
 
 An *escape* is an answer, or an allowed region, that the model does not allow. A case is *held back* if the model allows
 more. Prints what it did and the first of each, and ends with 1 if there was one.
+
+Mutants of the code that it was tried on (12,000 cases each, seed 3; the first with 50,000), all killed:
+
+| mutant | escapes | held back |
+|---|---|---|
+| a subnet is where its first address is | 4,585 | 0 |
+| a rule concerns a subnet only if all its parts are in its countries | 917 | 0 |
+| a subnet ends one address early | 16 | 0 |
+| `ignore` is read as `match` | 0 | 302 |
+| `match` is read as `ignore` for subnets | 322 | 0 |
+| too many networks count as one unknown place | 19 | 0 |
+| one network fewer is looked at | 0 | 49 |
+| anonymity is that of the first part | 41 | 0 |
+| accuracy is that of the best part | 75 | 0 |
+| unknown parts are forgotten where others are known | 200 | 0 |
+| networks of an IPv4-mapped subnet are as long as in IPv4 | 132 | 0 |
+| the anonymity database does not narrow networks | 159 | 0 |
+| overrides do not narrow networks | 45 | 0 |
+| rankings are remembered by country alone | 114 | 69 |
+| services of different rules are one family | 255 | 258 |
+| a clock that steps back lifts | 664 | 0 |
+| a rule begins after its moment | 19 | 0 |
+| a rule ends after its moment | 0 | 75 |
+| a View lasts beyond its boundary | 10 | 11 |
+| an unstated tenant is no match | 990 | 0 |
+
+Not in it: restarts of an edge, and how long answers are kept.
 """
 
 from __future__ import annotations
