@@ -9,7 +9,28 @@ import msgspec
 from fastapi import APIRouter, Path, Request, Response
 from starlette.exceptions import HTTPException
 
+from gtm import __version__
+from gtm.api.context import reply
+
 router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def root(request: Request) -> Response:
+    """What this is and where to go on, for whoever opens the address."""
+    base = str(request.base_url).rstrip("/")
+    if "text/html" in request.headers.get("accept", ""):
+        return Response(status_code=307, headers={"Location": "/docs", "Cache-Control": "no-store"})
+    return reply(
+        {
+            "service": "gtm control",
+            "version": __version__,
+            "documentation": f"{base}/docs",
+            "openapi": f"{base}/docs/openapi.json",
+            "status": f"{base}/v1/status",
+        }
+    )
+
 
 _FILES = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +17,7 @@ from gtm.cli import (
     dnssec,
     edges,
     exporting,
+    init,
     latency,
     load,
     options,
@@ -36,11 +38,22 @@ app = typer.Typer(
     name="gtm",
     help="A self-hosted global traffic manager: which region should serve this request?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _commands in (servers, policies, simulation, exporting, routing, status, load, report, latency, top):
+for _commands in (
+    servers,
+    init,
+    policies,
+    simulation,
+    exporting,
+    routing,
+    status,
+    load,
+    report,
+    latency,
+    top,
+):
     _commands.register(app)
 for _group, _name, _help in (
     (regions.app, "regions", "List, show, drain, activate and disable regions."),
@@ -54,6 +67,28 @@ for _group, _name, _help in (
     (demo.app, "demo", "Fail, restore and resize regions of the running demo world, and send it traffic."),
 ):
     app.add_typer(_group, name=_name, help=_help)
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gtm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda value: _version(wanted=value),
+            is_eager=True,
+            help="Print gtm's version.",
+        ),
+    ] = False,
+) -> None:
+    """A self-hosted global traffic manager: which region should serve this request?"""
 
 
 @app.command()

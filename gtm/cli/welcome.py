@@ -42,10 +42,25 @@ def welcome(running: Running) -> None:
         console.print(f"  export GTM_CONTROL_URL={running.control}")
     if running.edge != options.EDGE:
         console.print(f"  export GTM_EDGE_URL={running.edge}")
-    if running.regions:
-        console.print()
-        _demo(console, running)
     console.print()
+    if running.regions:
+        _demo(console, running)
+    elif running.admin_token is not None:
+        _next(console)
+    console.print()
+
+
+def _next(console: Console) -> None:
+    """What to do with a system that has no policy yet."""
+    gtm = program()
+    console.print("There is no policy yet, so every name and service is unknown. Next, in a second terminal:")
+    for command, what in (
+        (f"{gtm} init my-policy", "asks where your regions are, and writes a folder of YAML"),
+        (f"{gtm} check my-policy", "every problem with its file and line, and the decisions expected"),
+        (f"{gtm} apply my-policy", "puts it in force (with the token above)"),
+    ):
+        console.print(f"  {escape(command)}   [dim]# {what}[/]")
+    console.print(f"Or look at a worked one first: Ctrl-C, then {escape(gtm)} serve --demo --data-dir demo")
 
 
 def _quoted(running: Running) -> str:

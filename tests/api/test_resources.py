@@ -312,6 +312,9 @@ def test_operations_need_no_token(world: Api) -> None:
     assert world.anonymous.get("/metrics", headers=proxied).status_code == 401
     assert world.edge.get("/metrics", headers=proxied).status_code == 403
     assert world.viewer.get("/metrics", headers=proxied).status_code == 200
+    assert world.anonymous.get("/").json()["documentation"].endswith("/docs")
+    browser = world.anonymous.get("/", headers={"Accept": "text/html,*/*"})
+    assert (browser.status_code, browser.headers["location"]) == (307, "/docs")
     page = world.anonymous.get("/docs")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):
