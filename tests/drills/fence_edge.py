@@ -9,10 +9,11 @@ from random import Random
 from gtm.core.model import Jurisdiction, Policy
 from gtm.core.router import Router
 from gtm.core.state import State
-from gtm.core.timekeeping import LEAD
+from gtm.core.timekeeping import LEAD, UNKEPT
 from gtm.core.view import Window
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
+from gtm.runtime.clock_keeper import ClockKeeper
 from tests.core.reference import Clock
 from tests.drills.fence_worlds import DAY
 
@@ -32,7 +33,10 @@ class Edge:
         self, policy: Policy, shipped: tuple[Jurisdiction, ...], state: State, now: float, directory: Path
     ) -> None:
         self._now = now
+        directory.mkdir()
         self._directory = directory
+        self._boots = 0
+        self._restarted = False
         self._messages = (SnapshotMessage.of(1, 0.0, policy, shipped), StateMessage(state))
         self._start()
 
@@ -44,14 +48,22 @@ class Edge:
         return router
 
     def _start(self) -> None:
+        """Start as an edge's agent does: the times that were kept come before the policy."""
         self._holder = ViewHolder(lambda: self._now, boot=lambda: 0.0)
+        self._keeper = ClockKeeper(self._directory, self._holder, f"boot-{self._boots}")
+        self._keeper.load()
         for message in self._messages:
             self._holder.apply(message)
+        self._keeper.keep()
 
     def event(self, rng: Random, clock: Clock) -> str:
         """Something happens to its clock; what, in words. The model's clock is told, too."""
-        kind = rng.choice(["a moment", "a while", "back", "ahead", "a change", "the next change"])
-        if kind == "a moment":
+        kind = rng.choice(
+            ["a moment", "a while", "back", "ahead", "a change", "the next change", "a restart", "a reboot"]
+        )
+        if kind in ("a restart", "a reboot"):
+            to = max(0.0, self._now + rng.choice([0.0, 0.0, -rng.uniform(0, 5 * DAY)]))
+        elif kind == "a moment":
             to = self._now + rng.choice([1e-6, 0.5, 1.0])
         elif kind == "a while":
             to = self._now + rng.uniform(0, 1.5 * DAY)
@@ -65,10 +77,16 @@ class Edge:
             to = DAY * (max(clock.latest, self._now) // DAY + 1) + rng.choice([-1e-6, 0.0, 0.0])
         self._now = round(to, 6)
         clock.shows(self._now)
-        self._holder.tick()
+        if kind in ("a restart", "a reboot"):
+            self._boots += kind == "a reboot"
+            self._restarted = True
+            self._start()
+        else:
+            self._holder.tick()
+            self._keeper.keep()
         return f"after {kind}"
 
     def windows(self, clock: Clock) -> tuple[Window, Window]:
         """The times that rules must be read at at least, and may be read at at most."""
         window = clock.window
-        return window, replace(window, latest=window.latest + LEAD)
+        return window, replace(window, latest=window.latest + (LEAD + UNKEPT if self._restarted else LEAD))
