@@ -19,6 +19,7 @@ DEFAULT_HALF_LIFE = 86_400.0
 DEFAULT_DEMAND_DAYS = 7
 DEFAULT_MAX_MOVED_SHARE = 0.3
 DEFAULT_ZSK_DAYS = 90
+DEFAULT_TOKEN_MAX_AGE = 86_400.0
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 """This machine."""
 
@@ -95,6 +96,8 @@ class EdgeSettings:
     the others. `country` and `operator_country` (ISO 3166-1 alpha-2) say where the edge stands and who runs it, for
     residency rules that bind edges; None: as of its region, or unknown.
 
+    Once control was not heard for `token_max_age` seconds, the edge accepts no token until it is.
+
     `workers` is the number of DNS processes and of HTTP processes, each. Ports of 0 mean: any free one.
 
     `dns_bind` are addresses for DNS alone; none: those of `bind`, on `dns_port`. An edge started by root becomes `user`
@@ -127,6 +130,7 @@ class EdgeSettings:
     metrics_allow: tuple[Network, ...] = LOOPBACK
     ca_file: Path | None = None
     open_lookups: bool = False
+    token_max_age: float = DEFAULT_TOKEN_MAX_AGE
     beacons: bool = True
     region: str | None = None
     named: bool = True
@@ -173,6 +177,7 @@ class ServeSettings:
     metrics_allow: tuple[Network, ...] = LOOPBACK
     ca_file: Path | None = None
     open_lookups: bool = False
+    token_max_age: float = DEFAULT_TOKEN_MAX_AGE
     beacons: bool = True
     country: str | None = None
     operator_country: str | None = None

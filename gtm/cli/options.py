@@ -154,6 +154,14 @@ OpenLookups = Annotated[
         envvar="GTM_OPEN_LOOKUPS",
     ),
 ]
+TokenMaxAge = Annotated[
+    float,
+    typer.Option(
+        help="Seconds without a word from control after which the edge accepts no tokens any more.",
+        envvar="GTM_TOKEN_MAX_AGE",
+        min=60,
+    ),
+]
 Beacons = Annotated[
     bool,
     typer.Option(help="Let browsers post round trips that they measured.", envvar="GTM_BEACONS"),

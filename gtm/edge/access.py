@@ -23,9 +23,18 @@ class Grant(IntEnum):
     BAD_TOKEN = 1
     WRONG_ROLE = 2
     GRANTED = 3
+    OUTDATED = 4
+    """Nobody knows whether it was revoked since: control was not heard for too long."""
 
 
-def grant_of(authorization: bytes | None, access: Access, now: float, needed: Role = Role.VIEWER) -> Grant:
+def grant_of(
+    authorization: bytes | None,
+    access: Access,
+    now: float,
+    needed: Role = Role.VIEWER,
+    *,
+    outdated: bool = False,
+) -> Grant:
     """Judge an Authorization header (RFC 6750 §2.1).
 
     Args:
@@ -33,9 +42,12 @@ def grant_of(authorization: bytes | None, access: Access, now: float, needed: Ro
         access: the tokens known.
         now: POSIX seconds.
         needed: the role that grants it.
+        outdated: control was not heard for longer than tokens are believed.
     """
     if authorization is None:
         return Grant.NO_TOKEN
+    if outdated:
+        return Grant.OUTDATED
     scheme, _, token = authorization.partition(b" ")
     token = token.strip()
     if scheme.lower() != b"bearer" or not token or len(token) > _MAX_TOKEN:
@@ -61,6 +73,8 @@ def check_subject(grant: Grant, asked: Address, caller: Address | None) -> None:
             "looking up other clients takes a token of role viewer, operator or admin",
             ((b"www-authenticate", challenge),),
         )
+    if grant is Grant.OUTDATED:
+        raise _outdated()
     if grant is Grant.BAD_TOKEN:
         raise _unknown_token()
     raise ProblemError(
@@ -83,6 +97,8 @@ def check_reporter(grant: Grant) -> None:
             "sending samples takes a token of role reporter or edge",
             ((b"www-authenticate", challenge),),
         )
+    if grant is Grant.OUTDATED:
+        raise _outdated()
     if grant is Grant.BAD_TOKEN:
         raise _unknown_token()
     if grant is Grant.NO_TOKEN:
@@ -106,6 +122,8 @@ def check_scraper(grant: Grant) -> None:
             "reading the metrics takes a token of role viewer, operator or admin",
             ((b"www-authenticate", challenge),),
         )
+    if grant is Grant.OUTDATED:
+        raise _outdated()
     if grant is Grant.BAD_TOKEN:
         raise _unknown_token()
     if grant is Grant.NO_TOKEN:
@@ -121,5 +139,14 @@ def _unknown_token() -> ProblemError:
     return ProblemError(
         "unauthorized",
         "the token is unknown, expired or revoked",
+        ((b"www-authenticate", b'Bearer error="invalid_token"'),),
+    )
+
+
+def _outdated() -> ProblemError:
+    return ProblemError(
+        "unauthorized",
+        "this edge has not heard from control for longer than it believes tokens (GTM_TOKEN_MAX_AGE), so it accepts none: "
+        "they may have been revoked since; ask another edge, or without a token about yourself",
         ((b"www-authenticate", b'Bearer error="invalid_token"'),),
     )

@@ -64,12 +64,14 @@ _METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 class EdgeOptions:
     """How an edge's HTTP tier behaves.
 
-    `open_lookups` lets anybody ask about any client. `trusted_proxies` are the networks whose X-Forwarded-For and
+    `open_lookups` lets anybody ask about any client. Once control was not heard for `token_max_age` seconds, no token is
+    accepted. `trusted_proxies` are the networks whose X-Forwarded-For and
     Forwarded headers count. `beacons`: browsers may post round trips. Clients in `metrics_allow` read the metrics without
     a token.
     """
 
     open_lookups: bool = False
+    token_max_age: float = inf
     trusted_proxies: tuple[Network, ...] = ()
     beacons: bool = True
     metrics_allow: tuple[Network, ...] = LOOPBACK
@@ -293,7 +295,7 @@ class EdgeApp:
         beacon = incoming.route == "beacons"
         if not beacon:
             authorization = incoming.headers.get(b"authorization")
-            check_reporter(grant_of(authorization, self._holder.access, self._clock(), Role.REPORTER))
+            check_reporter(self._granted(authorization, Role.REPORTER))
         # `navigator.sendBeacon` sends text as text/plain, which takes no preflight.
         incoming.require_json("text/plain" if beacon else None)
         body = await incoming.body(receive, MAX_BEACON_BYTES if beacon else MAX_SAMPLES_BYTES)
@@ -312,7 +314,12 @@ class EdgeApp:
     def _grant(self, incoming: Incoming) -> Grant:
         if self._options.open_lookups:
             return Grant.GRANTED
-        return grant_of(incoming.headers.get(b"authorization"), self._holder.access, self._clock())
+        return self._granted(incoming.headers.get(b"authorization"), Role.VIEWER)
+
+    def _granted(self, authorization: bytes | None, needed: Role) -> Grant:
+        holder, most = self._holder, self._options.token_max_age
+        outdated = authorization is not None and most < inf and holder.window.age >= most
+        return grant_of(authorization, holder.access, self._clock(), needed, outdated=outdated)
 
     def _forwarded(self, incoming: Incoming) -> tuple[bytes | None, bytes | None]:
         """The X-Forwarded-For and Forwarded headers, if they come from a trusted proxy."""
@@ -350,7 +357,7 @@ class EdgeApp:
     def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:
         if not self._near(incoming):
             authorization = incoming.headers.get(b"authorization")
-            check_scraper(grant_of(authorization, self._holder.access, self._clock()))
+            check_scraper(self._granted(authorization, Role.VIEWER))
         return Response(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
 
 

@@ -230,6 +230,7 @@ class Crew:
             ca_file=None if settings.ca_file is None else str(settings.ca_file),
             metrics_allow=tuple(str(network) for network in settings.metrics_allow),
             open_lookups=settings.open_lookups,
+            token_max_age=settings.token_max_age,
             beacons=settings.beacons,
             log_level=settings.log_level,
             place=settings.place,

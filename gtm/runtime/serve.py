@@ -208,6 +208,7 @@ class Supervisor:
             "GTM_WORKERS": str(settings.workers),
             "GTM_LOG_LEVEL": settings.log_level,
             "GTM_OPEN_LOOKUPS": "true" if settings.open_lookups else "false",
+            "GTM_TOKEN_MAX_AGE": str(settings.token_max_age),
             "GTM_BEACONS": "true" if settings.beacons else "false",
             "GTM_LATENCY_HALF_LIFE": str(settings.latency_half_life),
             "GTM_MAX_MOVED_SHARE": str(settings.max_moved_share),

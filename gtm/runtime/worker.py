@@ -383,6 +383,7 @@ def run_http(worker: Worker) -> None:
         return
     options = EdgeOptions(
         open_lookups=worker.settings.open_lookups,
+        token_max_age=worker.settings.token_max_age,
         trusted_proxies=tuple(ip_network(text) for text in worker.settings.trusted_proxies),
         beacons=worker.settings.beacons,
         metrics_allow=tuple(ip_network(text) for text in worker.settings.metrics_allow),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gtm.core.edges import NOWHERE, EdgePlace
-from gtm.settings import DnsSettings
+from gtm.settings import DEFAULT_TOKEN_MAX_AGE, DnsSettings
 
 ENVIRONMENT = "GTM_WORKER"
 FINISH = 5.0
@@ -36,6 +36,7 @@ class WorkerSettings:
     dns: DnsSettings = field(default_factory=DnsSettings)
     cookie_secrets: tuple[bytes, ...] = ()
     """What DNS cookies are made with, and what they were made with before; only workers of DNS have them."""
+    token_max_age: float = DEFAULT_TOKEN_MAX_AGE
     metrics_allow: tuple[str, ...] = ()
     door: int | None = None
     """A bound Unix socket at which a next agent finds this worker, should its own be gone; None: it ends with its own."""
