@@ -147,7 +147,7 @@ def list_services(
         (
             (
                 service["name"],
-                "\n".join(service["hostnames"]),
+                "\n".join(map(_host, service["hostnames"])),
                 service["steering"],
                 service["ttl"],
                 ", ".join(member["region"] for member in service["members"]),
@@ -157,6 +157,14 @@ def list_services(
         ),
         empty="there are no services: add some with `gtm apply FOLDER`",
     )
+
+
+def _host(host: str | dict[str, Any]) -> str:
+    """A host name, with what it states of the requests that come by it."""
+    if isinstance(host, str):
+        return host
+    said = [host[field] for field in ("tenant", "data_class") if host.get(field)]
+    return f"{host['name']} ({', '.join(said)})"
 
 
 def _report(api: Client, done: dict[str, Any], *, wait: bool, timeout: float, as_json: bool) -> None:

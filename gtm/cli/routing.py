@@ -10,7 +10,10 @@ import typer
 
 from gtm.cli import options
 
-_Service = Annotated[str, typer.Argument(help="The service's name.")]
+_Service = Annotated[str, typer.Argument(help="The service's name; with --host it may be left out.")]
+_Host = Annotated[
+    str | None, typer.Option(help="A host name of the service, which may state a tenant and a data class.")
+]
 _ClientAddress = Annotated[
     str | None, typer.Option("--client", help="The client's IP address; left out: this machine's.")
 ]
@@ -24,12 +27,13 @@ _Affinity = Annotated[str | None, typer.Option(help="What ties it to earlier one
 class _Asked:
     """The parameters of a look-up; None: not stated."""
 
-    service: str
+    service: str | None
     client_ip: str | None
     tenant: str | None
     data_class: str | None
     model: str | None
     affinity: str | None
+    host: str | None = None
     explain: int | None = None
 
 
@@ -40,8 +44,9 @@ def register(app: typer.Typer) -> None:
 
 
 def route(
-    service: _Service,
+    service: _Service = "",
     *,
+    host: _Host = None,
     client: _ClientAddress = None,
     tenant: _Tenant = None,
     data_class: _DataClass = None,
@@ -52,13 +57,14 @@ def route(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask an edge which region serves a request. Exit code 1 if it is refused."""
-    asked = _Asked(service, client, tenant, data_class, model, affinity)
+    asked = _Asked(service or None, client, tenant, data_class, model, affinity, host)
     _tell(_ask(edge_url, token, asked), as_json=as_json, full=False)
 
 
 def explain(
-    service: _Service,
+    service: _Service = "",
     *,
+    host: _Host = None,
     client: _ClientAddress = None,
     tenant: _Tenant = None,
     data_class: _DataClass = None,
@@ -81,7 +87,7 @@ def explain(
 
     By a draft or at another time, a client that is not given is one that nobody can locate.
     """
-    asked = _Asked(service, client, tenant, data_class, model, affinity, explain=1)
+    asked = _Asked(service or None, client, tenant, data_class, model, affinity, host, explain=1)
     if policy is None and at is None:
         decision = _ask(edge_url, token, asked)
     else:
@@ -94,8 +100,12 @@ def _ask_control(
 ) -> dict[str, Any]:
     """The decision by a draft, or at another time."""
     from gtm.cli import client
+    from gtm.cli.exits import CommandError
     from gtm.cli.reading import read_document
 
+    if asked.host is not None:
+        text = "--host is for edges: with --policy or --at, give the service, --tenant and --data-class"
+        raise CommandError(text)
     body = {name: value for name, value in asdict(asked).items() if name != "explain" and value is not None}
     if at is not None:
         body["at"] = at

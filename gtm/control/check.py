@@ -1,7 +1,7 @@
 """Expected decisions: does a policy do what its authors think? Run by `gtm check` and by the tests.
 
 `expect.yaml` beside the policy holds a list `expectations`. Each says who asks (`client` address or subnet, or `country` with
-`lat` and `lon`, `anonymous` and `accuracy_km`, or nothing: unknown), for what (`service`, `tenant`, `data_class`,
+`lat` and `lon`, `anonymous` and `accuracy_km`, or nothing: unknown), for what (`service`, or a `host` name of it; `tenant`, `data_class`,
 `model`), in what state of the world (`down`, `drained` and `disabled` regions; all else is up and active), at what time
 (`at`; now, if absent), and what must come of it: `region` (a name, or a list of which each draw must hit one), or
 `refused` (`residency` or `unavailable`), with `reason` (see `gtm.core.outcomes.Reason`) and `rules` (all that match)
@@ -39,6 +39,7 @@ from gtm.core.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.problems import Problem
 from gtm.core.ranking import rank
 from gtm.core.state import State
+from gtm.core.statements import ContradictionError, agreed
 from gtm.core.view import View, Window, view_of
 from gtm.geoip.centres import country_centres
 from gtm.geoip.networks import Locate, locate_client, parse_client
@@ -61,7 +62,8 @@ class Expectation(Document):
     lon: Annotated[f.Number, Field(ge=-180, le=180)] | None = None
     anonymous: f.Flag = False
     accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
-    service: f.Name
+    service: f.Name | None = None
+    host: f.HostName | None = None
     tenant: f.Name | None = None
     data_class: f.Name | None = None
     model: f.ModelName | None = None
@@ -82,6 +84,8 @@ class Expectation(Document):
         if self.client is not None and stated:
             names = "`client` or `country`, `lat`, `lon`, `anonymous` and `accuracy_km`"
             raise PydanticCustomError("overlap", "{text}", {"text": f"give either {names}"})
+        if (self.service is None) == (self.host is None):
+            raise PydanticCustomError("missing", "needs either `service` or `host`, a host name of it")
         if (self.lat is None) != (self.lon is None):
             raise PydanticCustomError("missing", "`lat` and `lon` need each other")
         return self
@@ -90,7 +94,7 @@ class Expectation(Document):
     def label(self) -> str:
         """The name, or what is asked, in short."""
         who = self.client or self.country or "unknown client"
-        what = "/".join(part for part in (self.service, self.tenant, self.data_class) if part)
+        what = "/".join(part for part in (self.service or self.host, self.tenant, self.data_class) if part)
         return self.name or f"{who} → {what}"
 
 
@@ -146,10 +150,11 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
 def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:
     """Try one expectation."""
     view = _view(policy, item, now)
-    request = Request(item.service, _location(item, locate), item.tenant, item.data_class, item.model)
     try:
+        service, tenant, data_class = _asked(view, item)
+        request = Request(service, _location(item, locate), tenant, data_class, item.model)
         ranking = rank(view.basis, request, {})
-    except UnknownNameError as error:
+    except (UnknownNameError, ContradictionError) as error:
         return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
     made = choice(view, ranking.group)
     first = explained(view, ranking, made, made.options[0])
@@ -161,6 +166,21 @@ def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Resu
         got=_got(first, regions),
         why=tuple(lines(view, request, first)),
     )
+
+
+def _asked(view: View, item: Expectation) -> tuple[str, str | None, str | None]:
+    """The service, tenant and data class that an expectation is about.
+
+    Raises:
+        UnknownNameError: no service has the host name.
+        ContradictionError: the host name states something else.
+    """
+    if item.host is None:
+        return item.service or "", item.tenant, item.data_class
+    host = view.snapshot.host_of(item.host)
+    if host is None:
+        raise UnknownNameError("host name", item.host)
+    return view.snapshot.hostnames[host.name], *agreed(host, item.tenant, item.data_class)
 
 
 def _expectations(path: Path) -> tuple[list[Expectation], list[Problem]]:

@@ -10,7 +10,17 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar, cast
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from gtm.control import fields as f
@@ -268,14 +278,42 @@ class HttpsRecordDocument(Document):
     """The protocols that every region speaks, beside `http/1.1`."""
 
 
+class HostNameDocument(Document):
+    """A host name that states whose requests come by it, for DNS, which can state nothing."""
+
+    name: f.ServiceHost
+    tenant: f.Name | None = None
+    """Absent: it states none."""
+    data_class: f.Name | None = None
+    """Absent: it states none."""
+
+
+def _kind_of_host(value: Any) -> str:
+    return "str" if isinstance(value, str) else "object"
+
+
+def _plain_host(value: str | HostNameDocument) -> str | HostNameDocument:
+    """A name that states nothing is its string, however it was written."""
+    if isinstance(value, str) or value.tenant is not None or value.data_class is not None:
+        return value
+    return value.name
+
+
+_Host = Annotated[
+    Annotated[f.ServiceHost, Tag("str")] | Annotated[HostNameDocument, Tag("object")],
+    Discriminator(_kind_of_host),
+    AfterValidator(_plain_host),
+]
+
+
 class ServiceDocument(ResourceDocument[Service]):
     """What clients ask for by host name or by service name."""
 
     display_name: f.Line = ""
     members: Annotated[tuple[MemberDocument, ...], Field(min_length=1, max_length=1000)]
     """The regions that serve it; their order is the order of failover."""
-    hostnames: Annotated[tuple[f.ServiceHost, ...], Field(max_length=1000)] = ()
-    """`*.x` stands for every name below x that has nothing of its own."""
+    hostnames: Annotated[tuple[_Host, ...], Field(max_length=1000)] = ()
+    """`*.x` stands for every name below x that has nothing of its own. A name may state a tenant and a data class."""
     zone: f.HostName | None = None
     """The zone that the host names lie in."""
     ttl: f.Ttl = 30

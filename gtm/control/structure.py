@@ -142,7 +142,7 @@ def _path(loc: Sequence[str | int], document: Any, prefix: str) -> str:
 def _is_branch(part: str) -> bool:
     """Whether a part of a location is pydantic's name for a union's branch rather than a field."""
     return (
-        part in {"bool", "int", "float", "str"}
+        part in {"bool", "int", "float", "str", "object"}
         or part.startswith("constrained-")
         or "[" in part
         or "(" in part

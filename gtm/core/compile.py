@@ -17,6 +17,7 @@ from gtm.core.kinds import KINDS
 from gtm.core.model import (
     AdminState,
     Endpoint,
+    HostName,
     Jurisdiction,
     Policy,
     Region,
@@ -57,6 +58,8 @@ class _Compiler:
         self.revision = revision
         self.checks = Checks()
         self.numbers = {region.name: number for number, region in enumerate(policy.regions)}
+        self.tenants = frozenset(tenant.name for tenant in policy.tenants)
+        self.data_classes = frozenset(item.name for item in policy.data_classes)
 
     def run(self) -> Snapshot:
         membership, problems = resolve(self.shipped, self.policy.jurisdictions)
@@ -86,15 +89,23 @@ class _Compiler:
             region_numbers=MappingProxyType(self.numbers),
             services=MappingProxyType(services),
             hostnames=MappingProxyType(
-                {host: service.name for service in self.policy.services for host in service.hostnames}
+                {host.name: service.name for service in self.policy.services for host in service.names}
+            ),
+            stated=MappingProxyType(
+                {
+                    host.name: host
+                    for service in self.policy.services
+                    for host in service.names
+                    if host != HostName(host.name)
+                }
             ),
             existing=existing_names(self.policy),
             wildcards=any(
-                host.startswith(WILDCARD) for service in self.policy.services for host in service.hostnames
+                host.name.startswith(WILDCARD) for service in self.policy.services for host in service.names
             ),
             zones=MappingProxyType({zone.name: zone for zone in self.policy.zones}),
-            tenants=frozenset(tenant.name for tenant in self.policy.tenants),
-            data_classes=frozenset(item.name for item in self.policy.data_classes),
+            tenants=self.tenants,
+            data_classes=self.data_classes,
             models=frozenset(model for region in self.policy.regions for model in region.models),
             active=sum(
                 1 << number
@@ -155,6 +166,7 @@ class _Compiler:
         if wanted is not None and regions and not any(wanted in region.models for region in regions):
             message = f"no member region serves the model `{wanted}`"
             self.checks.problem(f"{path}.model", "unknown_reference", message)
+        self._check_statements(service)
         if service.hostnames:
             self._check_dns(service, regions)
             self._check_refusal(service, [endpoint for region in regions for endpoint in region.endpoints])
@@ -179,9 +191,21 @@ class _Compiler:
                 )
                 self.checks.problem(f"{path}.members[{index}].weight", "overlap", message)
 
+    def _check_statements(self, service: Service) -> None:
+        """What host names state exists: a misspelt tenant would match no rule."""
+        for index, host in enumerate(service.names):
+            for field, said, known in (
+                ("tenant", host.tenant, self.tenants),
+                ("data_class", host.data_class, self.data_classes),
+            ):
+                if said is not None and said not in known:
+                    message = f"there is no {field.replace('_', ' ')} `{said}`"
+                    path = f"services.{service.name}.hostnames[{index}].{field}"
+                    self.checks.problem(path, "unknown_reference", message)
+
     def _check_dns(self, service: Service, regions: Sequence[Region]) -> None:
         """Every member has something to answer DNS with; at a zone's apex no CNAME can stand (RFC 1034 §3.6.2)."""
-        apex = service.zone in service.hostnames
+        apex = any(host.name == service.zone for host in service.names)
         for index, region in enumerate(regions):
             path = f"services.{service.name}.members[{index}].region"
             if any(endpoint.ipv4 or endpoint.ipv6 for endpoint in region.endpoints):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gtm.core.countries import COUNTRIES
-from gtm.core.model import OnUnknownLocation
+from gtm.core.model import HostName, OnUnknownLocation
 from gtm.core.problems import Problem
 from gtm.core.references import some
 from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
@@ -33,8 +33,9 @@ class _Reading:
 def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
     """What the rules in force leave without a region.
 
-    A service with host names is asked over DNS, by requests that state neither tenant nor data class, so that every
-    rule scoped by them concerns them. Of other services the requests are looked at that no such rule concerns.
+    A service with host names is asked over DNS, by requests that state what the host name does: where that is neither
+    tenant nor data class, every rule scoped by them concerns them. Of other services the requests are looked at that no
+    such rule concerns.
 
     Args:
         snapshot: the policy.
@@ -47,8 +48,9 @@ def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
     """
     readings: dict[tuple[int, ...], _Reading] = {}
     alone: dict[int, dict[str, list[str]]] = {}
-    for name, service in snapshot.services.items():
-        binding = _binding(service, now)
+    for name, service, host in _asked(snapshot):
+        binding = _binding(service, host, now)
+        by = f" (asked by `{host.name}`)" if host is not None and host != HostName(host.name) else ""
         key = tuple(map(id, binding))
         reading = readings.get(key)
         if reading is None:
@@ -56,29 +58,46 @@ def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
         for mask, countries in _by_mask(service, reading).items():
             active = mask & snapshot.active
             if not mask:
-                text = f"none of its regions may serve {client_words(countries)}"
+                text = f"none of its regions may serve {client_words(countries)}{by}"
                 yield Problem(f"services.{name}", "no_region", text)
             elif not active:
-                text = f"every region that may serve {client_words(countries)} is drained or disabled"
+                text = f"every region that may serve {client_words(countries)}{by} is drained or disabled"
                 yield Problem(f"services.{name}", "no_active_region", text)
             elif active.bit_count() == 1 and service.mask & snapshot.active != active:
                 left = alone.setdefault(active.bit_length() - 1, {})
-                left.setdefault(name, []).extend(countries)
+                known = left.setdefault(name, [])
+                known.extend(country for country in countries if country not in known)
     for number, services in sorted(alone.items()):
         listed = [f"`{name}` ({client_words(countries)})" for name, countries in services.items()]
         text = f"if it is drained, no other region may serve {some(listed, 'services')}"
         yield Problem(f"regions.{snapshot.regions[number].name}", "drain_empties", text)
 
 
-def _binding(service: CompiledService, now: float) -> list[CompiledRule]:
-    stated = not service.service.hostnames
+def _asked(snapshot: Snapshot) -> Iterator[tuple[str, CompiledService, HostName | None]]:
+    """Each service with a host name for everything that its host names state; None for a service without any."""
+    for name, service in snapshot.services.items():
+        if not service.service.hostnames:
+            yield name, service, None
+        alike = {(host.tenant, host.data_class): host for host in reversed(service.service.names)}
+        for host in reversed(alike.values()):
+            yield name, service, host
+
+
+def _binding(service: CompiledService, host: HostName | None, now: float) -> list[CompiledRule]:
     return [
         rule
         for rule in service.rules
         if rule.enforced
         and rule.starts <= now < rule.ends
-        and not (stated and (rule.tenants is not None or rule.data_classes is not None))
+        and (rule.tenants is rule.data_classes is None if host is None else may_concern(rule, host))
     ]
+
+
+def may_concern(rule: CompiledRule, host: HostName) -> bool:
+    """Whether a rule may concern those who ask DNS by a host name, by what that states."""
+    return (rule.tenants is None or host.tenant is None or host.tenant in rule.tenants) and (
+        rule.data_classes is None or host.data_class is None or host.data_class in rule.data_classes
+    )
 
 
 def _reading(rules: Iterable[CompiledRule], regions: int) -> _Reading:

@@ -245,8 +245,22 @@ class HttpsRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HostName:
+    """A service's host name (or wildcard), and what it states of all requests by it. None: nothing.
+
+    It stands for what a request would state itself, so that DNS, which can state nothing, has a tenant or data class.
+    """
+
+    name: str
+    tenant: str | None = None
+    data_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """What clients ask for by host name (`*.example.com`: any without records of its own) or by service name.
+
+    A host name that states nothing is written as a string.
 
     `ttl` is how long answers may be kept, `min_ttl` the same while traffic is being moved (seconds, both).
     `max_answers` is how many addresses an answer has at most, None: all. `https_record`: None for none.
@@ -258,7 +272,7 @@ class Service:
     name: str
     members: tuple[Member, ...]
     display_name: str = ""
-    hostnames: tuple[str, ...] = ()
+    hostnames: tuple[str | HostName, ...] = ()
     zone: str | None = None
     ttl: int = 30
     min_ttl: int = 5
@@ -273,6 +287,11 @@ class Service:
     priority: Priority = Priority.REAL_TIME
     service_time_ms: float | None = None
     exploration: float = 0.0
+
+    @property
+    def names(self) -> tuple[HostName, ...]:
+        """The host names, with what they state."""
+        return tuple(HostName(item) if isinstance(item, str) else item for item in self.hostnames)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def existing_names(policy: Policy) -> frozenset[str]:
 
 def _written(policy: Policy) -> Iterator[str]:
     for service in policy.services:
-        yield from service.hostnames
+        yield from (host.name for host in service.names)
     for zone in policy.zones:
         yield zone.name.partition(".")[
             2

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from gtm.core.jurisdictions import Membership
-from gtm.core.model import Policy, Region, ResidencyRule, Service, Zone
+from gtm.core.model import HostName, Policy, Region, ResidencyRule, Service, Zone
 from gtm.core.names import WILDCARD, closest
 
 
@@ -84,6 +84,8 @@ class Snapshot:
     services: Mapping[str, CompiledService]
     hostnames: Mapping[str, str]
     """Lower-case host name without the trailing dot, wildcards (`*.example.com`) included → name of its service."""
+    stated: Mapping[str, HostName]
+    """Those of them that state a tenant or data class."""
     existing: frozenset[str]
     """Every name of the policy's zones, written likewise."""
     wildcards: bool
@@ -111,16 +113,22 @@ class Snapshot:
         return tuple(sorted({*self.beginnings, *self.endings}))
 
     def service_of(self, hostname: str) -> str | None:
-        """The service that a host name belongs to, as DNS answers it; None if there is none.
+        """The service that a host name belongs to, as DNS answers it; None if there is none."""
+        host = self.host_of(hostname)
+        return None if host is None else self.hostnames[host.name]
+
+    def host_of(self, hostname: str) -> HostName | None:
+        """The host name of a service that answers for a name, itself or a wildcard, with what it states.
 
         A wildcard stands for the names below its own that do not exist, unless something between exists (RFC 4592
         §3.3.1: only the wildcard right below the closest encloser counts).
         """
-        found = self.hostnames.get(hostname)
-        if found is not None or not self.wildcards or hostname in self.existing:
-            return found
-        encloser = closest(self.existing, hostname)
-        return None if encloser is None else self.hostnames.get(f"{WILDCARD}{encloser}")
+        name = hostname
+        if name not in self.hostnames and self.wildcards and name not in self.existing:
+            name = f"{WILDCARD}{closest(self.existing, hostname) or ''}"
+        if name not in self.hostnames:
+            return None
+        return self.stated.get(name) or HostName(name)
 
     def names(self, mask: int) -> tuple[str, ...]:
         """The regions in a mask, by number."""

@@ -113,7 +113,7 @@ class _ZoneChecks:
             if service.hostnames and service.zone is None:
                 message = "a service with host names needs the zone they lie in"
                 self.checks.problem(f"{path}.zone", "missing", message)
-            for index, host in enumerate(service.hostnames):
+            for index, host in enumerate(item.name for item in service.names):
                 where = f"{path}.hostnames[{index}]"
                 owner = self.owners.setdefault(host, service)
                 if owner is not service or host in service.hostnames[:index]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 from gtm.core.choice import pick
-from gtm.core.model import UNKNOWN_LOCATION, Location, Request
+from gtm.core.model import UNKNOWN_LOCATION, Location
 from gtm.core.router import Router
 from gtm.core.view import Basis, elsewhere
 from gtm.dns import wire
@@ -156,7 +156,7 @@ class Answerer:
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
-        router, request = self.router, Request(host.service, location)
+        router, request = self.router, host.request(location)
         ranking = router.ranker.ranking(request)
         chosen = router.choice(ranking.group)
         option = pick(chosen, request, draw, sheds=False)
@@ -165,7 +165,7 @@ class Answerer:
         self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()
         if question.rdtype == wire.TXT:
-            texts = explanation(router.explained(ranking, chosen, option), location)
+            texts = explanation(router.explained(ranking, chosen, option), request)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
         return host_content(router.view, host, question.rdtype, option, texts, turn=turn)
 

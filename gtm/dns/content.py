@@ -15,7 +15,7 @@ from socket import AF_INET, AF_INET6, inet_pton
 from gtm.core.choice import Option
 from gtm.core.decide import Decision
 from gtm.core.endpoints import serving
-from gtm.core.model import Endpoint, Location, Service
+from gtm.core.model import Endpoint, Request, Service
 from gtm.core.outcomes import Outcome, Reason
 from gtm.core.references import some
 from gtm.core.residency import NOT_STATED
@@ -284,8 +284,9 @@ def _refusal_error(option: Option) -> ExtendedError:
     return ExtendedError(_EDE_PROHIBITED, "residency rules allow no usable region for this client")
 
 
-def explanation(decision: Decision, location: Location) -> list[str]:
+def explanation(decision: Decision, request: Request) -> list[str]:
     """The decision in words, as TXT strings."""
+    location = request.location
     parts = [
         f"service={decision.service}",
         f"outcome={decision.outcome.value}",
@@ -294,6 +295,8 @@ def explanation(decision: Decision, location: Location) -> list[str]:
         f"country={'+'.join(location.spans) or location.country or 'unknown'}",
         f"network={location.subnet or location.network or 'unknown'}",
     ]
+    parts += [f"tenant={request.tenant}"] if request.tenant else []
+    parts += [f"data_class={request.data_class}"] if request.data_class else []
     parts += [
         f"rule={rule.name} mode={rule.mode} because={', '.join(rule.because)}" for rule in decision.rules
     ]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gtm.core.choice import Choice, pick
-from gtm.core.model import Request
 from gtm.core.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns
@@ -185,9 +184,7 @@ class FastWay:
 
     def _drawn(self, question: Question, way: _Way, client: Client, draw: float, *, dnssec_ok: bool) -> Ready:
         """The answer made ready that a draw picks."""
-        option = way.only or pick(
-            way.choice, Request(question.host.service, client.location), draw, sheds=False
-        )
+        option = way.only or pick(way.choice, question.host.request(client.location), draw, sheds=False)
         ready = way.ready.get(id(option))
         if ready is None:
             several = turns(self._router.view, question.host, question.rdtype, option)

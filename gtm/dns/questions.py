@@ -8,7 +8,6 @@ from itertools import count
 
 import dns.name
 
-from gtm.core.model import Request
 from gtm.core.ranking import RankingClass
 from gtm.core.router import Ranker
 from gtm.dns import wire
@@ -194,7 +193,7 @@ class Questions:
         if question.wildcard is not None:
             known = question.wildcard.kinds.get(number) or self.learn(question.wildcard, client, number)
             return self._kind(question, number, known.asked.group, known.cell)
-        ranking = self.ranker.fresh(Request(question.host.service, client.location))
+        ranking = self.ranker.fresh(question.host.request(client.location))
         return self._kind(question, number, ranking.group, ranking.cell)
 
     def _kind(self, question: Question, number: int, group: RankingClass, cell: str) -> Kind:

@@ -16,7 +16,7 @@ import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 
-from gtm.core.model import RecordSet, Zone
+from gtm.core.model import Location, RecordSet, Request, Zone
 from gtm.core.names import absolute, closest
 from gtm.core.snapshot import Snapshot
 from gtm.dns import wire
@@ -41,11 +41,20 @@ class ZoneData:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Host:
-    """A host name of a service. `apex`: the name is its zone's own, where no CNAME can stand (RFC 1034 §3.6.2)."""
+    """A host name of a service. `apex`: the name is its zone's own, where no CNAME can stand (RFC 1034 §3.6.2).
+
+    `tenant` and `data_class` are what it states of who asks; None: nothing.
+    """
 
     service: str
     zone: ZoneData
     apex: bool
+    tenant: str | None = None
+    data_class: str | None = None
+
+    def request(self, location: Location) -> Request:
+        """The request of a client that asks for its address."""
+        return Request(self.service, location, self.tenant, self.data_class)
 
 
 class Rdatas:
@@ -180,7 +189,9 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
         name = wire_name(hostname)
         zone = names.zone_of(name)
         if zone is not None:
-            names.hosts[name] = Host(service, zone, apex=name == zone.name)
+            said = snapshot.stated.get(hostname)
+            tenant, data_class = (None, None) if said is None else (said.tenant, said.data_class)
+            names.hosts[name] = Host(service, zone, name == zone.name, tenant, data_class)
     for written in snapshot.policy.zones:
         if written.name in elsewhere:
             _refer(names, written)

@@ -183,7 +183,7 @@ class EdgeApp:
         host = incoming.headers.get(b"host", b"")
         service = routes.service_of(host)
         if service is not None:
-            return self._redirect(incoming, routes, service, incoming.raw_path)
+            return self._redirect(incoming, routes, *service, incoming.raw_path)
         page = self._pages.get(incoming.path)
         if page is not None:
             incoming.route, handler = page
@@ -198,7 +198,7 @@ class EdgeApp:
             return None
         if incoming.raw_path.startswith(b"/r/"):
             name, slash, rest = incoming.raw_path[3:].partition(b"/")
-            return self._redirect(incoming, routes, name.decode("latin-1"), slash + rest or b"/")
+            return self._redirect(incoming, routes, name.decode("latin-1"), None, slash + rest or b"/")
         raise ProblemError(
             "not_found",
             f"no service has the host name `{host[:255].decode('latin-1')}`, and gtm has no such path",
@@ -221,7 +221,10 @@ class EdgeApp:
                 routes.remember(routes.lookups, key, route)
         return route.respond()
 
-    def _redirect(self, incoming: Incoming, routes: Routes, service: str, rest: bytes) -> Response:
+    def _redirect(
+        self, incoming: Incoming, routes: Routes, service: str, host: str | None, rest: bytes
+    ) -> Response:
+        """Send a request on; `host` is the host name that it came by, if that states something."""
         incoming.route = "redirect"
         query = incoming.query
         if len(rest) + len(query) > MAX_URL:
@@ -233,12 +236,12 @@ class EdgeApp:
             )
         said = tuple(incoming.headers.get(name) for name in SAID)
         forwarded = self._forwarded(incoming)
-        key = (service, said, incoming.peer, forwarded)
+        key = (service, host, said, incoming.peer, forwarded)
         route = routes.redirects.get(key)
         if route is None:
             tenant, data_class, model, affinity, priority = map(_header_text, SAID.values(), said)
             urgency = None if priority is None else read_priority("X-GTM-Priority", priority)
-            lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency)
+            lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency, host=host)
             caller = self._clients.find(incoming.peer, *forwarded)
             route = RedirectRoute(routes.kind(lookup, caller, instance_of(b"/r/" + service.encode())))
             routes.remember(routes.redirects, key, route)

@@ -21,14 +21,17 @@ MAX_BATCH_BYTES = 1024 * 1024
 MAX_VALUE = 256
 """Longest value of a parameter, in characters."""
 
-_TEXTS = ("service", "client_ip", "tenant", "data_class", "model", "affinity", "priority")
+_TEXTS = ("service", "client_ip", "tenant", "data_class", "model", "affinity", "priority", "host")
 _ALL = (*_TEXTS, "explain")
 _FLAGS = {"1": True, "true": True, "0": False, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One question. `client_ip` None: about the caller itself."""
+    """One question. `client_ip` None: about the caller itself.
+
+    `host` is a host name of the service, which may state a tenant or data class; None: none is known.
+    """
 
     service: str
     client_ip: Address | None = None
@@ -38,6 +41,7 @@ class Lookup:
     affinity: str | None = None
     explain: bool = False
     priority: Priority | None = None
+    host: str | None = None
 
 
 def parse_query(query: bytes) -> Lookup:
@@ -141,8 +145,8 @@ def _lookup(values: dict[str, Any]) -> Lookup:
             raise ProblemError("invalid_request", f"unknown parameter `{_cut(name)}`; known are {_known()}")
         if name in _TEXTS:
             check_value(name, value)
-    if "service" not in values:
-        raise ProblemError("invalid_request", "parameter `service` is missing")
+    if "service" not in values and "host" not in values:
+        raise ProblemError("invalid_request", "parameter `service` is missing (or `host`, a host name of it)")
     client_ip = None
     if "client_ip" in values:
         try:
@@ -153,7 +157,7 @@ def _lookup(values: dict[str, Any]) -> Lookup:
                 f"`client_ip` is `{_cut(values['client_ip'])}`, which is not an ipv4 or ipv6 address",
             ) from error
     priority = read_priority("priority", values["priority"]) if "priority" in values else None
-    return Lookup(**{**values, "client_ip": client_ip, "priority": priority})
+    return Lookup(**{"service": "", **values, "client_ip": client_ip, "priority": priority})
 
 
 def _known() -> str:

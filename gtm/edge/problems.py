@@ -15,6 +15,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 _KINDS = {
     "invalid_request": (400, "The request cannot be understood"),
+    "contradiction": (400, "The request and its host name contradict each other"),
     "unauthorized": (401, "A token is needed"),
     "forbidden": (403, "The token does not permit this"),
     "not_found": (404, "There is nothing here"),

@@ -20,6 +20,8 @@ from gtm.core.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.ranking import Ranking
 from gtm.core.references import some
 from gtm.core.router import Router
+from gtm.core.snapshot import Snapshot
+from gtm.core.statements import ContradictionError, agreed
 from gtm.core.view import View
 from gtm.edge.lookup import Lookup
 from gtm.edge.problems import ProblemError, Response, json_response, problem
@@ -217,7 +219,7 @@ class Routes:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
-        self._services: dict[bytes, str | None] = {}
+        self._services: dict[bytes, tuple[str, str | None] | None] = {}
         self._locate = locate
         self._afford = afford
         self._limit = limit if router is None else min(limit, router.ranker.limit)
@@ -231,18 +233,20 @@ class Routes:
             instance: names the request in problem documents.
 
         Raises:
-            ProblemError: there is no policy yet, or it does not know the service, tenant, data class or model.
+            ProblemError: there is no policy yet, or it does not know the service, host name, tenant, data class or model;
+                or the request states something else than the host name that it came by.
         """
         if self.router is None:
             raise ProblemError(
                 "not_ready", "no policy has been loaded yet; try again", ((b"retry-after", b"1"),)
             )
         location = UNKNOWN_LOCATION if client is None else self._locate(client)
+        service, tenant, data_class = _asked(self.router.view.snapshot, lookup)
         request = Request(
-            lookup.service,
+            service,
             location,
-            lookup.tenant,
-            lookup.data_class,
+            tenant,
+            data_class,
             lookup.model,
             lookup.affinity,
             lookup.priority,
@@ -254,24 +258,49 @@ class Routes:
         choice = self.router.choice(ranking.group)
         return Kind(self.router, ranking, choice, request, client, instance, lookup.explain, self._afford)
 
-    def service_of(self, host: bytes) -> str | None:
-        """The service whose host name a Host header gives; None if there is none."""
+    def service_of(self, host: bytes) -> tuple[str, str | None] | None:
+        """The service whose host name a Host header gives, and that name if it states something; None if there is none."""
         try:
             return self._services[host]
         except KeyError:
-            name = None
+            found = None
             if self.router is not None:
-                name = self.router.view.snapshot.service_of(host_name(host))
+                snapshot = self.router.view.snapshot
+                named = snapshot.host_of(host_name(host))
+                if named is not None:
+                    stating = named.name if named.name in snapshot.stated else None
+                    found = snapshot.hostnames[named.name], stating
             if len(self._services) >= self._limit:
                 self._services = {}
-            self._services[host] = name
-            return name
+            self._services[host] = found
+            return found
 
     def remember(self, table: dict[Any, Any], key: Any, route: LookupRoute | RedirectRoute) -> None:
         """Keep a route in one of this object's tables."""
         if len(table) >= self._limit:
             table.clear()
         table[key] = route
+
+
+def _asked(snapshot: Snapshot, lookup: Lookup) -> tuple[str, str | None, str | None]:
+    """The service, tenant and data class that a look-up is about, by what it states and by its host name.
+
+    Raises:
+        ProblemError: the host name is none of a service, or of another one, or states something else.
+    """
+    if lookup.host is None:
+        return lookup.service, lookup.tenant, lookup.data_class
+    host = snapshot.host_of(lookup.host.lower().removesuffix("."))
+    if host is None:
+        raise ProblemError("unknown_service", f"no service has the host name `{lookup.host}`")
+    service = snapshot.hostnames[host.name]
+    if lookup.service not in ("", service):
+        text = f"`{lookup.host}` is a host name of service `{service}`, not of `{lookup.service}`: leave one of them out"
+        raise ProblemError("contradiction", text)
+    try:
+        return service, *agreed(host, lookup.tenant, lookup.data_class)
+    except ContradictionError as error:
+        raise ProblemError("contradiction", str(error)) from error
 
 
 def host_name(host: bytes) -> str:

@@ -151,3 +151,32 @@ def test_escape_codes_are_shown_not_obeyed(bare: Gtm, folder: Path) -> None:
     assert done.code == 1
     assert "\x1b" not in done.out
     assert "[red]x" in done.out
+
+
+def test_expectations_by_host_name(bare: Gtm, folder: Path) -> None:
+    """An expectation may ask by a host name, with what that states; it must be some service's, and not contradict."""
+    (folder / "expect.yaml").unlink()
+    services = (folder / "services.yaml").read_text()
+    stating = (
+        "hostnames: [records.demo.test, {name: acme.records.demo.test, tenant: acme, data_class: public}]"
+    )
+    (folder / "services.yaml").write_text(services.replace("hostnames: [records.demo.test]", stating))
+    expected = (
+        "{host: records.demo.test, country: US, region: eu-central}",
+        "{host: acme.records.demo.test, country: US, lat: 40.7, lon: -74.0, region: us-east, rules: []}",
+        "{host: acme.records.demo.test, tenant: acme, country: DE, region: eu-central}",
+    )
+    (folder / "expect.yaml").write_text("expectations:\n" + "".join(f"- {one}\n" for one in expected))
+    assert "3 of 3 expectations hold" in bare.ok("check", folder).out
+    for wrong, said in (
+        ("{host: acme.records.demo.test, tenant: clinic, region: eu-central}", "is for the tenant `acme`"),
+        ("{host: nope.demo.test, region: eu-central}", "there is no host name `nope.demo.test`"),
+        (
+            "{host: records.demo.test, service: records, region: eu-central}",
+            "needs either `service` or `host`",
+        ),
+    ):
+        (folder / "expect.yaml").write_text(f"expectations:\n- {wrong}\n")
+        done = bare("check", folder)
+        assert done.code != 0
+        assert said in done.out + done.err

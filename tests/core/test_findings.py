@@ -333,13 +333,13 @@ def test_one_tenants_rule_that_holds_for_all_of_dns() -> None:
     """DNS states no tenant: a rule for one of them pins every client, and that is said with all that is needed."""
     (message,) = _pinned(_asked_by_name(), BANKS)
     assert message == (
-        "DNS states no tenant: by residency rule `bank` it answers any client with de alone, of 3 regions; give those "
-        "who are meant a service with host names of its own, and name that service under `match`"
+        "DNS states no tenant: by residency rule `bank` it answers, for `chat.test`, any client with de alone, of 3 "
+        "regions; give those who are meant host names of their own, and state under `hostnames` whose requests come by each"
     )
     both = replace(BANKS, name="records", match=replace(BANKS.match, tenants=(), data_classes=("health",)))
     (message,) = _pinned(_asked_by_name(), BANKS, replace(both, allow=Places(regions=("us",))))
     assert (
-        "no tenant and no data class: by residency rules `bank`, `records` it answers any client with no region"
+        "no tenant and no data class: by residency rules `bank`, `records` it answers, for `chat.test`, any client with no region"
         in message
     )
     local = replace(BANKS, match=replace(BANKS.match, client_countries=("FR",)))
