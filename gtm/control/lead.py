@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 
 from gtm.storage.errors import StorageUnavailable
@@ -65,8 +66,10 @@ class Lead:
         self._looked = asyncio.Event()
 
     async def first(self) -> None:
-        """Wait for the first look, or for the database to be found away."""
+        """Wait for the first look, or for the database to be found away, and a moment for a predecessor to be gone."""
         await self._looked.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.taken.wait(), 2 * EVERY)
 
     async def run(self) -> None:
         """Stand by for the lock, and hold it, until cancelled."""
