@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -16,7 +16,7 @@ from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply
 from gtm.api.schemas import EdgeSchema, HealthView, Schema, StatusView, errors
 from gtm.control import edges, tokens
 from gtm.control.errors import Forbidden, Invalid
-from gtm.control.latency import MAX_DELTAS, delta_problem
+from gtm.control.latency import MAX_DELTAS, delta_problem, witness_problem
 from gtm.control.publish import FeedHub
 from gtm.control.takeover import plan_problem
 from gtm.core.access import Role
@@ -27,6 +27,7 @@ from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
 from gtm.core.problems import Problem
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, EdgeReport
 
+_T = TypeVar("_T")
 router = APIRouter(prefix="/v1")
 
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
@@ -143,6 +144,13 @@ _REPORT = {
                             for field in ("country", "operator_country", "region")
                         },
                     },
+                    "witnesses": {
+                        "type": "array",
+                        "maxItems": MAX_DELTAS,
+                        "description": "What balancers' samples say of claimed locations: network, claim, region, "
+                        "reporter, samples against it, samples that fit it, quickest round trip in ms, POSIX seconds.",
+                        "items": {"type": "array", "minItems": 8, "maxItems": 8},
+                    },
                     "plan": {
                         "type": ["object", "null"],
                         "description": "The plan that the edge follows, as the feed sent it, if the last reply wanted it.",
@@ -247,6 +255,18 @@ def _place_problems(place: EdgePlace) -> Iterator[Problem]:
         yield Problem("place.region", "too_long", text)
 
 
+def _listed(field: str, items: Sequence[_T], problem: Callable[[_T], str | None]) -> list[Problem]:
+    """What is wrong with a list of a report: its length, or the first of its items that are wrong."""
+    if len(items) > MAX_DELTAS:
+        return [Problem(field, "too_long", f"a report may have {MAX_DELTAS} of them")]
+    wrong = (
+        Problem(f"{field}[{number}]", "out_of_range", text)
+        for number, item in enumerate(items)
+        if (text := problem(item)) is not None
+    )
+    return list(islice(wrong, _MAX_LISTED))
+
+
 def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
     problems = []
     if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
@@ -263,15 +283,8 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
         problems.append(Problem("seconds", "out_of_range", "must be between 0 and 3600"))
     if not all(0 <= count < 1e12 for count in found.demand.values()):
         problems.append(Problem("demand", "out_of_range", "counts must be between 0 and 10^12"))
-    if len(found.latency) > MAX_DELTAS:
-        problems.append(Problem("latency", "too_long", f"a report may have {MAX_DELTAS} of them"))
-    else:
-        found_wrong = (
-            Problem(f"latency[{number}]", "out_of_range", text)
-            for number, delta in enumerate(found.latency)
-            if (text := delta_problem(delta)) is not None
-        )
-        problems += islice(found_wrong, _MAX_LISTED)
+    problems += _listed("latency", found.latency, delta_problem)
+    problems += _listed("witnesses", found.witnesses, witness_problem)
     if found.plan is not None and (text := plan_problem(found.plan)) is not None:
         problems.append(Problem("plan", "out_of_range", text))
     if found.leases is not None and len(found.leases.instance) > 100:
@@ -345,7 +358,7 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
 
 
 def _warnings(hub: FeedHub) -> list[str]:
-    """Of the policy in force, and what is wrong with health, feeds, tokens, edges and keys here."""
+    """Of the policy in force, and what is wrong with health, feeds, tokens, edges, locations and keys here."""
     found = [*(hub.compiled.warnings if hub.compiled else ())]
     found += [text for text in (hub.vantages.alarm_words(), *hub.followers.refused.values()) if text]
     found += [
@@ -354,6 +367,12 @@ def _warnings(hub: FeedHub) -> list[str]:
         for name in hub.unbound_tokens()
     ]
     found += edges.outside_rules(hub, datetime.now(UTC).timestamp())
+    doubtful = sum(one.doubt.doubtful for one in hub.latency.disputed)
+    if doubtful:
+        found.append(f"locations: round trips contradict those of {doubtful} networks; see `gtm latency`")
+    if hub.latency.set_aside:
+        names = ", ".join(f"{reporter}…" for reporter in sorted(hub.latency.set_aside))
+        found.append(f"locations: these tokens dispute too many to have a vote: {names}; see `gtm latency`")
     return [*found, f"dnssec: {hub.dnssec.problem}"] if hub.dnssec.problem else found
 
 

@@ -28,6 +28,10 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "When the first signature over a zone's keys ends; 0: no zone is signed.",
         (),
     ),
+    "gtm_control_doubtful_networks": (
+        "Networks whose claimed location measured round trips contradict.",
+        (),
+    ),
     "gtm_control_edges_live": ("Edges heard of within the last 10 seconds.", ()),
     "gtm_control_active": ("1 if this control is the active one of those on its database.", ()),
     "gtm_control_standbys": ("Control processes that stand by for this one.", ()),
@@ -149,6 +153,7 @@ def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterato
         ("gtm_control_epoch", moment.epoch),
         ("gtm_control_database_up", hub.database_up),
         ("gtm_control_dnssec_problem", bool(hub.dnssec.problem)),
+        ("gtm_control_doubtful_networks", sum(one.doubt.doubtful for one in hub.latency.disputed)),
         ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(hub.dnssec.keys)),
         ("gtm_control_edges_live", len(top["edges"])),
         ("gtm_control_active", hub.standing is Standing.ACTIVE),

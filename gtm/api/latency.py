@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Response
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.schemas import Schema, errors
 from gtm.control.errors import BadRequest
-from gtm.control.latency import Measured, RegionEstimate
-from gtm.core.latency import Level, Source
+from gtm.control.latency import LatencyBook, Measured, RegionEstimate
+from gtm.core.latency import Disputed, Level, Source
 from gtm.core.model import Location
 from gtm.geoip.centres import country_centres
 
@@ -56,6 +56,8 @@ class PlaceSchema(Schema):
     lon: float | None
     asn: int | None
     network: str | None
+    doubtful: bool
+    """Measured round trips contradict it: the client is somewhere else."""
 
 
 class EstimatesSchema(Schema):
@@ -75,6 +77,36 @@ class RowsSchema(Schema):
     place: int
 
 
+class DisputedSchema(Schema):
+    """A network that is not where the location database claims, by the round trips that balancers measured."""
+
+    network: str
+    country: str | None
+    """As claimed."""
+    place: str
+    """As claimed: whole degrees."""
+    doubtful: bool
+    """By enough votes: rules and estimates no longer believe the location."""
+    reporters: list[str]
+    """Whose votes count: the first 16 hexadecimal digits of the SHA-256 of their tokens."""
+    edges: list[str]
+    """Through whose tokens they came."""
+    fastest_ms: dict[str, float]
+    """The quickest round trip to each region that light could not have made from the claimed place."""
+
+
+class DoubtsSchema(Schema):
+    """Claimed locations that measurements contradict."""
+
+    votes: int
+    """How many reporters it takes."""
+    doubtful: int
+    disputed: list[DisputedSchema]
+    """The doubtful ones first."""
+    set_aside: list[str]
+    """Reporters that dispute too much to have a vote."""
+
+
 class LatencyView(Schema):
     """The table of measured round trips that the edges estimate with."""
 
@@ -83,6 +115,7 @@ class LatencyView(Schema):
     half_life: float
     """Seconds after which a sample counts half."""
     rows: RowsSchema
+    doubts: DoubtsSchema
     estimates: EstimatesSchema | None
     """Only if a client, a country or coordinates are given."""
 
@@ -114,7 +147,11 @@ async def get_latency(
     if location is not None:
         found = await asyncio.to_thread(hub.latency.estimates, regions, hub.table, location)
         found.sort(key=lambda one: (one.rtt_ms is None, one.rtt_ms or 0.0, one.region))
-        estimates = {"location": _place(location), "regions": [_estimate(one) for one in found]}
+        doubtful = hub.table.doubt(location) is not None
+        estimates = {
+            "location": {**_place(location), "doubtful": doubtful},
+            "regions": [_estimate(one) for one in found],
+        }
     table = hub.table
     return reply(
         {
@@ -127,6 +164,7 @@ async def get_latency(
                 "country": len(table.countries),
                 "place": len(table.places),
             },
+            "doubts": _doubts(hub.latency),
             "estimates": estimates,
         }
     )
@@ -155,6 +193,28 @@ def _location(
             raise BadRequest(f"`country`: `{country}` is not an ISO 3166-1 alpha-2 code")
         lat, lon = centre
     return None if lat is None else Location(country=country, lat=lat, lon=lon)
+
+
+def _doubts(book: LatencyBook) -> dict[str, Any]:
+    return {
+        "votes": book.doubt_settings.votes,
+        "doubtful": sum(one.doubt.doubtful for one in book.disputed),
+        "disputed": [_disputed(one) for one in book.disputed],
+        "set_aside": sorted(book.set_aside),
+    }
+
+
+def _disputed(found: Disputed) -> dict[str, Any]:
+    country, _, place = found.doubt.claim.partition("|")
+    return {
+        "network": found.network,
+        "country": country or None,
+        "place": place,
+        "doubtful": found.doubt.doubtful,
+        "reporters": sorted(found.reporters),
+        "edges": sorted(found.edges),
+        "fastest_ms": dict(sorted(found.doubt.fastest.items())),
+    }
 
 
 def _place(location: Location) -> dict[str, Any]:

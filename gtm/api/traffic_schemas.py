@@ -24,6 +24,7 @@ class CellSchema(Schema):
     model: str | None
     priority: Priority
     anonymous: bool
+    doubtful: bool
     accuracy_km: float | None
     spans: list[str]
     """The countries of a client subnet that is in several; `?`: parts that nobody can locate, `*`: too many parts."""

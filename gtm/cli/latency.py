@@ -45,7 +45,13 @@ def latency(
     output.facts([("table", version), ("measured", measured), ("half-life", f"{found['half_life']:.0f} s")])
     estimates = found["estimates"]
     if estimates is None:
+        _doubts(found["doubts"])
         return
+    if estimates["location"]["doubtful"]:
+        network = estimates["location"]["network"]
+        output.warn(
+            [f"the location of {network} is doubtful: it answers quicker than light could from there"]
+        )
     output.table(
         ("region", "estimate", "rests on", "geography alone", "distance", "measured"),
         (
@@ -61,6 +67,33 @@ def latency(
         ),
         empty="there are no regions: add some with `gtm apply FOLDER`",
     )
+
+
+def _doubts(found: Mapping[str, Any]) -> None:
+    """The networks that are not where the location database says."""
+    from gtm.cli import output
+
+    if found["disputed"]:
+        output.say("")
+        output.table(
+            ("network", "claimed to be in", "but this near", "location is"),
+            (
+                (
+                    one["network"],
+                    f"{one['country'] or 'no country'} at {one['place']}",
+                    ", ".join(f"{region} {_ms(ms)}" for region, ms in one["fastest_ms"].items()),
+                    "doubtful" if one["doubtful"] else f"believed ({_votes(one, found)})",
+                )
+                for one in found["disputed"]
+            ),
+            empty="",
+        )
+    for reporter in found["set_aside"]:
+        output.warn([f"token {reporter}… disputes too many locations to have a vote: where is its region?"])
+
+
+def _votes(one: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    return f"{len(one['reporters'])} of {found['votes']} votes"
 
 
 def _ms(value: float | None) -> str:

@@ -1,7 +1,7 @@
 """Expected decisions: does a policy do what its authors think? Run by `gtm check` and by the tests.
 
 `expect.yaml` beside the policy holds a list `expectations`. Each says who asks (`client` address or subnet, or `country` with
-`lat` and `lon`, `anonymous` and `accuracy_km`, or nothing: unknown), for what (`service`, or a `host` name of it; `tenant`, `data_class`,
+`lat` and `lon`, `anonymous`, `doubtful` and `accuracy_km`, or nothing: unknown), for what (`service`, or a `host` name of it; `tenant`, `data_class`,
 `model`), in what state of the world (`down`, `drained` and `disabled` regions; all else is up and active), at what time
 (`at`; now, if absent), and what must come of it: `region` (a name, or a list of which each draw must hit one), or
 `refused` (`residency` or `unavailable`), with `reason` (see `gtm.core.outcomes.Reason`) and `rules` (all that match)
@@ -61,6 +61,7 @@ class Expectation(Document):
     lat: Annotated[f.Number, Field(ge=-90, le=90)] | None = None
     lon: Annotated[f.Number, Field(ge=-180, le=180)] | None = None
     anonymous: f.Flag = False
+    doubtful: f.Flag = False
     accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
     service: f.Name | None = None
     host: f.HostName | None = None
@@ -80,9 +81,10 @@ class Expectation(Document):
     def _consistent(self) -> Self:
         if (self.region is None) == (self.refused is None):
             raise PydanticCustomError("missing", "needs either `region` or `refused`")
-        stated = {"country", "lat", "lon", "anonymous", "accuracy_km"} & self.model_fields_set
+        places = {"country", "lat", "lon", "anonymous", "doubtful", "accuracy_km"}
+        stated = places & self.model_fields_set
         if self.client is not None and stated:
-            names = "`client` or `country`, `lat`, `lon`, `anonymous` and `accuracy_km`"
+            names = "`client` or `country`, `lat`, `lon`, `anonymous`, `doubtful` and `accuracy_km`"
             raise PydanticCustomError("overlap", "{text}", {"text": f"give either {names}"})
         if (self.service is None) == (self.host is None):
             raise PydanticCustomError("missing", "needs either `service` or `host`, a host name of it")
@@ -268,6 +270,7 @@ def _location(item: Expectation, locate: Locate) -> Location:
         lon=lon,
         source="stated",
         anonymous=item.anonymous,
+        doubtful=item.doubtful,
         accuracy_km=item.accuracy_km,
     )
 

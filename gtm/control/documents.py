@@ -34,6 +34,7 @@ from gtm.core.model import (
     EdgeScope,
     Jurisdiction,
     OnAnonymous,
+    OnDoubtfulLocation,
     OnOverload,
     OnUnknownLocation,
     OnUnusable,
@@ -377,6 +378,8 @@ class ResidencyRuleDocument(ResourceDocument[ResidencyRule]):
     """Whether the rule concerns clients whose country is not known well enough."""
     on_anonymous: OnAnonymous = OnAnonymous.MATCH
     """Whether the rule concerns all clients behind anonymising networks, or those located in its countries."""
+    on_doubtful_location: OnDoubtfulLocation = OnDoubtfulLocation.MATCH
+    """Whether a location that measured round trips contradict counts as not known, or is believed."""
     max_accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
     """A client not located to within this radius counts as one whose country is not known."""
     legal_basis: f.Text = ""

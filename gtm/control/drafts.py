@@ -64,11 +64,11 @@ class ExplainRequest(KindDocument):
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        stated = {"country", "lat", "lon", "anonymous", "accuracy_km", "spans"} & self.model_fields_set
+        places = {"country", "lat", "lon", "anonymous", "doubtful", "accuracy_km", "spans"}
+        stated = places & self.model_fields_set
         if self.client_ip is not None and stated:
-            text = (
-                "give either `client_ip` or `country`, `lat`, `lon`, `anonymous`, `accuracy_km` and `spans`"
-            )
+            names = "`country`, `lat`, `lon`, `anonymous`, `doubtful`, `accuracy_km` and `spans`"
+            text = f"give either `client_ip` or {names}"
             raise PydanticCustomError("overlap", "{text}", {"text": text})
         return self
 

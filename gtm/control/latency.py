@@ -16,16 +16,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import islice
+from typing import TypeVar
 
 from gtm.core.capacity import Assessment
-from gtm.core.latency import Aggregates, Delta, Estimator, LatencyTable, Settings, Sum
+from gtm.core.latency import (
+    Aggregates,
+    Delta,
+    Disputed,
+    Doubts,
+    DoubtSettings,
+    Estimator,
+    LatencyTable,
+    Settings,
+    Sum,
+    Vote,
+    Witness,
+)
 from gtm.core.model import Location, Policy, Region
 from gtm.core.rtt_aggregates import LEVEL_FIELDS, check_delta
+from gtm.core.rtt_doubt import check_witness
 from gtm.core.rtt_samples import Level, keys_of
 from gtm.core.rtt_table import Row
 from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.errors import StorageUnavailable
-from gtm.storage.latency import SumKey
+from gtm.storage.latency import SumKey, VoteKey
 from gtm.storage.session import Database
 
 logger = logging.getLogger(__name__)
@@ -35,15 +49,17 @@ EVERY = 10.0
 SAVE_EVERY = 60.0
 """Seconds between saves."""
 MAX_DELTAS = 20_000
-"""Deltas accepted in one report."""
+"""Deltas accepted in one report, and as many witnesses."""
 MAX_WAITING = 200_000
-"""Deltas that wait for the next table; what is beyond them is dropped."""
+"""Deltas that wait for the next table, and as many witnesses; what is beyond them is dropped."""
 MAX_SHARE = 50_000
-"""Of these, what the edges of one token may have."""
+"""Of either, what the edges of one token may have."""
 _MAX_KEY = 253
 _MAX_SAMPLES = 1_000_000
 _LAST_SAVE = 5.0
 """Longest time that the save at the end may take, in seconds."""
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +99,37 @@ class LatencyBook:
         self, database: Database, clock: Callable[[], float], half_life: float = DEFAULT_HALF_LIFE
     ) -> None:
         self.settings = Settings(half_life=half_life)
+        self.doubt_settings = DoubtSettings(half_life=half_life)
+        self.disputed: tuple[Disputed, ...] = ()
+        """The networks whose locations measurements dispute, as of the last table."""
+        self.set_aside: frozenset[str] = frozenset()
+        """The reporters that dispute too much to have a vote."""
         self._database = database
         self._clock = clock
         self._waiting: list[Delta] = []
         self._waiting_of: Counter[str] = Counter()
+        self._witnesses_of: Counter[str] = Counter()
+        self._witnesses: list[tuple[str, Witness]] = []
         self._aggregates: Aggregates | None = None
+        self._doubts = Doubts(settings=self.doubt_settings)
         self._using = threading.Lock()
         self._saved: dict[SumKey, Sum] = {}
+        self._saved_votes: dict[VoteKey, Vote] = {}
         self._places: dict[str, tuple[float, float]] = {}
         # Versions go on from the clock (as epochs do), so that a restarted control's tables are newer than those before.
         self._table = LatencyTable(version=int(clock() * 1000))
 
-    def take(self, deltas: Iterable[Delta], source: str = "") -> None:
-        """Take in what an edge of a token (`source`) learned; `delta_problem` has found nothing wrong with it."""
+    def take(self, deltas: Iterable[Delta], source: str = "", witnesses: Iterable[Witness] = ()) -> None:
+        """Take in what an edge of a token (`source`) learned; `delta_problem` and `witness_problem` find nothing wrong."""
         room = MAX_SHARE - self._waiting_of[source]
         taken = list(islice(deltas, max(room, 0)))
         self._waiting_of[source] += len(taken)
         self._waiting.extend(taken)
+        room = MAX_SHARE - self._witnesses_of[source]
+        said = [(source, witness) for witness in islice(witnesses, max(room, 0))]
+        self._witnesses_of[source] += len(said)
+        self._witnesses.extend(said)
+        del self._witnesses[MAX_WAITING:]
         if len(self._waiting) > MAX_WAITING:
             logger.warning(
                 "dropped %d deltas of round trips: too many at once", len(self._waiting) - MAX_WAITING
@@ -148,11 +178,20 @@ class LatencyBook:
         """Merge what waits, and make the table of now; None if the edges have it already."""
         waiting, self._waiting = self._waiting, []
         self._waiting_of.clear()
+        self._witnesses_of.clear()
+        witnesses, self._witnesses = self._witnesses, []
         names = frozenset(region.name for region in policy.regions)
         with self._using:
             aggregates, now = self._settled(policy.regions), self._clock()
             aggregates.merge([delta for delta in waiting if delta.region in names], now)
-            table = aggregates.table(self._table, now, names, _processing(policy, assessment))
+            for edge, witness in witnesses:
+                if witness.region in names:
+                    self._doubts.merge(edge, (witness,), now)
+            measured = aggregates.measured()
+            self._set_aside(self._doubts.set_aside(measured, now))
+            self.disputed = tuple(self._doubts.disputed(self._table.doubts, now, names, measured))
+            doubts = {one.network: one.doubt for one in self.disputed}
+            table = aggregates.table(self._table, now, names, _processing(policy, assessment), doubts)
         if table is self._table:
             return None
         self._table = table
@@ -197,6 +236,15 @@ class LatencyBook:
                 found.append(Measured(kept, published=region in rows.get(key, {})))
         return tuple(found)
 
+    def _set_aside(self, reporters: frozenset[str]) -> None:
+        for reporter in sorted(reporters - self.set_aside):
+            logger.warning(
+                "the reporter with token %s… disputes the locations of too many networks to have a vote: its region's "
+                "coordinates are wrong, or its samples are",
+                reporter,
+            )
+        self.set_aside = reporters
+
     def _settled(self, regions: Sequence[Region]) -> Aggregates:
         """The sums, without those of regions that have moved: residuals are against a region's place."""
         assert self._aggregates is not None  # noqa: S101 - run() has loaded it
@@ -205,6 +253,7 @@ class LatencyBook:
         self._places |= places
         if moved:
             logger.info("forgot what was measured of regions that moved: %s", ", ".join(sorted(moved)))
+            self._doubts.forget(moved)
             kept = self._aggregates.sums(self._clock())
             self._aggregates = Aggregates(
                 [one for one in kept if one.region not in moved and one.key not in moved], self.settings
@@ -217,32 +266,38 @@ class LatencyBook:
             try:
                 async with self._database.transaction() as transaction:
                     kept = await transaction.latency.load()
+                    votes = await transaction.latency.load_votes()
             except StorageUnavailable:
                 await asyncio.sleep(1.0)
             else:
                 self._saved = {_key(one): one for one in kept}
+                self._saved_votes = {vote[:5]: vote for vote in votes}
+                self._doubts = Doubts(votes, self.doubt_settings)
                 self._aggregates = Aggregates(kept, self.settings)
 
     async def _save(self) -> None:
         """Write what has changed since the last save; what cannot be written now is written the next time."""
-        current, changed, gone = await asyncio.to_thread(self._changes)
-        if not changed and not gone:
+        sums, votes = await asyncio.to_thread(self._current)
+        changed, gone = _changes(self._saved, sums)
+        changed_votes, gone_votes = _changes(self._saved_votes, votes)
+        if not (changed or gone or changed_votes or gone_votes):
             return
         try:
             async with self._database.transaction() as transaction:
                 await transaction.latency.save(changed, gone)
+                await transaction.latency.save_votes(changed_votes, gone_votes)
         except StorageUnavailable as error:
             logger.debug("round trips wait for the database: %s", error)
         else:
-            self._saved = current
+            self._saved, self._saved_votes = sums, votes
 
-    def _changes(self) -> tuple[dict[SumKey, Sum], list[Sum], set[SumKey]]:
-        """All sums, those that changed since the last save, and which are gone since."""
+    def _current(self) -> tuple[dict[SumKey, Sum], dict[VoteKey, Vote]]:
+        """All sums and votes that are to be stored."""
         assert self._aggregates is not None  # noqa: S101 - run() has loaded it
         with self._using:
-            current = {_key(one): one for one in self._aggregates.sums(self._clock())}
-        changed = [one for key, one in current.items() if self._saved.get(key) != one]
-        return current, changed, self._saved.keys() - current.keys()
+            now = self._clock()
+            sums = {_key(one): one for one in self._aggregates.sums(now)}
+            return sums, {vote[:5]: vote for vote in self._doubts.votes(now)}
 
 
 def delta_problem(delta: Delta) -> str | None:
@@ -264,6 +319,20 @@ def delta_problem(delta: Delta) -> str | None:
     if delta.samples > _MAX_SAMPLES:
         return f"a delta has at most {_MAX_SAMPLES} samples"
     return None
+
+
+def witness_problem(witness: Witness) -> str | None:
+    """What is wrong with a witness that an edge sent, if anything."""
+    try:
+        check_witness(witness)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _changes(saved: Mapping[K, V], current: Mapping[K, V]) -> tuple[list[V], set[K]]:
+    """What changed since the last save, and which are gone since."""
+    return [one for key, one in current.items() if saved.get(key) != one], saved.keys() - current.keys()
 
 
 def _processing(policy: Policy, assessment: Assessment) -> Mapping[str, Mapping[str, float]]:

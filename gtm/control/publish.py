@@ -287,7 +287,7 @@ class FeedHub:
         report, now = self._intake.read(report, self._clock()), self._monotonic()
         known = self.vantages.take(token, edge, address, report)
         self.demand.take(known.source, report.demand, report.seconds, now, self._intake.wanted)
-        self.latency.take(report.latency, token or edge)
+        self.latency.take(report.latency, token or edge, report.witnesses)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self._reported.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))

@@ -39,6 +39,8 @@ class PlaceDocument(Document):
     lon: _Lon | None = None
     anonymous: f.Flag = False
     """Behind a VPN, a proxy, Tor or a hosting provider."""
+    doubtful: f.Flag = False
+    """Measured round trips contradict the place."""
     accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
     spans: Annotated[tuple[Literal["?", "*"] | f.CountryCode, ...], Field(max_length=len(COUNTRIES) + 1)] = ()
     """In place of the country: those of a client subnet that is in several; `?`: parts that nobody can locate, `*` alone:
@@ -69,6 +71,7 @@ class PlaceDocument(Document):
             anonymous=self.anonymous,
             accuracy_km=self.accuracy_km,
             spans=self.spans,
+            doubtful=self.doubtful,
         )
 
 

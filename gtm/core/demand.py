@@ -22,6 +22,13 @@ _SPAN = "+"
 """Between the countries that a client subnet spans."""
 MAX_SPAN = 8
 """How many countries a cell tells apart; a subnet that spans more may be anywhere: never surer than its requests."""
+_FLAGS = {
+    (False, False): "",
+    (True, False): "anonymous",
+    (False, True): "doubtful",
+    (True, True): "anonymous+doubtful",
+}
+"""What a cell says of whether its clients are anonymous, and whether their location is doubtful."""
 _RADII = (10.0, 50.0, 200.0, 1000.0, 20_040.0)
 """Radii of accuracy that cells tell apart, in km; the last is half the equator."""
 
@@ -30,7 +37,7 @@ _RADII = (10.0, 50.0, 200.0, 1000.0, 20_040.0)
 class Cell:
     """A demand cell. `lat` and `lon` are of its centre, None where the location was unknown.
 
-    `accuracy_km` bounds the accuracy radius of its clients' locations, where the database has one. `spans` are the
+    `accuracy_km` bounds the accuracy radius of its clients' locations, where the database has one. `doubtful`: measurements contradict them. `spans` are the
     countries of client subnets that are in several (as `Location.spans`), which have no `country`.
     """
 
@@ -45,6 +52,7 @@ class Cell:
     anonymous: bool = False
     accuracy_km: float | None = None
     spans: tuple[str, ...] = ()
+    doubtful: bool = False
 
     @property
     def request(self) -> Request:
@@ -57,6 +65,7 @@ class Cell:
             anonymous=self.anonymous,
             accuracy_km=self.accuracy_km,
             spans=self.spans,
+            doubtful=self.doubtful,
         )
         return Request(
             self.service,
@@ -82,7 +91,7 @@ def cell_of(request: Request, priority: Priority) -> str:
             request.data_class or "",
             request.model or "",
             priority.value,
-            "anonymous" if facts.anonymous else "",
+            _FLAGS[facts.anonymous, facts.doubtful],
             _radius(facts.accuracy_km),
         )
     )
@@ -97,8 +106,8 @@ def read_cell(text: str) -> Cell:
     parts = text.split(SEPARATOR)
     if len(parts) != 10:
         raise ValueError(f"`{text[:100]}` is not a demand cell: it has {len(parts)} parts instead of 10")
-    service, country, lat, lon, tenant, data_class, model, priority, anonymous, accuracy = parts
-    if bool(lat) != bool(lon) or anonymous not in ("", "anonymous"):
+    service, country, lat, lon, tenant, data_class, model, priority, flags, accuracy = parts
+    if bool(lat) != bool(lon) or flags not in _FLAGS.values():
         raise ValueError(f"`{text[:100]}` is not a demand cell")
     spans = _spans(country)
     return Cell(
@@ -110,7 +119,8 @@ def read_cell(text: str) -> Cell:
         data_class=data_class or None,
         model=model or None,
         priority=Priority(priority),
-        anonymous=bool(anonymous),
+        anonymous="anonymous" in flags,
+        doubtful="doubtful" in flags,
         accuracy_km=_known_radius(accuracy) if accuracy else None,
         spans=spans,
     )

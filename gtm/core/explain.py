@@ -252,6 +252,7 @@ def _request(request: Request) -> dict[str, Any]:
             "network": location.network,
             "source": location.source,
             "anonymous": location.anonymous,
+            "doubtful": location.doubtful,
             "accuracy_km": location.accuracy_km,
             "subnet": location.subnet,
             "spans": list(location.spans),

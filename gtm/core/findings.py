@@ -12,7 +12,7 @@ from gtm.core.capacity_findings import capacity_findings
 from gtm.core.coverage import coverage
 from gtm.core.edge_findings import edge_findings
 from gtm.core.jurisdictions import Membership, countries_at
-from gtm.core.model import OnAnonymous, OnUnknownLocation, Policy, ResidencyRule
+from gtm.core.model import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.pinned import pinned
 from gtm.core.problems import Problem
 from gtm.core.references import some, utc
@@ -103,12 +103,13 @@ def _without_effect(path: str, rule: ResidencyRule) -> Iterator[Problem]:
     for field, given in (
         ("on_unknown_location", unlocated),
         ("on_anonymous", rule.on_anonymous is OnAnonymous.TRUST),
+        ("on_doubtful_location", rule.on_doubtful_location is OnDoubtfulLocation.TRUST),
         ("max_accuracy_km", rule.max_accuracy_km is not None),
     ):
         if given and not scoped:
             text = "has no effect on a rule that does not look at where clients are"
             yield Problem(f"{path}.{field}", "without_effect", text)
-        elif given and unlocated and field == "max_accuracy_km":
+        elif given and unlocated and field in {"max_accuracy_km", "on_doubtful_location"}:
             text = "has no effect beside `on_unknown_location: ignore`"
             yield Problem(f"{path}.{field}", "without_effect", text)
 

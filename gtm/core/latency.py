@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 from gtm.core.geometry import EARTH_RADIUS_KM, great_circle_km
-from gtm.core.model import Location
 from gtm.core.rtt_aggregates import Aggregates, Settings, Sum
+from gtm.core.rtt_doubt import Disputed, Doubt, Doubts, DoubtSettings, Vote, Witness
 from gtm.core.rtt_estimator import Estimator
 from gtm.core.rtt_levels import Source
 from gtm.core.rtt_model import NetworkPath
-from gtm.core.rtt_samples import Delta, Level, Sample, SampleAggregator, SampleKind, Verdict
+from gtm.core.rtt_samples import Delta, Interval, Level, Sample, SampleAggregator, SampleKind, Verdict
 from gtm.core.rtt_table import EMPTY_TABLE, LatencyTable
 
 __all__ = [
@@ -20,7 +20,12 @@ __all__ = [
     "EMPTY_TABLE",
     "Aggregates",
     "Delta",
+    "Disputed",
+    "Doubt",
+    "DoubtSettings",
+    "Doubts",
     "Estimator",
+    "Interval",
     "LatencyTable",
     "Level",
     "NetworkPath",
@@ -31,19 +36,7 @@ __all__ = [
     "Source",
     "Sum",
     "Verdict",
+    "Vote",
+    "Witness",
     "great_circle_km",
-    "network_path",
 ]
-
-# Least absolute deviations over the great circles of 14,998 directed pairs of 123 cities (WonderNetwork city pings,
-# November 2018).
-BASE_MS = 16.0
-MS_PER_KM = 0.0175
-
-
-def network_path(location: Location, lat: float, lon: float) -> NetworkPath | None:
-    """The way from a client to a point in degrees by its great circle alone; None if the client is nowhere known."""
-    if location.lat is None or location.lon is None:
-        return None
-    distance = great_circle_km(location.lat, location.lon, lat, lon)
-    return NetworkPath(distance, BASE_MS + MS_PER_KM * distance)

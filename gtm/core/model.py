@@ -108,6 +108,15 @@ class EdgeScope(StrEnum):
     """Those that stand in the rule's allowed places (`gtm.core.edges`)."""
 
 
+class OnDoubtfulLocation(StrEnum):
+    """What a residency rule about client countries makes of a client whose location measured round trips contradict."""
+
+    MATCH = "match"
+    """It counts as one whose country is not known: see `on_unknown_location`."""
+    TRUST = "trust"
+    """The client counts as being where the location database says."""
+
+
 class ProbeType(StrEnum):
     """The protocol of a health check."""
 
@@ -329,9 +338,9 @@ class Places:
 class ResidencyRule:
     """Where matching requests may be served: inside `allow` (everywhere, if empty) and not inside `deny`.
 
-    A rule about client countries also concerns clients that may be in them: those whose country is unknown or not
-    known to within `max_accuracy_km` (`on_unknown_location`), and those behind an anonymising network
-    (`on_anonymous`). None of the three lets go of a client that is located in the rule's countries.
+    A rule about client countries also concerns clients that may be in them: those whose country is unknown, in doubt
+    (`on_doubtful_location`) or not known to within `max_accuracy_km` (`on_unknown_location`), and those behind an
+    anonymising network (`on_anonymous`). None of these lets go of a client that is located in the rule's countries.
 
     `edges` says whether the rule binds the edges that handle such requests too.
     """
@@ -344,6 +353,7 @@ class ResidencyRule:
     edges: EdgeScope = EdgeScope.ANYWHERE
     on_unknown_location: OnUnknownLocation = OnUnknownLocation.MATCH
     on_anonymous: OnAnonymous = OnAnonymous.MATCH
+    on_doubtful_location: OnDoubtfulLocation = OnDoubtfulLocation.MATCH
     max_accuracy_km: float | None = None
     legal_basis: str = ""
     effective_from: datetime | None = None
@@ -480,12 +490,15 @@ class Location:
     `network` is the widest CIDR around the client for which all of this holds: its length is the SCOPE
     PREFIX-LENGTH of a DNS answer (RFC 7871 §7.2.1). `source` names what said so: `geoip`, `override` or `none`.
     `anonymous`: the network is a VPN, a proxy, Tor or a hosting provider, so that the client may be anywhere.
-    `accuracy_km` is the radius around the coordinates within which the database expects the client.
+    `accuracy_km` is the radius around the coordinates within which the database expects the client. `central`: nobody
+    said coordinates, and these are the middle of its country. `doubtful`: measured round trips contradict it
+    (docs/latency.md); whoever locates clients leaves it False, for a ranking finds out by its latency table.
 
     A client may be a subnet, of which DNS resolvers keep the answer for every part. `subnet` is it, where it holds more
     than `network`. `spans` are its countries, where what a fence looks at differs inside it: `?` for parts that nobody
     can locate, `*` alone for one of too many parts to look at. Then `anonymous` says that some part is, `accuracy_km` is
-    the worst, and `country` the one that all parts are in.
+    the worst, and `country` the one that all parts are in. `parts` are its networks and what is claimed of each
+    (`gtm.core.rtt_doubt.claim_of`), but those that an override places.
     """
 
     country: str | None = None
@@ -501,6 +514,9 @@ class Location:
     accuracy_km: float | None = None
     subnet: str | None = None
     spans: tuple[str, ...] = ()
+    central: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+    doubtful: bool = False
 
 
 UNKNOWN_LOCATION = Location()

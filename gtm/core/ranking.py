@@ -7,7 +7,7 @@ changes by the second. So it is found once per kind of request and Basis; a new 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from gtm.core.demand import SEPARATOR, cell_of
@@ -84,6 +84,7 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     if service is None:
         raise UnknownNameError("service", request.service)
     _check_names(snapshot, request)
+    request = replace(request, location=basis.estimator.placed(request.location))
     within = fence(basis.rules[request.service], service.mask, request)
     paths = basis.estimator.paths(request.location, service.members)
     processing = basis.processing.get(request.service, {})

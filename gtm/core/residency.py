@@ -5,8 +5,8 @@ Laws:
   2. What a request does not say counts as a match: tenant or data class not stated, the rules scoped by them apply; so
      does a rule by tenants' establishment, where that of the tenant is not known. So saying less never opens a fence.
   3. A client that may be in a rule's countries counts as being there: its country is unknown, a code that is none
-     (`EU`, `A1` in some databases), not located to within the rule's bound, or that of an anonymising network. A rule
-     can say otherwise of each; none lets go of a client that is located in its countries. Operators' overrides are
+     (`EU`, `A1` in some databases), in doubt because round trips contradict it, not located to within the rule's
+     bound, or that of an anonymising network. A rule can say otherwise of each; none lets go of a client that is located in its countries. Operators' overrides are
      believed.
   4. A client subnet concerns every rule that concerns some part of it, so that its fence is the intersection of those of
      its parts; one of too many parts to look at concerns every rule about clients' places, whatever the rule says.
@@ -21,7 +21,15 @@ from math import inf
 from typing import NamedTuple
 
 from gtm.core.countries import COUNTRIES
-from gtm.core.model import ANYWHERE, UNLOCATED, Location, OnAnonymous, OnUnknownLocation, Request
+from gtm.core.model import (
+    ANYWHERE,
+    UNLOCATED,
+    Location,
+    OnAnonymous,
+    OnDoubtfulLocation,
+    OnUnknownLocation,
+    Request,
+)
 from gtm.core.snapshot import CompiledRule
 
 NOT_STATED = "not stated"
@@ -35,9 +43,10 @@ class LocationFacts(NamedTuple):
 
     `countries` has one for each that some part is in, None for parts whose country is unknown. `anonymous`: some part
     is. `accuracy_km` is that of the worst part: 0 where an operator vouches for the country, infinite where nobody
-    says. `mixed`: parts of a subnet differ; `anywhere`: there are too many to look at.
+    says. `mixed`: parts of a subnet differ; `anywhere`: there are too many to look at. `doubtful`: of some part that no
+    operator vouches for.
 
-    A rule concerns a part for its country, or for its anonymity, or for its accuracy, each by itself. So it concerns
+    A rule concerns a part for its country, for its anonymity, for doubt, or for its accuracy, each by itself. So it concerns
     some part exactly if it concerns what all parts have together, and no more has to be kept of them.
     """
 
@@ -46,6 +55,7 @@ class LocationFacts(NamedTuple):
     accuracy_km: float
     mixed: bool = False
     anywhere: bool = False
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +79,14 @@ def location_facts(location: Location) -> LocationFacts:
     accuracy = inf if location.accuracy_km is None else location.accuracy_km
     if location.spans:
         countries = tuple(code if code in COUNTRIES else None for code in location.spans)
-        return LocationFacts(countries, location.anonymous, accuracy, True, location.spans == ANYWHERE)
+        anywhere = location.spans == ANYWHERE
+        return LocationFacts(
+            countries, location.anonymous, accuracy, True, anywhere, doubtful=location.doubtful
+        )
     country = location.country if location.country in COUNTRIES else None
     if location.source == "override":
         return LocationFacts((country,), anonymous=False, accuracy_km=0.0)
-    return LocationFacts((country,), location.anonymous, accuracy)
+    return LocationFacts((country,), location.anonymous, accuracy, doubtful=location.doubtful)
 
 
 def spanning(first: Location, subnet: str, parts: Collection[LocationFacts] | None) -> Location:
@@ -111,6 +124,7 @@ def spanning(first: Location, subnet: str, parts: Collection[LocationFacts] | No
         source="mixed",
         anonymous=any(facts.anonymous for facts in parts),
         accuracy_km=None if worst == inf else worst,
+        doubtful=any(facts.doubtful for facts in parts),
         subnet=subnet,
         spans=tuple(spans),
     )
@@ -190,11 +204,14 @@ def _match_location(rule: CompiledRule, countries: frozenset[str], facts: Locati
     if facts.anonymous and settings.on_anonymous is OnAnonymous.MATCH:
         return f"{where}{part} by an anonymising network"
     unknown, bound = None in facts.countries, settings.max_accuracy_km
-    certain = not unknown and (bound is None or facts.accuracy_km <= bound)
+    doubtful = facts.doubtful and settings.on_doubtful_location is OnDoubtfulLocation.MATCH
+    certain = not unknown and not doubtful and (bound is None or facts.accuracy_km <= bound)
     if certain or settings.on_unknown_location is OnUnknownLocation.IGNORE:
         return None
     if unknown:
         return where
+    if doubtful:
+        return f"{where}{part} in doubt"
     accuracy = (
         "with unknown accuracy" if facts.accuracy_km == inf else f"to within {facts.accuracy_km:g} km only"
     )

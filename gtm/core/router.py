@@ -39,7 +39,8 @@ class Ranker:
 
     def kind(self, location: Location) -> object:
         """What rankings tell locations apart by: equal for two locations, they are ranked alike."""
-        return self.basis.estimator.key(location), location_facts(location)
+        estimator = self.basis.estimator
+        return estimator.key(location), location_facts(estimator.placed(location))
 
     def ranking(self, request: Request) -> Ranking:
         """The ranking of a request.

@@ -11,6 +11,7 @@ Laws:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import nlargest
@@ -18,6 +19,7 @@ from math import floor, isfinite, log2
 from typing import NamedTuple
 
 from gtm.core.geometry import parse_cell
+from gtm.core.rtt_doubt import Doubt
 from gtm.core.rtt_samples import MAX_RTT_MS, Delta, Level
 from gtm.core.rtt_table import LatencyTable, Row, network_key
 
@@ -107,6 +109,10 @@ class Aggregates:
         kept = self._sums.get((level, key, region))
         return None if kept is None else kept._replace(weight=self._weight(kept, now))
 
+    def measured(self) -> dict[str, int]:
+        """How many networks were measured from each region."""
+        return Counter(region for level, _, region in self._sums if level is Level.NETWORK)
+
     def sums(self, now: float) -> list[Sum]:
         """All that is to be stored. What has all but been forgotten is dropped for good."""
         self._sums = {key: kept for key, kept in self._sums.items() if self._weight(kept, now) >= 0.1}
@@ -118,6 +124,7 @@ class Aggregates:
         now: float,
         regions: Collection[str],
         processing_ms: Mapping[str, Mapping[str, float]] | None = None,
+        doubts: Mapping[str, Doubt] | None = None,
     ) -> LatencyTable:
         """The table for the edges: `previous` itself, if nothing has moved enough to matter.
 
@@ -126,6 +133,7 @@ class Aggregates:
             now: POSIX seconds.
             regions: names of those that may be in the table.
             processing_ms: what regions take themselves, by region and service; None: as in `previous`.
+            doubts: the networks whose locations are disputed; None: as in `previous`.
         """
         mutual: dict[str, dict[str, float]] = {}
         levels: dict[Level, dict[str, Row]] = {level: {} for level in LEVEL_FIELDS}
@@ -149,6 +157,7 @@ class Aggregates:
             version=previous.version,
             mutual=mutual,
             processing_ms=_steady_processing(previous, processing_ms),
+            doubts=previous.doubts if doubts is None else self._steady_doubts(previous.doubts, doubts),
             **{
                 name: {key: row for key, row in levels[level].items() if (level, key) in chosen}
                 for level, name in LEVEL_FIELDS.items()
@@ -202,6 +211,24 @@ class Aggregates:
             if before is not None and abs(mean - before) < self.settings.min_change_ms
             else round(mean, 1)
         )
+
+    def _steady_doubts(self, previous: Mapping[str, Doubt], doubts: Mapping[str, Doubt]) -> dict[str, Doubt]:
+        """Doubts as published: one of which only milliseconds have changed a little stays as it was."""
+        steady = {}
+        for network, doubt in doubts.items():
+            before = previous.get(network)
+            if (
+                before is not None
+                and before[:2] == doubt[:2]
+                and before.fastest.keys() == doubt.fastest.keys()
+                and all(
+                    abs(ms - before.fastest[name]) < self.settings.min_change_ms
+                    for name, ms in doubt.fastest.items()
+                )
+            ):
+                doubt = before  # noqa: PLW2901
+            steady[network] = doubt
+        return steady
 
     def _cell(self, mean: float, weight: float, before: tuple[float, float] | None) -> tuple[float, float]:
         """A residual and its weight as published: the weight in powers of two, that it change rarely."""

@@ -5,27 +5,46 @@ Each level of knowledge corrects what the coarser ones say, by as much as its sa
   model → regions' mutual round trips → country → places near the client → its own place → its operator → its network
 
 Laws:
-  1. No estimate is below the time of light in fibre over the great circle.
+  1. No estimate is below the time of light in fibre over the great circle, unless it was measured with clients of the
+     same network: then the location is wrong, not the clock.
   2. Equal keys have equal paths: nothing but the location, the regions and the table is read. A region's path does not
      depend on which others are asked for.
   3. What a level knows of some regions only tells of the client's own access too: an offset common to those regions
      is believed of the others, or else the regions that were measured would look worse for it.
+  4. A network whose location is doubtful counts as standing at the region that it is nearest to by its round trips
+     (Katz-Bassett et al., "Towards IP geolocation using delay and topology measurements", 2006). Nothing is believed of
+     it that was learned of the country, the operator or the place which the database claims.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from gtm.core.geometry import FIBRE_MS_PER_KM, Cell, arc_km, cell_of, parse_cell
 from gtm.core.model import Location, Region
 from gtm.core.rtt_cells import Cells, Correction
+from gtm.core.rtt_doubt import Doubt
 from gtm.core.rtt_levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset
-from gtm.core.rtt_model import SHIPPED, NetworkPath, Parameters, point_at, route_km, terminal_at
+from gtm.core.rtt_model import (
+    SHIPPED,
+    NetworkPath,
+    Parameters,
+    Point,
+    Terminal,
+    model_ms,
+    point_at,
+    route_km,
+    terminal_at,
+)
 from gtm.core.rtt_mutual import fit_mutual
 from gtm.core.rtt_table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
 
 _Totals = dict[int, tuple[float, Source]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""
+_NOTHING: Row = {}
+_LEAST_MS = 0.1
+"""Estimates are no lower, whatever was measured."""
 
 
 class Estimator:
@@ -49,10 +68,11 @@ class Estimator:
         self._parameters = parameters
         self._names = [region.name for region in regions]
         self._numbers = {name: number for number, name in enumerate(self._names)}
-        self._terminals = [terminal_at(region.lat, region.lon) for region in regions]
+        self._places = [(region.lat, region.lon) for region in regions]
+        self._terminals = [terminal_at(*place) for place in self._places]
         mutual = fit_mutual(self._names, self._terminals, table.mutual, parameters)
-        places = {parse_cell(key): row for key, row in table.places.items()}
-        self._cells = Cells(self._names, self._terminals, mutual, places)
+        measured = {parse_cell(key): row for key, row in table.places.items()}
+        self._cells = Cells(self._names, self._terminals, mutual, measured)
 
     def key(self, location: Location) -> Hashable:
         """All that `paths` depends on. The country, operator and network are in it only if the table has them."""
@@ -62,32 +82,82 @@ class Estimator:
         operator = asn_key(location) if table.asns else None
         if operator not in table.asns:
             operator = None
-        return location.lat, location.lon, country, operator, network
+        doubt = table.doubt(location)
+        fastest = None if doubt is None else tuple(sorted(doubt.fastest.items()))
+        return location.lat, location.lon, country, operator, network, fastest
+
+    def placed(self, location: Location) -> Location:
+        """A location, with what measurements say against it."""
+        return replace(location, doubtful=True) if self.table.dubious(location) else location
 
     def paths(self, location: Location, members: Sequence[int]) -> dict[int, NetworkPath]:
         """The way from a client to each of the regions of these numbers; none if the client is nowhere known."""
         lat, lon = location.lat, location.lon
         if lat is None or lon is None:
             return {}
-        client = point_at(lat, lon)
-        corrections = self._corrections(location, cell_of(lat, lon), members)
-        base_ms, ms_per_km = self._parameters.base_ms, self._parameters.ms_per_km
+        network = _network(self.table, location)
+        own = _NOTHING if network is None else self.table.networks[network]
+        doubt = self.table.doubt(location)
+        if doubt is None:
+            return self._paths(location, (lat, lon), own, members, bound=FIBRE_MS_PER_KM)
+        anchor = self._anchor(doubt)
+        if anchor is None:
+            return {}
+        here = replace(location, country=None, asn=None)
+        moved = self._rebased(own, point_at(lat, lon), self._terminals[anchor].point)
+        return self._paths(here, self._places[anchor], moved, members, bound=0.0)
+
+    def _paths(
+        self,
+        location: Location,
+        place: tuple[float, float],
+        own: Row,
+        members: Sequence[int],
+        *,
+        bound: float,
+    ) -> dict[int, NetworkPath]:
+        """The ways from coordinates in degrees; `own` is the row of the client's network, `bound` in ms per km."""
+        client = point_at(*place)
+        corrections = self._corrections(location, cell_of(*place), own, members)
         paths = {}
         for number in members:
             terminal = self._terminals[number]
             direct = arc_km(client.vector, terminal.point.vector)
             correction, source = corrections[number]
-            estimate = base_ms + ms_per_km * route_km(client, terminal, direct) + correction
-            floor = FIBRE_MS_PER_KM * direct
-            paths[number] = NetworkPath(direct, max(floor, estimate), source)
+            model = self._geography(client, terminal, direct)
+            floor = bound * direct
+            measured = own.get(self._names[number])
+            if measured is not None:
+                floor = min(floor, model + measured[0])
+            paths[number] = NetworkPath(direct, max(_LEAST_MS, floor, model + correction), source)
         return paths
 
-    def _corrections(self, location: Location, cell: Cell, members: Sequence[int]) -> _Totals:
+    def _geography(self, client: Point, terminal: Terminal, direct_km: float) -> float:
+        return self._parameters.base_ms + self._parameters.ms_per_km * route_km(client, terminal, direct_km)
+
+    def _anchor(self, doubt: Doubt) -> int | None:
+        """The number of the region that a network is nearest to by its round trips."""
+        known = [(ms, name) for name, ms in doubt.fastest.items() if name in self._numbers]
+        return self._numbers[min(known)[1]] if known else None
+
+    def _rebased(self, row: Row, claimed: Point, there: Point) -> Row:
+        """A row of residuals above the model from one point, as residuals from another."""
+        moved: Row = {}
+        for name, (residual, samples) in row.items():
+            number = self._numbers.get(name)
+            if number is not None:
+                terminal = self._terminals[number]
+                before = model_ms(claimed, terminal, self._parameters)
+                after = model_ms(there, terminal, self._parameters)
+                moved[name] = (residual + before - after, samples)
+        return moved
+
+    def _corrections(self, location: Location, cell: Cell, own: Row, members: Sequence[int]) -> _Totals:
         """What is added to the model for each member: the cell's knowledge, and the rows that know this client.
 
         All regions of those rows are worked out: their offsets must not depend on which members are asked for.
         """
-        country, finer = self._rows(location)
+        country, finer = self._rows(location, own)
         wanted = members
         if country is not None or finer:
             rows = (
@@ -104,7 +174,7 @@ class Estimator:
             totals = self._absorb(totals, row, trust, source)
         return totals
 
-    def _rows(self, location: Location) -> tuple[Row | None, list[tuple[Row, Trust, Source]]]:
+    def _rows(self, location: Location, own: Row) -> tuple[Row | None, list[tuple[Row, Trust, Source]]]:
         """The row of the client's country, and those finer than its place, coarse to fine."""
         table = self.table
         finer = []
@@ -113,10 +183,8 @@ class Estimator:
             row = None if operator is None else table.asns.get(operator)
             if row is not None:
                 finer.append((row, ASN_TRUST, Source.ASN))
-        network = _network(table, location)
-        row = None if network is None else table.networks[network]
-        if row is not None:
-            finer.append((row, NETWORK_TRUST, Source.NETWORK))
+        if own:
+            finer.append((own, NETWORK_TRUST, Source.NETWORK))
         return None if location.country is None else table.countries.get(location.country), finer
 
     def _with_country(self, found: dict[int, Correction], country: Row) -> _Totals:

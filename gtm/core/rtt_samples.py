@@ -5,21 +5,25 @@ Laws:
      of its sources. One liar among three sources moves a value no further than to what an honest one said.
   2. Nothing of a client outlives the interval: what leaves are statistics of networks, operators, countries and places.
   3. Memory is bounded, and browsers cannot take all of it: half is left to what balancers and regions measure.
+  4. What balancers measure counts for the client's network, wherever the location database says that is. For anything
+     coarser it counts only where nothing disputes the location.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from statistics import median, median_low
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gtm.core.affinity import key_hash
 from gtm.core.geometry import FIBRE_MS_PER_KM, arc_km, cell_key, cell_of
 from gtm.core.model import Location, Region
-from gtm.core.rtt_model import SHIPPED, Parameters, model_ms, point_at, terminal_at
+from gtm.core.rtt_doubt import Doubt, Witness, allowance_km, claim_of, disputes, tellable
+from gtm.core.rtt_model import SHIPPED, Parameters, Point, model_ms, point_at, terminal_at
 from gtm.core.rtt_table import asn_key, network_key
 
 MAX_RTT_MS = 3000.0
@@ -33,7 +37,7 @@ class SampleKind(StrEnum):
     """Who measured."""
 
     BALANCER = "balancer"
-    """The kernel's TCP_INFO of a client's connection: trusted."""
+    """The kernel's TCP_INFO of a client's connection: trusted. `Sample.reporter` is whose token it came with."""
     BEACON = "beacon"
     """An anonymous browser, that may say anything."""
     PROBE = "probe"
@@ -44,8 +48,8 @@ class SampleKind(StrEnum):
 class Sample:
     """One round trip between a client and a region, in ms, at a POSIX time in seconds.
 
-    `source` names the reporter for the caps, in as few names as one reporter can have: a hash of the client's /24 or
-    /48. `location` is the client's; that of a probe is not read.
+    `source` names the client for the caps, in as few names as one person can have: a hash of the client's /24 or /48.
+    `location` is the client's; that of a probe is not read. `reporter` names the token of a balancer.
     """
 
     location: Location
@@ -54,6 +58,7 @@ class Sample:
     at: float
     source: str
     kind: SampleKind = SampleKind.BEACON
+    reporter: str = ""
 
 
 class Verdict(StrEnum):
@@ -63,7 +68,7 @@ class Verdict(StrEnum):
     UNKNOWN_REGION = "unknown_region"
     UNKNOWN_LOCATION = "unknown_location"
     IMPLAUSIBLE = "implausible"
-    """Quicker than light in fibre, slower than `MAX_RTT_MS`, or no number."""
+    """Slower than `MAX_RTT_MS`, no number, or quicker than light in fibre: from a browser, or of no known network."""
     CAPPED = "capped"
     """The source has had its say of this region in this interval."""
     FULL = "full"
@@ -105,23 +110,48 @@ def source_bit(source: str) -> int:
     return 1 << key_hash(source) % 63
 
 
+class Interval(NamedTuple):
+    """What an interval said: of round trips, and of claimed locations."""
+
+    deltas: list[Delta]
+    witnesses: list[Witness]
+
+
 class _Report:
-    """What one source said of one region, from one place."""
+    """What one source said of one region, from one place and by one reporter."""
 
-    __slots__ = ("keys", "region", "source", "trusted", "values")
+    __slots__ = (
+        "against",
+        "claim",
+        "impossible",
+        "keys",
+        "kind",
+        "network",
+        "quickest",
+        "region",
+        "reporter",
+        "source",
+        "values",
+    )
 
-    def __init__(
-        self, keys: tuple[tuple[Level, str], ...], region: str, source: int, *, trusted: bool
-    ) -> None:
-        self.keys = keys
-        self.region = region
-        self.source = source
-        self.trusted = trusted
+    def __init__(self, sample: Sample) -> None:
+        location = sample.location
+        self.keys: tuple[tuple[Level, str], ...] = _keys(sample)
+        self.network = location.network
+        self.claim = claim_of(location)
+        self.region = sample.region
+        self.source = source_bit(sample.source)
+        self.kind = sample.kind
+        self.reporter = sample.reporter
         self.values: list[float] = []
+        self.quickest = sample.rtt_ms
+        self.impossible = False
+        self.against = 0
 
 
 _Group = tuple[Level, str, str, bool]
 """Level, key, region, and whether the sources are trusted."""
+_NO_DOUBTS: Mapping[str, Doubt] = MappingProxyType({})
 
 
 class SampleAggregator:
@@ -129,6 +159,7 @@ class SampleAggregator:
 
     Args:
         regions: those whose samples are accepted.
+        doubts: the networks whose locations are disputed, as the latency table has them.
         per_source: how many samples a source may give of a region within one interval.
         limit: how many pairs of source and region are remembered within one interval; beacons have half of them.
         parameters: of the geographic model that residuals are taken from.
@@ -138,15 +169,17 @@ class SampleAggregator:
         self,
         regions: Iterable[Region],
         *,
+        doubts: Mapping[str, Doubt] = _NO_DOUBTS,
         per_source: int = 8,
         limit: int = 20_000,
         parameters: Parameters = SHIPPED,
     ) -> None:
         self._terminals = {region.name: terminal_at(region.lat, region.lon) for region in regions}
+        self._doubts = doubts
         self._per_source = per_source
         self._limit = limit
         self._parameters = parameters
-        self._reports: dict[tuple[str, str, SampleKind], _Report] = {}
+        self._reports: dict[tuple[str, str, SampleKind, str, str | None], _Report] = {}
         self._latest = 0.0
 
     def add(self, sample: Sample) -> Verdict:
@@ -154,45 +187,90 @@ class SampleAggregator:
         terminal = self._terminals.get(sample.region)
         if terminal is None:
             return Verdict.UNKNOWN_REGION
-        if sample.kind is SampleKind.PROBE:
-            origin = self._terminals.get(sample.source)
-            point = None if origin is None or sample.source == sample.region else origin.point
-        else:
-            lat, lon = sample.location.lat, sample.location.lon
-            point = None if lat is None or lon is None else point_at(lat, lon)
+        point = self._origin(sample)
         if point is None:
             return Verdict.UNKNOWN_LOCATION
-        fastest = FIBRE_MS_PER_KM * arc_km(point.vector, terminal.point.vector)
-        if not (fastest <= sample.rtt_ms <= MAX_RTT_MS and isfinite(sample.at)):  # false for NaN too
+        if not (0 < sample.rtt_ms <= MAX_RTT_MS and isfinite(sample.at)):  # false for NaN too
             return Verdict.IMPLAUSIBLE
-        key = (sample.source, sample.region, sample.kind)
+        direct_km = arc_km(point.vector, terminal.point.vector)
+        possible = sample.rtt_ms >= FIBRE_MS_PER_KM * direct_km
+        balancer = sample.kind is SampleKind.BALANCER and sample.location.network is not None
+        report = self._report(sample) if possible or balancer else Verdict.IMPLAUSIBLE
+        if isinstance(report, Verdict):
+            return report
+        probe = sample.kind is SampleKind.PROBE
+        report.values.append(sample.rtt_ms - (0.0 if probe else model_ms(point, terminal, self._parameters)))
+        report.quickest = min(report.quickest, sample.rtt_ms)
+        if not possible:
+            report.impossible = True
+            report.against += disputes(direct_km, sample.rtt_ms, allowance_km(sample.location))
+        self._latest = max(self._latest, sample.at)
+        return Verdict.ACCEPTED
+
+    def _report(self, sample: Sample) -> _Report | Verdict:
+        """Where a sample of its source goes; why not, if there is no room for it."""
+        network = sample.location.network if sample.kind is SampleKind.BALANCER else None
+        key = (sample.source, sample.region, sample.kind, sample.reporter, network)
         report = self._reports.get(key)
         if report is None:
             room = self._limit // 2 if sample.kind is SampleKind.BEACON else self._limit
             if len(self._reports) >= room:
                 return Verdict.FULL
-            report = self._reports[key] = _Report(
-                _keys(sample),
-                sample.region,
-                source_bit(sample.source),
-                trusted=sample.kind is not SampleKind.BEACON,
-            )
-        if len(report.values) >= self._per_source:
-            return Verdict.CAPPED
-        probe = sample.kind is SampleKind.PROBE
-        report.values.append(sample.rtt_ms - (0.0 if probe else model_ms(point, terminal, self._parameters)))
-        self._latest = max(self._latest, sample.at)
-        return Verdict.ACCEPTED
+            report = self._reports[key] = _Report(sample)
+        return Verdict.CAPPED if len(report.values) >= self._per_source else report
 
-    def take(self) -> list[Delta]:
+    def _origin(self, sample: Sample) -> Point | None:
+        """Where a sample was measured from, if that is known."""
+        if sample.kind is SampleKind.PROBE:
+            origin = self._terminals.get(sample.source)
+            return None if origin is None or sample.source == sample.region else origin.point
+        lat, lon = sample.location.lat, sample.location.lon
+        return None if lat is None or lon is None else point_at(lat, lon)
+
+    def take(self) -> Interval:
         """End the interval: what it said, and nothing of it is kept."""
         reports, self._reports = self._reports, {}
         at, self._latest = self._latest, 0.0
+        # A reporter whom light contradicts in one region teaches nothing of the client's place in the others either.
+        contradicted = {(report.reporter, report.network) for report in reports.values() if report.impossible}
         groups: dict[_Group, list[_Report]] = {}
         for report in reports.values():
+            alone = (report.reporter, report.network) in contradicted or self._doubtful(report)
+            trusted = report.kind is not SampleKind.BEACON
             for level, key in report.keys:
-                groups.setdefault((level, key, report.region, report.trusted), []).append(report)
-        return [_delta(group, reports, at) for group, reports in groups.items()]
+                if not alone or level in {Level.NETWORK, Level.REGION}:
+                    groups.setdefault((level, key, report.region, trusted), []).append(report)
+        return Interval(
+            [_delta(group, reports, at) for group, reports in groups.items()],
+            self._witnesses(reports.values(), at),
+        )
+
+    def _doubtful(self, report: _Report) -> bool:
+        """Whether edges know that the location of a report's network is doubtful."""
+        doubt = self._doubts.get(report.network or "")
+        return doubt is not None and doubt.doubtful and doubt.claim == report.claim
+
+    def _witnesses(self, reports: Iterable[_Report], at: float) -> list[Witness]:
+        """What balancers' samples say of locations: where they dispute one, or where somebody has."""
+        groups: dict[tuple[str, str, str, str], list[_Report]] = {}
+        for report in reports:
+            network, claim = report.network, report.claim
+            if report.kind is SampleKind.BALANCER and network is not None and claim is not None:
+                groups.setdefault((network, claim, report.region, report.reporter), []).append(report)
+        found = []
+        for (network, claim, region, reporter), group in groups.items():
+            known = self._doubts.get(network)
+            against = sum(report.against for report in group)
+            watched = against or (known is not None and known.claim == claim)
+            if watched and reporter and tellable(network):
+                count = sum(len(report.values) for report in group)
+                quickest = median_low(report.quickest for report in group if report.against or not against)
+                found.append(
+                    Witness(
+                        network, claim, region, reporter, against, count - against, round(quickest, 2), at
+                    )
+                )
+        return found
 
 
 def _keys(sample: Sample) -> tuple[tuple[Level, str], ...]:

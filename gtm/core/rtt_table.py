@@ -8,6 +8,7 @@ from ipaddress import ip_network
 
 from gtm.core.geometry import parse_cell
 from gtm.core.model import Location
+from gtm.core.rtt_doubt import Doubt, claim_of
 
 Row = dict[str, tuple[float, float]]
 """Region name → residual (measured less the geographic model's) in ms, and how many samples it is worth."""
@@ -33,6 +34,23 @@ class LatencyTable:
     countries: dict[str, Row] = field(default_factory=dict)
     places: dict[str, Row] = field(default_factory=dict)
     processing_ms: dict[str, dict[str, float]] = field(default_factory=dict)
+    doubts: dict[str, Doubt] = field(default_factory=dict)
+
+    def doubt(self, location: Location) -> Doubt | None:
+        """The doubt about where a location's network is; None if it is believed."""
+        if not self.doubts or location.network is None:
+            return None
+        found = self.doubts.get(location.network)
+        return found if found is not None and found.doubtful and found.claim == claim_of(location) else None
+
+    def dubious(self, location: Location) -> bool:
+        """Whether it is in doubt where a client is: for a subnet, where some part of it is. Overrides are believed."""
+        if not self.doubts or location.source == "override":
+            return False
+        if not location.subnet:
+            return self.doubt(location) is not None
+        found = ((self.doubts.get(network), claim) for network, claim in location.parts)
+        return any(doubt is not None and doubt.doubtful and doubt.claim == claim for doubt, claim in found)
 
     def __post_init__(self) -> None:
         for key in self.places:

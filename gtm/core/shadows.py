@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from gtm.core.model import OnAnonymous, OnUnknownLocation
+from gtm.core.model import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation
 from gtm.core.snapshot import CompiledRule, Snapshot
 
 MOST_COMPARISONS = 10_000_000
@@ -167,6 +167,11 @@ def _as_strict(by: CompiledRule, one: CompiledRule) -> bool:
     if narrow.on_unknown_location is OnUnknownLocation.IGNORE:
         return True
     if wide.on_unknown_location is OnUnknownLocation.IGNORE:
+        return False
+    if (
+        narrow.on_doubtful_location is OnDoubtfulLocation.MATCH
+        and wide.on_doubtful_location is not OnDoubtfulLocation.MATCH
+    ):
         return False
     if narrow.max_accuracy_km is None:
         return True

@@ -14,6 +14,8 @@ from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address
 
 _MAX_TOKEN = 512
+REPORTER_LENGTH = 16
+"""How many hexadecimal digits of its token's SHA-256 name a reporter."""
 
 
 class Grant(IntEnum):
@@ -56,6 +58,12 @@ def grant_of(
     if role is None:
         return Grant.BAD_TOKEN
     return Grant.GRANTED if permits(role, needed) else Grant.WRONG_ROLE
+
+
+def reporter_of(authorization: bytes | None) -> str:
+    """A short name of the token in an Authorization header, the same at every edge; empty without one."""
+    token = (authorization or b"").partition(b" ")[2].strip()
+    return sha256(token).hexdigest()[:REPORTER_LENGTH] if token else ""
 
 
 def check_subject(grant: Grant, asked: Address, caller: Address | None) -> None:

@@ -25,7 +25,7 @@ from gtm.core.access import Role
 from gtm.core.choice import Afford
 from gtm.core.latency import SampleKind, Verdict
 from gtm.edge import beacons
-from gtm.edge.access import Grant, check_reporter, check_scraper, check_subject, grant_of
+from gtm.edge.access import Grant, check_reporter, check_scraper, check_subject, grant_of, reporter_of
 from gtm.edge.client import ClientFinder, peer_address
 from gtm.edge.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
 from gtm.edge.lookup import (
@@ -116,7 +116,7 @@ class EdgeApp:
         self._clock = clock
         self._clients = ClientFinder(options.trusted_proxies)
         self._routes = Routes(None, locate)
-        self.intake = Intake(lambda: holder.snapshot, locate, clock)
+        self.intake = Intake(lambda: holder.snapshot, locate, clock, lambda: holder.table.doubts)
         """Where posted samples gather; whoever runs the application takes them from there."""
         self._pages: dict[str, tuple[str, Callable[[Incoming, Routes], Response]]] = {
             "/v1/route": ("lookup", self._lookup),
@@ -295,9 +295,10 @@ class EdgeApp:
 
     async def _take_samples(self, incoming: Incoming, receive: Receive) -> Response | None:
         """Take round trips in: of browsers from everybody, of balancers with a token. None if the client went away."""
-        beacon = incoming.route == "beacons"
+        beacon, reporter = incoming.route == "beacons", ""
         if not beacon:
             authorization = incoming.headers.get(b"authorization")
+            reporter = reporter_of(authorization)
             check_reporter(self._granted(authorization, Role.REPORTER))
         # `navigator.sendBeacon` sends text as text/plain, which takes no preflight.
         incoming.require_json("text/plain" if beacon else None)
@@ -307,7 +308,7 @@ class EdgeApp:
         samples = parse_beacon(body) if beacon else parse_samples(body)
         caller = self._clients.find(incoming.peer, *self._forwarded(incoming)) if beacon else None
         kind = SampleKind.BEACON if beacon else SampleKind.BALANCER
-        verdicts = await self.intake.take_in(samples, caller, kind)
+        verdicts = await self.intake.take_in(samples, caller, kind, reporter)
         for verdict, count in verdicts.items():
             self._counts.add(f"gtm_latency_samples_total\t{kind}\t{verdict}", count)
         accepted = verdicts.pop(Verdict.ACCEPTED, 0)

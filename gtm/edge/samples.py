@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ import msgspec
 
 from gtm.core.model import UNKNOWN_LOCATION, Location
 from gtm.core.rtt_budget import SourceBudget
-from gtm.core.rtt_samples import Delta, Sample, SampleAggregator, SampleKind, Verdict
+from gtm.core.rtt_doubt import Doubt
+from gtm.core.rtt_samples import Interval, Sample, SampleAggregator, SampleKind, Verdict
 from gtm.core.snapshot import Snapshot
 from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address, parse_address
@@ -54,6 +55,7 @@ class Intake:
         snapshot: the policy in force, None before the first.
         locate: where an address is.
         clock: POSIX seconds.
+        doubts: the networks whose locations are disputed.
     """
 
     def __init__(
@@ -61,10 +63,12 @@ class Intake:
         snapshot: Callable[[], Snapshot | None],
         locate: Callable[[Address], Location],
         clock: Callable[[], float],
+        doubts: Callable[[], Mapping[str, Doubt]] = dict,
     ) -> None:
         self._snapshot = snapshot
         self._locate = locate
         self._clock = clock
+        self._doubts = doubts
         self._budget = SourceBudget()
         self._changing = threading.Lock()
         self._known: Snapshot | None = None
@@ -72,7 +76,7 @@ class Intake:
         self._ended: dict[SampleKind, list[SampleAggregator]] = {kind: [] for kind in self._open}
 
     async def take_in(
-        self, samples: Iterable[Posted], caller: Address | None, kind: SampleKind
+        self, samples: Iterable[Posted], caller: Address | None, kind: SampleKind, reporter: str = ""
     ) -> Counter[Verdict]:
         """Take samples in, and count what became of them.
 
@@ -80,28 +84,34 @@ class Intake:
             samples: what was posted.
             caller: the client of samples that name none.
             kind: who measured.
+            reporter: names the token that a balancer's samples came with.
         """
         self._follow()
         verdicts: Counter[Verdict] = Counter()
         for number, sample in enumerate(samples):
             if number % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
-            verdicts[self._add(sample, caller if sample.client is None else sample.client, kind)] += 1
+            client = caller if sample.client is None else sample.client
+            verdicts[self._add(sample, client, kind, reporter)] += 1
         return verdicts
 
-    def end_interval(self, kind: SampleKind) -> list[Delta]:
+    def end_interval(self, kind: SampleKind) -> Interval:
         """What those who measure that way have said since the last call (from any thread)."""
         fresh = self._fresh()
         with self._changing:
             ended, self._ended[kind] = [*self._ended[kind], self._open[kind]], []
             self._open[kind] = fresh
-        return [delta for aggregator in ended for delta in aggregator.take()]
+        parts = [aggregator.take() for aggregator in ended]
+        return Interval(
+            [delta for part in parts for delta in part.deltas],
+            [witness for part in parts for witness in part.witnesses],
+        )
 
-    def _add(self, posted: Posted, client: Address | None, kind: SampleKind) -> Verdict:
+    def _add(self, posted: Posted, client: Address | None, kind: SampleKind, reporter: str) -> Verdict:
         location = UNKNOWN_LOCATION if client is None else self._locate(client)
         now = self._clock()
         source = "" if client is None else source_of(client)
-        sample = Sample(location, posted.region, posted.rtt_ms, now, source, kind)
+        sample = Sample(location, posted.region, posted.rtt_ms, now, source, kind, reporter)
         if self._known is None or posted.region not in self._known.region_numbers:
             return Verdict.UNKNOWN_REGION  # before a made-up name takes a place in the budget
         if kind is SampleKind.BEACON and not self._budget.spend(source, posted.region, now):
@@ -121,7 +131,8 @@ class Intake:
 
     def _fresh(self) -> SampleAggregator:
         self._known = self._snapshot()
-        return SampleAggregator(() if self._known is None else self._known.regions, limit=MAX_PAIRS)
+        regions = () if self._known is None else self._known.regions
+        return SampleAggregator(regions, doubts=self._doubts(), limit=MAX_PAIRS)
 
 
 def source_of(client: Address) -> str:

@@ -19,7 +19,7 @@ from gtm.core.access import Access
 from gtm.core.compile import compile_policy
 from gtm.core.dnssec import Keys
 from gtm.core.edges import NOWHERE, EdgePlace
-from gtm.core.latency import Delta, LatencyTable
+from gtm.core.latency import Delta, LatencyTable, Witness
 from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model import EndpointHealth, Jurisdiction, Policy
 from gtm.core.snapshot import Snapshot
@@ -36,7 +36,8 @@ its fence would stand open, or it would deny names that exist, which resolvers k
 
 2: operators' jurisdictions in residency rules, rules' readings of uncertain locations, terms of memberships.
 3: records of zones, wildcard host names, signed zones.
-4: what this version adds to rules and services; each is named in CHANGELOG.md."""
+4: what this version adds to rules and services; each is named in CHANGELOG.md. Of residency rules:
+`on_doubtful_location`."""
 
 CONTENT_TYPE = "application/x-ndjson"
 EDGE_NAME = "GTM-Edge-Name"
@@ -198,6 +199,7 @@ class SamplesMessage:
     """HTTP worker → agent: what was learned of round trips since the last such message."""
 
     deltas: tuple[Delta, ...]
+    witnesses: tuple[Witness, ...] = ()
 
 
 Message = (
@@ -255,8 +257,8 @@ class EdgeReport:
 
     `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use. `demand` counts
     decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
-    done with the quotas' leases, `latency` what was learned of round trips since the last report, `plan` the plan it
-    follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
+    done with the quotas' leases, `latency` and `witnesses` what was learned of round trips and of claimed
+    locations since the last report, `plan` the plan it follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
     says otherwise (`gtm.core.health.overruled`). `place` is where the edge stands.
     """
 
@@ -268,6 +270,7 @@ class EdgeReport:
     seconds: float = 0.0
     leases: LeaseUse | None = None
     latency: tuple[Delta, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
     plan: Plan | None = None
     overruled: tuple[str, ...] = ()
     place: EdgePlace = NOWHERE

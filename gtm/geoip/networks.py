@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import ip_network
 
 from gtm.core.model import Location
 from gtm.core.residency import LocationFacts, location_facts, spanning
+from gtm.core.rtt_doubt import claim_of
 from gtm.geoip.address import network_text, parse_address
 
 MAX_NETWORKS = 256
@@ -32,14 +34,19 @@ def locate_network(packed: bytes, length: int, locate: Locate) -> Location:
     start = at = int.from_bytes(packed)
     end = start + (1 << bits - length)
     parts: set[LocationFacts] = set()
+    claims: dict[tuple[str, str], None] = {}
     for _ in range(MAX_NETWORKS):
         rest = bits - length_of(here, bits, length)
         at = (at >> rest) + 1 << rest
         if at >= end and not parts:
             return first
         parts.add(location_facts(here))
+        claim = claim_of(here)
+        if here.network is not None and claim is not None and here.source != "override":
+            claims[here.network, claim] = None
         if at >= end:
-            return spanning(first, network_text(start, length, bits), parts)
+            found = spanning(first, network_text(start, length, bits), parts)
+            return replace(found, parts=tuple(claims))
         here = locate(at.to_bytes(bits // 8))
     return spanning(first, network_text(start, length, bits), None)
 

@@ -246,8 +246,9 @@ class _Loaded:
         location = self._networks.get(key) or self._earlier_networks.get(key)
         if location is None:
             lat, lon = place.lat, place.lon
-            if lat is None and place.country is not None:
-                lat, lon = self._centres.get(place.country, (None, None))
+            centre = self._centres.get(place.country or "") if lat is None else None
+            if centre is not None:
+                lat, lon = centre
             location = Location(
                 country=place.country,
                 subdivision=place.subdivision,
@@ -260,6 +261,7 @@ class _Loaded:
                 source=source,
                 anonymous=anonymous,
                 accuracy_km=place.accuracy_km,
+                central=centre is not None,
             )
         if len(self._networks) >= self._cache_size:
             self._earlier_networks = self._networks

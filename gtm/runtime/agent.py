@@ -469,6 +469,7 @@ class Agent:
         assert self._crew is not None  # noqa: S101 - set by run()
         now = time.monotonic()
         seconds, self._reported_at = now - self._reported_at, now
+        deltas, witnesses = self._round_trips.take() if self._connected else ((), ())
         return EdgeReport(
             version=__version__,
             place=self._holder.place,
@@ -478,7 +479,8 @@ class Agent:
             demand=self.metrics.take_demand(),
             seconds=seconds,
             leases=self._leases.use(boot_time()),
-            latency=self._round_trips.take() if self._connected else (),
+            latency=deltas,
+            witnesses=witnesses,
             plan=self._holder.state.plan if self._wants_plan else None,
             overruled=tuple(sorted(self._veto.regions)),
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gtm.core.latency import Delta
+from gtm.core.latency import Interval
 from gtm.core.leases import LeaseHolder
 from gtm.feed.wire import (
     CountsMessage,
@@ -68,7 +68,7 @@ class Crew:
         everything: Callable[[], Iterable[Message]],
         moved: Callable[[], None],
         leases: LeaseHolder,
-        learned: Callable[[Iterable[Delta]], None],
+        learned: Callable[[Interval], None],
         cookie_secrets: tuple[bytes, ...],
         covered: Callable[[], bool],
         pulse: Callable[[], PulseMessage],
@@ -258,7 +258,7 @@ class Crew:
                     if self._leases.overdue:
                         self._moved()
             elif isinstance(message, SamplesMessage):
-                self._learned(message.deltas)
+                self._learned(Interval(list(message.deltas), list(message.witnesses)))
             elif isinstance(message, ReadyMessage):
                 logger.info("worker %s answers from revision %d", message.worker, message.revision)
                 self._answering[message.worker] = message.revision

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from gtm.core.latency import Delta, Sample, SampleAggregator, SampleKind
+from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleKind, Witness
 from gtm.core.model import UNKNOWN_LOCATION
 from gtm.core.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 20_000
-"""Deltas kept for control."""
+"""Deltas kept for control, and as many witnesses."""
 MAX_SENT = 4_000
-"""Deltas in one report: some 400 kB."""
+"""Deltas in one report, and as many witnesses: some 400 kB each."""
 
 
 class RoundTrips:
@@ -33,7 +33,8 @@ class RoundTrips:
         self._region = region
         self._clock = clock
         self._aggregator = SampleAggregator(())
-        self._waiting: deque[Delta] = deque(maxlen=MAX_WAITING)
+        self._deltas: deque[Delta] = deque(maxlen=MAX_WAITING)
+        self._witnesses: deque[Witness] = deque(maxlen=MAX_WAITING)
 
     def update(self, snapshot: Snapshot) -> None:
         """Follow another policy."""
@@ -55,10 +56,14 @@ class RoundTrips:
         """Sum up the probes since the last call."""
         self.learned(self._aggregator.take())
 
-    def learned(self, deltas: Iterable[Delta]) -> None:
+    def learned(self, interval: Interval) -> None:
         """Keep for control what was summed up elsewhere."""
-        self._waiting.extend(deltas)
+        self._deltas.extend(interval.deltas)
+        self._witnesses.extend(interval.witnesses)
 
-    def take(self) -> tuple[Delta, ...]:
+    def take(self) -> tuple[tuple[Delta, ...], tuple[Witness, ...]]:
         """The oldest that wait, as many as go into a report."""
-        return tuple(self._waiting.popleft() for _ in range(min(MAX_SENT, len(self._waiting))))
+        return (
+            tuple(self._deltas.popleft() for _ in range(min(MAX_SENT, len(self._deltas)))),
+            tuple(self._witnesses.popleft() for _ in range(min(MAX_SENT, len(self._witnesses)))),
+        )

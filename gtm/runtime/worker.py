@@ -251,9 +251,11 @@ class Worker:
         self._tell(CountsMessage(self.settings.name, counts, self._parts, used, denied))
 
     def _tell_samples(self, kind: SampleKind) -> None:
-        deltas = self.intake.end_interval(kind) if self.intake is not None else []
-        if deltas:
-            self._tell(SamplesMessage(tuple(deltas)))
+        if self.intake is None:
+            return
+        deltas, witnesses = self.intake.end_interval(kind)
+        if deltas or witnesses:
+            self._tell(SamplesMessage(tuple(deltas), tuple(witnesses)))
 
     def _tell(self, message: CountsMessage | SamplesMessage) -> None:
         with suppress(OSError):  # whoever reads from the agent finds out that it is gone

@@ -157,6 +157,21 @@ latency_sums = Table(
 )
 """What was measured of round trips (`gtm.core.rtt_aggregates.Sum`)."""
 
+latency_votes = Table(
+    "latency_votes",
+    metadata,
+    Column("network", Text(collation="C"), primary_key=True),
+    Column("claim", Text(collation="C"), primary_key=True),
+    Column("region", Text(collation="C"), primary_key=True),
+    Column("reporter", Text(collation="C"), primary_key=True),
+    Column("edge", Text(collation="C"), primary_key=True),
+    Column("against", Double, nullable=False),
+    Column("fits", Double, nullable=False),
+    Column("ms", Double, nullable=False),
+    _timestamp("updated_at"),
+)
+"""Who disputes where a network is said to be (`gtm.core.rtt_doubt.Vote`)."""
+
 dnssec_zones = Table(
     "dnssec_zones",
     metadata,

@@ -19,7 +19,7 @@ from gtm.control import latency
 from gtm.control.latency import LatencyBook, delta_problem
 from gtm.core.access import Role
 from gtm.core.capacity import NO_ASSESSMENT, Assessment
-from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, LatencyTable, Level
+from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness
 from gtm.core.model import Member, Policy, Region, Service
 from gtm.core.processing import Times
 from gtm.feed.wire import EdgeReport, LatencyMessage
@@ -41,9 +41,15 @@ def delta(region: str = "us-east", centre: float = -15.0, **changes: Any) -> Del
     return plain._replace(**changes)
 
 
-def send(client: httpx.Client, *deltas: Delta) -> httpx.Response:
+def witness(reporter: str, network: str = "81.2.69.0/24", **changes: Any) -> Witness:
+    """What a balancer of us-east says of a network that is said to be in London."""
+    plain = Witness(network, "GB|51,-1", "us-east", reporter, 8, 0, 2.5, time.time())
+    return plain._replace(**changes)
+
+
+def send(client: httpx.Client, *deltas: Delta, witnesses: tuple[Witness, ...] = ()) -> httpx.Response:
     """Report as an edge."""
-    body = msgspec.json.encode(EdgeReport("1.0", 2, 1, {}, latency=deltas))
+    body = msgspec.json.encode(EdgeReport("1.0", 2, 1, {}, latency=deltas, witnesses=witnesses))
     return client.post("/v1/edges/edge-1/report", content=body, headers={"Content-Type": "application/json"})
 
 
@@ -100,11 +106,13 @@ def test_a_restart_forgets_nothing(
 
     with control() as clients, clients(Role.ADMIN) as admin, clients(Role.EDGE) as edge:
         assert admin.post("/v1/policy:apply", json={"policy": policy}).status_code == 200
-        assert send(edge, delta()).is_success
+        assert send(edge, delta(), witnesses=(witness("one"), witness("two"))).is_success
         before = _versioned(admin)
     with control() as clients, clients(Role.ADMIN) as admin:
         after = _versioned(admin)
     assert after["rows"] == before["rows"]
+    assert after["doubts"] == before["doubts"]
+    assert after["doubts"]["doubtful"] == 1
     assert after["version"] > before["version"]
 
 
@@ -116,6 +124,43 @@ def _versioned(client: httpx.Client) -> dict[str, Any]:
             return found
         assert time.monotonic() < end, "no table within a minute"
         time.sleep(0.05)
+
+
+@pytest.mark.usefixtures("_hurried")
+def test_doubtful_locations_reach_all_edges_and_the_operator(world: Api) -> None:
+    """Two balancers' word makes a location doubtful: edges are told, `/v1/latency`, `/v1/status` and metrics say so."""
+    said = (witness("one"), witness("two"), witness("one", "198.51.100.0/24"))
+    with follow(world) as messages:
+        assert send(world.edge, witnesses=said).is_success
+        told = until(messages, lambda message: isinstance(message, LatencyMessage))
+    assert isinstance(told, LatencyMessage)
+    claim, fastest = "GB|51,-1", {"us-east": 2.5}
+    assert told.table.doubts == {
+        "81.2.69.0/24": Doubt(claim, True, fastest),
+        "198.51.100.0/24": Doubt(claim, False, fastest),
+    }
+    found = world.viewer.get("/v1/latency").json()["doubts"]
+    assert (found["votes"], found["doubtful"], found["set_aside"]) == (2, 1, [])
+    assert found["disputed"][0] == {
+        "network": "81.2.69.0/24",
+        "country": "GB",
+        "place": "51,-1",
+        "doubtful": True,
+        "reporters": ["one", "two"],
+        "edges": ["edge-one"],
+        "fastest_ms": fastest,
+    }
+    assert not found["disputed"][1]["doubtful"]
+    (warning,) = [text for text in world.viewer.get("/v1/status").json()["warnings"] if "locations" in text]
+    assert "1 networks" in warning
+    assert "gtm_control_doubtful_networks 1.0" in world.viewer.get("/metrics").text
+
+
+@pytest.mark.parametrize("wrong", [{"network": "81.2.69.142/32"}, {"against": -1}, {"claim": "a\0b"}])
+def test_an_impossible_witness_is_named(world: Api, wrong: dict[str, Any]) -> None:
+    """A report with a witness that cannot be is refused whole, with the place of what is wrong."""
+    answer = send(world.edge, witnesses=(witness("one"), witness("two", **wrong)))
+    assert "witnesses[1]" in problem(answer, 422)
 
 
 @pytest.mark.parametrize(

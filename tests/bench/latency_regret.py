@@ -1,16 +1,19 @@
-"""What wrong estimates cost: `python tests/bench/latency_regret.py --rtt FILE [--regions 10] [--trials 30] [--seed 1]`.
+"""What wrong estimates cost: `python tests/bench/latency_regret.py --rtt FILE [--regions 10] [--trials 30] [--seeds 1 2 3]`.
 
-FILE is as for latency_fit.py. Each trial draws some cities as regions; all others are clients. A client's regret is the
-measured round trip to the region chosen less that to the best, over regions with a known one. Four ways to choose:
+FILE is as for latency_fit.py, and so are its halves: clients are the cities of the reporting half, on which nothing in
+gtm was ever tuned (`--half tuning` is for tuning). Each trial draws some cities of either half as regions. A client's
+regret is the measured round trip to the region chosen less that to the best, over regions with a known one. Four ways
+to choose:
 
-  great_circle  the straight line through great-circle distance
-  model         the geographic model, its constants fitted without the client's tenth of the cities, and the regions'
-                round trips to each other
-  neighbours    the same, and samples from the 8 other cities nearest to the client
+  great_circle  the nearest
+  model         the geographic model, its constants fitted to the tuning half, and the regions' round trips to each other
+  neighbours    the same, and samples from the 8 other cities (of either half) nearest to the client
   own_samples   the model, and 20 samples of each region from the city itself
 
-Samples go the whole way: noise, `SampleAggregator`, `Aggregates`, `LatencyTable`, `Estimator`. A sample is the
-measured average times exp(N(0, 0.1²)), of five sources in turn; one in twenty also waited another Exp(mean 300 ms).
+Samples go the whole way: noise, `SampleAggregator`, `Aggregates` and `Doubts`, `LatencyTable`, `Estimator`. A sample is
+the measured average times exp(N(0, 0.1²)), of five sources in turn, reported by the region's own balancer; one in twenty
+also waited another Exp(mean 300 ms). The first of each source's samples end an interval, so that edges know doubtful
+locations when the others come.
 
 With --json, the last line is one JSON object.
 """
@@ -24,13 +27,14 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
-from latency_fit import City, Measured, fit, load
+from latency_fit import City, Measured, fit, load, tuning
 
 from gtm.core.latency import (
     EMPTY_TABLE,
     Aggregates,
-    Delta,
+    Doubts,
     Estimator,
+    Interval,
     LatencyTable,
     Sample,
     SampleAggregator,
@@ -40,12 +44,10 @@ from gtm.core.latency import (
 from gtm.core.model import Location, Region
 from gtm.core.rtt_model import Parameters
 
-GREAT_CIRCLE = Parameters(base_ms=16.0, ms_per_km=0.0175)
-"""Least absolute deviations over great circles."""
-FOLDS = 10
 NEAREST = 8
 SAMPLES = 20
 SOURCES = 5
+INTERVAL = 10.0
 JITTER = 0.1
 OUTLIERS = 0.05
 OUTLIER_MS = 300.0
@@ -82,7 +84,7 @@ class Trial:
         ]
         self._rng = rng
         self._samples: dict[int, list[Sample]] = {}
-        self._deltas: dict[tuple[int, Parameters], list[Delta]] = {}
+        self._intervals: dict[tuple[int, Parameters], tuple[Interval, Interval]] = {}
 
     def samples(self, city: int) -> list[Sample]:
         """A city's samples of all regions it has round trips to."""
@@ -93,9 +95,10 @@ class Trial:
                     client,
                     region.name,
                     noisy(self._rng, ms),
-                    0.0,
+                    0.0 if turn < SOURCES else INTERVAL,
                     f"{city}/{turn % SOURCES}",
                     SampleKind.BALANCER,
+                    f"balancer of {region.name}",
                 )
                 for region, number in zip(self.regions, self.numbers, strict=True)
                 if (ms := self.measured.rtt.get((city, number))) is not None
@@ -103,13 +106,19 @@ class Trial:
             ]
         return self._samples[city]
 
-    def deltas(self, city: int, parameters: Parameters) -> list[Delta]:
-        """What an edge sends of a city's samples."""
-        if (city, parameters) not in self._deltas:
-            self._deltas[city, parameters] = self._taken(self.samples(city), parameters)
-        return self._deltas[city, parameters]
+    def intervals(self, city: int, parameters: Parameters) -> tuple[Interval, Interval]:
+        """What an edge sends of a city's samples in two intervals; in the second it knows what the first disputed."""
+        if (city, parameters) not in self._intervals:
+            early = [sample for sample in self.samples(city) if sample.at < INTERVAL]
+            late = [sample for sample in self.samples(city) if sample.at >= INTERVAL]
+            first = self._taken(early, parameters)
+            known = Aggregates(), Doubts()
+            merge(*known, first)
+            second = self._taken(late, parameters, self.table(*known))
+            self._intervals[city, parameters] = first, second
+        return self._intervals[city, parameters]
 
-    def probes(self, parameters: Parameters) -> list[Delta]:
+    def probes(self, parameters: Parameters) -> Interval:
         """What the regions measure of each other."""
         samples = [
             Sample(Location(), region.name, ms, 0.0, other.name, SampleKind.PROBE)
@@ -121,25 +130,40 @@ class Trial:
 
     def estimator(self, parameters: Parameters, cities: Iterable[int] = ()) -> Estimator:
         """What edges estimate with, once some cities have been measured."""
-        aggregates = Aggregates()
-        aggregates.merge(self.probes(parameters), 0.0)
+        known = Aggregates(), Doubts()
+        merge(*known, self.probes(parameters))
         for city in cities:
-            aggregates.merge(self.deltas(city, parameters), 0.0)
-        table: LatencyTable = aggregates.table(EMPTY_TABLE, 0.0, {region.name for region in self.regions})
-        return Estimator(self.regions, table, parameters)
+            for interval in self.intervals(city, parameters):
+                merge(*known, interval)
+        return Estimator(self.regions, self.table(*known), parameters)
 
-    def _taken(self, samples: Iterable[Sample], parameters: Parameters) -> list[Delta]:
-        aggregator = SampleAggregator(self.regions, parameters=parameters)
+    def table(self, aggregates: Aggregates, doubts: Doubts) -> LatencyTable:
+        """The table that control makes."""
+        names = {region.name for region in self.regions}
+        disputed = doubts.disputed({}, INTERVAL, names, aggregates.measured())
+        found = {one.network: one.doubt for one in disputed}
+        return aggregates.table(EMPTY_TABLE, INTERVAL, names, doubts=found)
+
+    def _taken(
+        self, samples: Iterable[Sample], parameters: Parameters, table: LatencyTable = EMPTY_TABLE
+    ) -> Interval:
+        aggregator = SampleAggregator(self.regions, doubts=table.doubts, parameters=parameters)
         for sample in samples:
             aggregator.add(sample)
         return aggregator.take()
 
 
+def merge(aggregates: Aggregates, doubts: Doubts, interval: Interval) -> None:
+    """What control does with what an edge sends."""
+    aggregates.merge(interval.deltas, INTERVAL)
+    doubts.merge("edge", interval.witnesses, INTERVAL)
+
+
 Estimates = dict[int, float]
-"""Region's place in the trial → estimate in ms."""
+"""Region's place in the trial → estimate in ms, or what else orders them."""
 
 
-def methods(trial: Trial, folds: dict[int, Parameters]) -> dict[str, Callable[[int], Estimates]]:
+def methods(trial: Trial, parameters: Parameters) -> dict[str, Callable[[int], Estimates]]:
     """The four ways to estimate a client city's round trips."""
     cities = trial.measured.cities
 
@@ -150,17 +174,16 @@ def methods(trial: Trial, folds: dict[int, Parameters]) -> dict[str, Callable[[i
     def great_circle(client: int) -> Estimates:
         here = cities[client]
         return {
-            number: GREAT_CIRCLE.base_ms
-            + GREAT_CIRCLE.ms_per_km * great_circle_km(here.lat, here.lon, region.lat, region.lon)
+            number: great_circle_km(here.lat, here.lon, region.lat, region.lon)
             for number, region in enumerate(trial.regions)
         }
 
     @cache
-    def untrained(parameters: Parameters) -> Estimator:
+    def untrained() -> Estimator:
         return trial.estimator(parameters)
 
     def model(client: int) -> Estimates:
-        return paths(untrained(folds[client]), client)
+        return paths(untrained(), client)
 
     def neighbours(client: int) -> Estimates:
         here = cities[client]
@@ -168,10 +191,10 @@ def methods(trial: Trial, folds: dict[int, Parameters]) -> dict[str, Callable[[i
         others.sort(
             key=lambda other: great_circle_km(here.lat, here.lon, cities[other].lat, cities[other].lon)
         )
-        return paths(trial.estimator(folds[client], others[:NEAREST]), client)
+        return paths(trial.estimator(parameters, others[:NEAREST]), client)
 
     def own_samples(client: int) -> Estimates:
-        return paths(trial.estimator(folds[client], [client]), client)
+        return paths(trial.estimator(parameters, [client]), client)
 
     return {
         "great_circle": great_circle,
@@ -181,10 +204,10 @@ def methods(trial: Trial, folds: dict[int, Parameters]) -> dict[str, Callable[[i
     }
 
 
-def regrets(trial: Trial, estimate: Callable[[int], Estimates]) -> list[float]:
+def regrets(trial: Trial, clients: Iterable[int], estimate: Callable[[int], Estimates]) -> list[float]:
     """Each client's regret in ms."""
     found = []
-    for client in range(len(trial.measured.cities)):
+    for client in clients:
         if client in trial.numbers:
             continue
         known = {
@@ -217,37 +240,41 @@ def main() -> None:
     parser.add_argument("--rtt", type=Path, required=True, help="a file of round trips between cities")
     parser.add_argument("--regions", type=int, default=10)
     parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--half", choices=("reporting", "tuning"), default="reporting")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     arguments = parser.parse_args()
 
     measured = load(arguments.rtt)
-    count = len(measured.cities)
-    shuffled = random.Random(arguments.seed).sample(range(count), count)
-    folds: dict[int, Parameters] = {}
-    for fold in range(FOLDS):
-        left_out = shuffled[fold::FOLDS]
-        parameters = fit(measured, left_out)
-        folds.update(dict.fromkeys(left_out, parameters))
-
-    rng = random.Random(arguments.seed)
-    noise = random.Random(arguments.seed)
-    found: dict[str, list[float]] = {}
-    for _ in range(arguments.trials):
-        trial = Trial(measured, rng.sample(range(count), arguments.regions), noise)
-        for name, estimate in methods(trial, folds).items():
-            found.setdefault(name, []).extend(regrets(trial, estimate))
-
-    summaries = {name: summary(each) for name, each in found.items()}
-    print(f"{count} cities, {arguments.trials} trials of {arguments.regions} regions, seed {arguments.seed}")
-    for name, numbers in summaries.items():
-        ratio = numbers["mean_ms"] / summaries["great_circle"]["mean_ms"]
+    summaries = {}
+    for seed in arguments.seeds:
+        found = run(measured, arguments.half, arguments.regions, arguments.trials, seed)
+        summaries[seed] = {name: summary(each) for name, each in found.items()}
         print(
-            f"{name:<14} mean {numbers['mean_ms']:6.2f} ms ({ratio:.2f} ×), p95 {numbers['p95_ms']:6.1f} ms, "
-            f"exact {numbers['exact']:.3f}"
+            f"{len(measured.cities)} cities, clients in the {arguments.half} half, {arguments.trials} trials of "
+            f"{arguments.regions} regions, seed {seed}"
         )
+        for name, numbers in summaries[seed].items():
+            ratio = numbers["mean_ms"] / summaries[seed]["great_circle"]["mean_ms"]
+            print(
+                f"{name:<14} mean {numbers['mean_ms']:6.2f} ms ({ratio:.2f} ×), p95 {numbers['p95_ms']:6.1f} ms, "
+                f"exact {numbers['exact']:.3f}"
+            )
     if arguments.json:
         print(json.dumps(summaries))
+
+
+def run(measured: Measured, half: str, regions: int, trials: int, seed: int) -> dict[str, list[float]]:
+    """The regrets of each way to choose, over all trials of a seed."""
+    clients = [number for number, city in enumerate(measured.cities) if tuning(city) is (half == "tuning")]
+    parameters = fit(measured)
+    rng, noise = random.Random(seed), random.Random(seed)
+    found: dict[str, list[float]] = {}
+    for _ in range(trials):
+        trial = Trial(measured, rng.sample(range(len(measured.cities)), regions), noise)
+        for name, estimate in methods(trial, parameters).items():
+            found.setdefault(name, []).extend(regrets(trial, clients, estimate))
+    return found
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from gtm.core.model import (
     Jurisdiction,
     Location,
     OnAnonymous,
+    OnDoubtfulLocation,
     OnUnknownLocation,
     OnUnusable,
     Places,
@@ -132,7 +133,15 @@ class Reference:
     def may_be_in(self, rule: ResidencyRule, location: Location, at: datetime) -> bool:
         """Whether a client may be where a rule is about, as the rule reads what is known of its location."""
         sure = location.source == "override"
-        return self._may_be(rule.name, location.country, sure, location.anonymous, location.accuracy_km, at)
+        return self._may_be(
+            rule.name,
+            location.country,
+            sure,
+            location.anonymous,
+            location.doubtful,
+            location.accuracy_km,
+            at,
+        )
 
     def _may_be_in(  # noqa: PLR0917 - all that is known of a location
         self,
@@ -140,6 +149,7 @@ class Reference:
         country: str | None,
         sure: bool,
         anonymous: bool,
+        doubtful: bool,
         accuracy_km: float | None,
         at: datetime,
     ) -> bool:
@@ -150,6 +160,8 @@ class Reference:
         if anonymous and not sure and rule.on_anonymous is OnAnonymous.MATCH:
             return True
         known = country in COUNTRIES
+        if doubtful and not sure and rule.on_doubtful_location is OnDoubtfulLocation.MATCH:
+            known = False
         if rule.max_accuracy_km is not None and not sure:
             known = known and accuracy_km is not None and accuracy_km <= rule.max_accuracy_km
         return not known and rule.on_unknown_location is OnUnknownLocation.MATCH

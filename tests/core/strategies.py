@@ -23,6 +23,7 @@ from gtm.core.model import (
     Match,
     Member,
     OnAnonymous,
+    OnDoubtfulLocation,
     OnUnknownLocation,
     OnUnusable,
     Places,
@@ -174,6 +175,7 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
         mode=draw(st.sampled_from([RuleMode.ENFORCE, RuleMode.ENFORCE, RuleMode.MONITOR])),
         on_unknown_location=draw(st.sampled_from(["match", "match", "ignore"]).map(OnUnknownLocation)),
         on_anonymous=draw(st.sampled_from(OnAnonymous)),
+        on_doubtful_location=draw(st.sampled_from(OnDoubtfulLocation)),
         max_accuracy_km=draw(st.sampled_from([None, None, 100.0])),
         edges=draw(st.sampled_from(EdgeScope)),
         legal_basis=draw(st.sampled_from(["", "GDPR Art. 44"])),
@@ -258,6 +260,7 @@ def locations(draw: st.DrawFn) -> Location:
         prefix_length=24,
         source=draw(st.sampled_from(["geoip", "geoip", "override"])),
         anonymous=draw(st.booleans()),
+        doubtful=draw(st.booleans()),
         accuracy_km=draw(st.sampled_from([None, 20.0, 500.0])),
     )
 

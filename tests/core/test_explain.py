@@ -79,11 +79,11 @@ def told(seen: View, request: Request = REQUEST) -> list[str]:
 def test_the_nearest_inside_the_fence() -> None:
     """What was chosen and why, what else would do, and what the law excludes."""
     assert told(view(GDPR)) == [
-        "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (22 ms)",
-        "eu-west: usable, ranked 2 (35 ms)",
+        "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (26 ms)",
+        "eu-west: usable, ranked 2 (40 ms)",
         "us-east: excluded by residency rule gdpr (client country DE)",
     ]
-    assert told(view())[0] == "eu-central: chosen, lowest estimated round trip of the usable regions (22 ms)"
+    assert told(view())[0] == "eu-central: chosen, lowest estimated round trip of the usable regions (26 ms)"
 
 
 def test_several_rules_and_unstated_facts() -> None:
@@ -134,7 +134,7 @@ def test_states() -> None:
         "far: does not serve the models `gpt` and `llama`",
     }
     sentences = told(view(regions=regions, model="llama"))
-    assert "us-east: chosen, lowest estimated round trip of the usable regions (120 ms)" in sentences
+    assert "us-east: chosen, lowest estimated round trip of the usable regions (125 ms)" in sentences
     assert "sa-east: health unknown, no probe has answered yet" in sentences
     assert "ap: no endpoint is up" in sentences
 
@@ -217,7 +217,7 @@ def test_monitored_rules_are_added() -> None:
     """What would have been excluded is said of the chosen region too."""
     watch = replace(CLINIC, name="watch", mode=RuleMode.MONITOR, allow=Places(jurisdictions=("US",)))
     assert told(view(watch))[0] == (
-        "eu-central: chosen, lowest estimated round trip of the usable regions (22 ms)"
+        "eu-central: chosen, lowest estimated round trip of the usable regions (26 ms)"
         "; would be excluded by residency rule watch (tenant not stated) if enforced"
     )
 

@@ -27,6 +27,7 @@ from gtm.core.model import (
     Match,
     Member,
     OnAnonymous,
+    OnDoubtfulLocation,
     OnUnknownLocation,
     Places,
     Policy,
@@ -115,6 +116,20 @@ def test_a_sound_policy_has_no_findings() -> None:
         (_rule(on_anonymous=OnAnonymous.TRUST), "on_anonymous", "without_effect"),
         (_rule(max_accuracy_km=5.0), "max_accuracy_km", "without_effect"),
         (
+            _rule(on_doubtful_location=OnDoubtfulLocation.TRUST),
+            "on_doubtful_location",
+            "without_effect",
+        ),
+        (
+            _rule(
+                match=replace(CHATS, client_countries=("DE",)),
+                on_unknown_location=OnUnknownLocation.IGNORE,
+                on_doubtful_location=OnDoubtfulLocation.TRUST,
+            ),
+            "on_doubtful_location",
+            "without_effect",
+        ),
+        (
             _rule(
                 match=replace(CHATS, client_countries=("DE",)),
                 on_unknown_location=OnUnknownLocation.IGNORE,
@@ -195,6 +210,7 @@ def test_a_rule_in_the_shadow_of_another(narrow: ResidencyRule, wide: ResidencyR
         (_rule("b", CLIENTS), _rule("a", GERMANS)),
         (_rule("b", CLIENTS), _rule("a", replace(CLIENTS, tenants=("clinic",)))),
         (_rule("b", CLIENTS), _rule("a", CLIENTS, on_anonymous=OnAnonymous.TRUST)),
+        (_rule("b", CLIENTS), _rule("a", CLIENTS, on_doubtful_location=OnDoubtfulLocation.TRUST)),
         (_rule("b", CLIENTS), _rule("a", CLIENTS, on_unknown_location=OnUnknownLocation.IGNORE)),
         (_rule("b", CLIENTS, max_accuracy_km=5.0), _rule("a", CLIENTS, max_accuracy_km=50.0)),
         (_rule("b", CLIENTS, max_accuracy_km=5.0), _rule("a", CLIENTS)),

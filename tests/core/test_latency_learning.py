@@ -86,7 +86,7 @@ def test_a_sample_counts_at_every_level() -> None:
     """One client's round trip is a statistic of its network, operator, country and place, and names no client."""
     aggregator = SampleAggregator(REGIONS)
     assert aggregator.add(sample(7.0, at=5.0)) is Verdict.ACCEPTED
-    deltas = aggregator.take()
+    deltas = aggregator.take().deltas
     assert {(each.level, each.key) for each in deltas} == {
         (Level.NETWORK, "192.0.2.0/24"),
         (Level.ASN, "3320|DE"),
@@ -95,14 +95,14 @@ def test_a_sample_counts_at_every_level() -> None:
     }
     for each in deltas:
         assert each[2:] == (FRANKFURT.name, True, 1, source_bit("a"), 7.0, 0.0, 5.0)
-    assert aggregator.take() == []
+    assert aggregator.take() == ([], [])
 
 
 def test_what_is_unknown_of_a_client_has_no_level() -> None:
     """A client of which only coordinates are known counts for its place."""
     aggregator = SampleAggregator(REGIONS)
     aggregator.add(sample(location=Location(lat=52.52, lon=13.4)))
-    assert [each.level for each in aggregator.take()] == [Level.PLACE]
+    assert [each.level for each in aggregator.take().deltas] == [Level.PLACE]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_client_that_may_be_elsewhere_does_not_speak_for_a_place(
     """A VPN's clients count for its network only; those that are roughly known, for no place."""
     aggregator = SampleAggregator(REGIONS)
     assert aggregator.add(sample(location=replace(BERLIN, **change))) is Verdict.ACCEPTED
-    assert {each.level for each in aggregator.take()} == levels
+    assert {each.level for each in aggregator.take().deltas} == levels
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,8 @@ def test_a_client_that_may_be_elsewhere_does_not_speak_for_a_place(
         ({"location": Location("DE", lat=52.5)}, Verdict.UNKNOWN_LOCATION),
         ({"kind": PROBE}, Verdict.UNKNOWN_LOCATION),
         ({"kind": PROBE, "source": FRANKFURT.name}, Verdict.UNKNOWN_LOCATION),
-        ({"rtt_ms": 4.0}, Verdict.IMPLAUSIBLE),
+        ({"rtt_ms": 4.0, "kind": BEACON}, Verdict.IMPLAUSIBLE),
+        ({"rtt_ms": 4.0, "location": replace(BERLIN, network=None)}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": -1.0}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": 3000.1}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": float("nan")}, Verdict.IMPLAUSIBLE),
@@ -143,7 +144,7 @@ def test_what_cannot_be_is_not_taken(change: dict[str, object], verdict: Verdict
     """Samples quicker than light (4.2 ms from Berlin to Frankfurt), too slow or from nowhere are refused, and leave nothing."""
     aggregator = SampleAggregator(REGIONS)
     assert aggregator.add(replace(sample(), **change)) is verdict
-    assert bool(aggregator.take()) is (verdict is Verdict.ACCEPTED)
+    assert bool(aggregator.take().deltas) is (verdict is Verdict.ACCEPTED)
 
 
 def test_regions_measure_each_other() -> None:
@@ -153,7 +154,7 @@ def test_regions_measure_each_other() -> None:
         aggregator.add(Sample(Location(), VIRGINIA.name, 91.0, 1.0, FRANKFURT.name, PROBE))
         is Verdict.ACCEPTED
     )
-    table = learned(*aggregator.take(), now=1.0).table(EMPTY_TABLE, 1.0, NAMES)
+    table = learned(*aggregator.take().deltas, now=1.0).table(EMPTY_TABLE, 1.0, NAMES)
     assert table == LatencyTable(version=1, mutual={FRANKFURT.name: {VIRGINIA.name: 91.0}})
 
 
@@ -162,7 +163,7 @@ def test_a_source_has_few_samples_of_a_region() -> None:
     aggregator = SampleAggregator(REGIONS, per_source=3)
     assert [aggregator.add(sample()) for _ in range(5)] == [Verdict.ACCEPTED] * 3 + [Verdict.CAPPED] * 2
     assert aggregator.add(sample(source="b")) is Verdict.ACCEPTED
-    assert {each.samples for each in aggregator.take()} == {4}
+    assert {each.samples for each in aggregator.take().deltas} == {4}
     assert aggregator.add(sample()) is Verdict.ACCEPTED
 
 
@@ -188,7 +189,7 @@ def test_one_liar_among_honest_sources(honest: list[float], lies: list[float]) -
         aggregator.add(sample(residual, f"honest-{number}", BEACON))
     for lie in lies:
         aggregator.add(sample(lie, "liar", BEACON))
-    for each in aggregator.take():
+    for each in aggregator.take().deltas:
         assert min(honest) - 0.01 <= each.centre <= max(honest) + 0.01
 
 
@@ -197,7 +198,7 @@ def test_deltas_survive_the_wire() -> None:
     aggregator = SampleAggregator(REGIONS)
     for number in range(9):
         aggregator.add(sample(float(number), str(number), BEACON))
-    deltas = aggregator.take()
+    deltas = aggregator.take().deltas
     encoded = msgspec.json.encode(deltas)
     assert msgspec.json.decode(encoded, type=list[Delta]) == deltas
     assert len(encoded) < 100 * len(deltas)
@@ -374,7 +375,7 @@ def test_a_hostile_browser_hardly_moves_an_estimate(lie: float) -> None:
                     aggregator.add(sample(20 + rng.gauss(0, 4), f"honest-{source}", BEACON, minute * 60.0))
             for _ in range(100 if hostile else 0):
                 aggregator.add(sample(lie, "hostile", BEACON, minute * 60.0))
-            aggregates.merge(aggregator.take(), minute * 60.0)
+            aggregates.merge(aggregator.take().deltas, minute * 60.0)
             table = aggregates.table(table, minute * 60.0, NAMES)
         path = Estimator(REGIONS, table).paths(BERLIN, [0])[0]
         assert path.source == Source.NETWORK
@@ -389,7 +390,7 @@ def test_a_lone_source_is_not_published() -> None:
     for minute in range(500):
         for _ in range(20):
             aggregator.add(sample(2000.0, "hostile", BEACON, minute * 60.0))
-        aggregates.merge(aggregator.take(), minute * 60.0)
+        aggregates.merge(aggregator.take().deltas, minute * 60.0)
     assert aggregates.table(EMPTY_TABLE, 30_000.0, NAMES) == EMPTY_TABLE
 
 

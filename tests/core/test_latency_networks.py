@@ -47,7 +47,7 @@ def test_samples_of_one_address_leave_as_a_network_of_many() -> None:
     """Of a client whose location holds for its address alone, the /24 is told, and found again."""
     aggregator = SampleAggregator([REGION])
     aggregator.add(Sample(BERLIN, "eu", 40.0, 1.0, "source"))
-    keys = {delta.key for delta in aggregator.take() if delta.level is Level.NETWORK}
+    keys = {delta.key for delta in aggregator.take().deltas if delta.level is Level.NETWORK}
     assert keys == {"81.2.69.0/24"}
     table = LatencyTable(1, networks={"81.2.69.0/24": {"eu": (30.0, 1000.0)}})
     measured = Estimator([REGION], table).paths(BERLIN, [0])
@@ -78,5 +78,5 @@ def test_control_refuses_reports_of_smaller_ones(key: str, fine: bool) -> None:
     """And of what is no network at all."""
     aggregator = SampleAggregator([REGION])
     aggregator.add(Sample(BERLIN, "eu", 40.0, 1.0, "source"))
-    (delta,) = (delta for delta in aggregator.take() if delta.level is Level.NETWORK)
+    (delta,) = (delta for delta in aggregator.take().deltas if delta.level is Level.NETWORK)
     assert (delta_problem(delta._replace(key=key)) is None) is fine

@@ -13,7 +13,7 @@ from gtm.core.access import Access, Role, TokenGrant, permits
 from gtm.core.choice import _Maker, choice
 from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
-from gtm.core.latency import BASE_MS, EARTH_RADIUS_KM, MS_PER_KM, NetworkPath, great_circle_km, network_path
+from gtm.core.latency import EARTH_RADIUS_KM, great_circle_km
 from gtm.core.model import (
     Affinity,
     Endpoint,
@@ -91,16 +91,6 @@ def test_distances_on_the_sphere() -> None:
     assert great_circle_km(90, 0, -90, 0) == pytest.approx(pi * EARTH_RADIUS_KM)
     assert great_circle_km(0, 179.5, 0, -179.5) == pytest.approx(pi * EARTH_RADIUS_KM / 180)
     assert great_circle_km(50.11, 8.68, 53.35, -6.26) == pytest.approx(1087, abs=5)
-
-
-def test_estimates_grow_with_distance() -> None:
-    """A round trip costs its base and so much a kilometre; a client that is nowhere has none."""
-    assert network_path(Location(lat=50.0, lon=8.0), 50.0, 8.0) == NetworkPath(0.0, BASE_MS)
-    far = network_path(Location(lat=0.0, lon=0.0), 0.0, 90.0)
-    assert far is not None
-    assert far.estimate_ms == pytest.approx(BASE_MS + MS_PER_KM * pi * EARTH_RADIUS_KM / 2)
-    assert network_path(Location(lat=50.0), 50.0, 8.0) is None
-    assert network_path(Location("DE"), 50.0, 8.0) is None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from gtm.core.model import (
     Match,
     Member,
     OnAnonymous,
+    OnDoubtfulLocation,
     OnUnknownLocation,
     Places,
     Policy,
@@ -65,6 +66,7 @@ def _location(words: str) -> Location:
         country=country[1] if country else None,
         source="override" if "override" in words else "geoip",
         anonymous="anonymous" in words,
+        doubtful="doubtful" in words,
         accuracy_km=float(accuracy[1]) if accuracy else None,
     )
 
@@ -75,6 +77,7 @@ SETTINGS = [
     ResidencyRule("r", CLIENTS, deny=AWAY),
     ResidencyRule("r", CLIENTS, deny=AWAY, on_unknown_location=OnUnknownLocation.IGNORE),
     ResidencyRule("r", CLIENTS, deny=AWAY, on_anonymous=OnAnonymous.TRUST),
+    ResidencyRule("r", CLIENTS, deny=AWAY, on_doubtful_location=OnDoubtfulLocation.TRUST),
     ResidencyRule("r", CLIENTS, deny=AWAY, max_accuracy_km=100.0),
 ]
 

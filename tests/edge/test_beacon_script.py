@@ -91,7 +91,7 @@ def measured(edge: Edge) -> dict[str, float]:
     """Region → residual in ms, as soon as a beacon has arrived."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        deltas = edge.app.intake.end_interval(SampleKind.BEACON)
+        deltas = edge.app.intake.end_interval(SampleKind.BEACON).deltas
         if deltas:
             return {delta.region: delta.centre for delta in deltas if delta.level is Level.COUNTRY}
         time.sleep(0.1)

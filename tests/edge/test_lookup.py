@@ -48,7 +48,7 @@ def test_answer_names_region_endpoint_and_reasons(edge: Edge) -> None:
         "source": "geoip",
     }
     assert answer["reasons"] == [
-        "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (22 ms)"
+        "eu-central: chosen, lowest estimated round trip of the usable regions inside the fence (26 ms)"
     ]
     assert answer["rules"] == [{"name": "gdpr", "mode": "enforce"}]
     expected = {

@@ -74,7 +74,7 @@ def post(edge: Edge, *samples: object, role: Role | None = Role.REPORTER) -> htt
 
 def learned(edge: Edge, kind: SampleKind = SampleKind.BEACON) -> list[Delta]:
     """What the edge hands on."""
-    return edge.app.intake.end_interval(kind)
+    return edge.app.intake.end_interval(kind).deltas
 
 
 def test_a_beacon_counts_for_the_place_of_its_caller(edge: Edge) -> None:
@@ -260,7 +260,7 @@ def test_loopback_beacons_change_nothing() -> None:
         for ms in (0.0, 0.05, 0.3, 0.8):
             posted = [Posted(client, name, ms) for name in names]
             asyncio.run(intake.take_in(posted, None, SampleKind.BALANCER))
-    aggregates.merge(intake.end_interval(SampleKind.BALANCER), NOW)
+    aggregates.merge(intake.end_interval(SampleKind.BALANCER).deltas, NOW)
     table = aggregates.table(EMPTY_TABLE, NOW, names)
     before, after = Estimator(demo.regions), Estimator(demo.regions, table)
     for client in clients:

@@ -31,10 +31,10 @@ def test_probes_become_round_trips_between_regions() -> None:
     found.probed("eu-central", 0.3)
     found.probed("atlantis", 30.0)
     found.end_interval()
-    (delta,) = found.take()
+    ((delta,), _) = found.take()
     assert (delta.level, delta.key, delta.region) == (Level.REGION, "eu-central", "us-east")
     assert (delta.centre, delta.samples, delta.at) == (90.0, 3, 5.0)
-    assert found.take() == ()
+    assert found.take() == ((), ())
 
 
 def test_an_edge_elsewhere_says_nothing_of_regions() -> None:
@@ -43,7 +43,7 @@ def test_an_edge_elsewhere_says_nothing_of_regions() -> None:
     found.update(snapshot())
     found.probed("us-east", 90.0)
     found.end_interval()
-    assert found.take() == ()
+    assert found.take() == ((), ())
 
 
 def test_a_region_that_is_not_there_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,5 +62,5 @@ def test_what_waits_is_bounded_and_the_newest_stays(monkeypatch: pytest.MonkeyPa
     for ms in range(80, 90):
         found.probed("us-east", float(ms))
         found.end_interval()
-    assert [delta.centre for delta in found.take()] == [85.0, 86.0, 87.0]
-    assert [delta.centre for delta in found.take()] == [88.0, 89.0]
+    assert [delta.centre for delta in found.take()[0]] == [85.0, 86.0, 87.0]
+    assert [delta.centre for delta in found.take()[0]] == [88.0, 89.0]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gtm.core.latency import Level, Sum
+from gtm.core.latency import Level, Sum, Vote
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +18,9 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     database = Database(database_url)
     yield database
     await database.dispose()
+
+
+VOTE = Vote("203.0.113.0/24", "US|40,-74", "eu-central", "0f" * 8, "edge-1", 12.5, 0.25, 3.0, 1_800_000_000.5)
 
 
 async def save(database: Database, changed: list[Sum], gone: list[tuple[Level, str, str]]) -> list[Sum]:
@@ -46,3 +49,15 @@ async def test_what_is_gone_is_deleted(database: Database) -> None:
     many = [SUM._replace(key=f"203.0.113.{number}/32") for number in range(2500)]
     await save(database, [SUM, *many], [])
     assert await save(database, [], [(kept.level, kept.key, kept.region) for kept in many]) == [SUM]
+
+
+async def test_votes_come_back_and_go(database: Database) -> None:
+    """Votes are kept as sums are: every field, the newer of two, and none that is gone."""
+    async with database.transaction() as transaction:
+        other = VOTE._replace(edge="edge-2")
+        await transaction.latency.save_votes([VOTE, other], [])
+        assert sorted(await transaction.latency.load_votes()) == sorted([VOTE, other])
+        newer = VOTE._replace(against=1.0, updated=VOTE.updated + 1)
+        await transaction.latency.save_votes([newer], [])
+        await transaction.latency.save_votes([VOTE], [other[:5]])
+        assert await transaction.latency.load_votes() == [newer]
