@@ -132,6 +132,7 @@ def _view(edge: EdgePlace | None, rule: ResidencyRule = BOUND, now: float = 0.0)
         (Places(), Places(regions=("us",)), EdgePlace("DE", region="us"), False),
         (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("US", "DE"), True),
         (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("DE"), False),
+        (Places(operator_jurisdictions=("US",)), Places(), EdgePlace("DE", region="de"), True),
         (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "FR"), True),
         (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "US"), False),
         (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE"), False),
