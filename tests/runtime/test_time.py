@@ -359,10 +359,27 @@ def test_a_process_that_slept_answers_nothing_from_before() -> None:
     with quick_disk() as disk:
         one = edge(rule(1, START + 600, None), disk=disk)
         worker = one.workers[0]
-        one.boot += 99.4
-        assert worker.deadline <= 600.0
+        one.wait(98.95, punctual=True)
+        assert one.bound(worker) == set()
         one.boot = 600.0
         assert one.bound(worker) == {"r1"}
+
+
+def test_a_restart_makes_no_policy_younger() -> None:
+    """When control was heard last is kept on disk; what passed since counts, by the boot clock if it can be."""
+    with quick_disk() as disk:
+        one = edge(disk=disk)
+        assert one.workers[0].window.age == inf
+        one.hear(one.clock())
+        one.wait(11.0, punctual=True)
+        assert one.workers[0].window.age == pytest.approx(12.0)
+        one.local -= 5_000
+        one.boot += 30.0
+        one.start()
+        assert one.workers[0].window.age == pytest.approx(42.0)
+        one.boot, one.boot_id = 3.0, "b"
+        one.start()
+        assert 11.0 <= one.workers[0].window.age <= 43.0
 
 
 def test_a_worker_without_an_agent_looks_at_the_clock_itself() -> None:
