@@ -35,13 +35,14 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `short_policy_age`, `shadowed`, `not_compared`,
-        `membership_ends`, and those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.edge_findings`,
+        `membership_ends`, `no_rule`, and those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.edge_findings`,
         `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
     """
     return (
         *_of_rules(snapshot, now),
         *_of_shadows(snapshot, now),
         *_of_memberships(snapshot, now),
+        *_of_unruled(snapshot, now),
         *coverage(snapshot, now),
         *pinned(snapshot, now),
         *edge_findings(snapshot, now),
@@ -142,6 +143,20 @@ def _of_memberships(snapshot: Snapshot, now: float) -> Iterator[Problem]:
                 f"it is named by {some(rules, 'rules')}"
             )
             yield Problem(f"jurisdictions.{name}", "membership_ends", text)
+
+
+def _of_unruled(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    """Services that no enforced rule concerns, now or later. A policy without rules has nothing to forget."""
+    if not snapshot.policy.residency_rules:
+        return
+    for name, service in snapshot.services.items():
+        lasting = [rule for rule in service.rules if rule.ends > now]
+        if not any(rule.enforced for rule in lasting):
+            monitored = "; those in monitor mode only watch it" if lasting else ""
+            text = (
+                f"no residency rule concerns it: its clients may be served in any of its regions{monitored}"
+            )
+            yield Problem(f"services.{name}", "no_rule", text)
 
 
 def _jurisdictions(rule: ResidencyRule) -> Iterator[str]:

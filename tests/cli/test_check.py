@@ -100,6 +100,7 @@ def test_findings(bare: Gtm, folder: Path) -> None:
     assert [(item["path"], item["code"]) for item in told["findings"]] == [
         ("residency_rules.old.effective_until", "rule_over"),
         ("residency_rules.twice", "shadowed"),
+        ("services.web", "no_rule"),
         ("regions.eu-central", "drain_empties"),
         ("services.records.hostnames", "dns_pinned"),
     ]

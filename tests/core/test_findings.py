@@ -43,6 +43,7 @@ from gtm.core.model import (
     Term,
     Zone,
 )
+from gtm.core.problems import Problem
 from gtm.core.residency import fence
 from gtm.core.shadows import find_shadows
 from gtm.core.snapshot import Snapshot
@@ -79,18 +80,44 @@ HOME = Places(regions=("de",))
 CHATS = Match(services=("chat",))
 
 
+def _but_unruled(found: tuple[Problem, ...]) -> list[Problem]:
+    """Without those about services that no rule concerns: the policies here have one."""
+    return [item for item in found if item.code != "no_rule"]
+
+
+def _unruled(*rules: ResidencyRule) -> list[str]:
+    snapshot = compile_policy(replace(POLICY, residency_rules=rules), SHIPPED)
+    return [str(item) for item in findings(snapshot, NOW.timestamp()) if item.code == "no_rule"]
+
+
 def _found(policy: Policy, *rules: ResidencyRule) -> list[tuple[str, str]]:
     snapshot = compile_policy(replace(policy, residency_rules=rules), SHIPPED)
-    return [(item.path, item.code) for item in findings(snapshot, NOW.timestamp())]
+    return [(item.path, item.code) for item in _but_unruled(findings(snapshot, NOW.timestamp()))]
 
 
 def _messages(policy: Policy, *rules: ResidencyRule) -> list[str]:
     snapshot = compile_policy(replace(policy, residency_rules=rules), SHIPPED)
-    return [str(item) for item in findings(snapshot, NOW.timestamp())]
+    return [str(item) for item in _but_unruled(findings(snapshot, NOW.timestamp()))]
 
 
 def _rule(name: str = "r", match: Match = CHATS, allow: Places = EU, **changes: Any) -> ResidencyRule:
     return ResidencyRule(name, match, allow, **changes)
+
+
+def test_services_that_no_rule_concerns() -> None:
+    """Are named, unless there is no rule at all; a rule that only watches, or is over, concerns nobody."""
+    text = "no residency rule concerns it: its clients may be served in any of its regions"
+    assert _unruled() == []
+    assert _unruled(_rule()) == [f"services.batch: {text}"]
+    assert _unruled(_rule(match=Match(), allow=Places(("EU", "US")))) == []
+    watched = _unruled(_rule(match=Match(), allow=Places(("EU", "US")), mode=RuleMode.MONITOR))
+    assert f"services.chat: {text}; those in monitor mode only watch it" in watched
+    over = _rule(match=Match(), allow=Places(("EU", "US")), effective_until=NOW - timedelta(days=1))
+    assert f"services.chat: {text}" in _unruled(over)
+    assert (
+        _unruled(_rule(match=Match(), allow=Places(("EU", "US")), effective_from=NOW + timedelta(days=1)))
+        == []
+    )
 
 
 def test_a_sound_policy_has_no_findings() -> None:
