@@ -43,8 +43,9 @@ class ControlSettings:
 
     `geoip_db` and `geoip_overrides` are an edge's, for questions about a client's latency. After `latency_half_life`
     seconds, a measured round trip counts half. A change may move `max_moved_share` (0–1) of the present demand at once;
-    demand is recorded for `demand_days` days, 0 for none. For what begins with `dnssec_` see `DnssecSettings`. Clients
-    in `metrics_allow` read the metrics without a token.
+    one that opens a fence needs the approval of `fence_approvals` others, 0 or 1; demand is recorded for `demand_days`
+    days, 0 for none. For what begins with `dnssec_` see `DnssecSettings`. Clients in `metrics_allow` read the metrics
+    without a token.
     """
 
     data_dir: Path
@@ -55,6 +56,7 @@ class ControlSettings:
     geoip_overrides: Path | None = None
     latency_half_life: float = DEFAULT_HALF_LIFE
     max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
+    fence_approvals: int = 0
     demand_days: int = DEFAULT_DEMAND_DAYS
     dnssec_key_file: Path | None = None
     dnssec_zsk_days: int = DEFAULT_ZSK_DAYS
@@ -183,6 +185,7 @@ class ServeSettings:
     operator_country: str | None = None
     latency_half_life: float = DEFAULT_HALF_LIFE
     max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
+    fence_approvals: int = 0
     demand_days: int = DEFAULT_DEMAND_DAYS
     dnssec_key_file: Path | None = None
     dnssec_zsk_days: int = DEFAULT_ZSK_DAYS

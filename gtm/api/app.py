@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 
 from gtm import __version__
 from gtm.api import (
+    approvals,
     demand,
     dnssec,
     docs,
@@ -75,6 +76,7 @@ def create_app(
     database: Database,
     *,
     max_moved: float = DEFAULT_MAX_MOVED_SHARE,
+    fence_approvals: int = 0,
     demand_days: int = DEFAULT_DEMAND_DAYS,
     half_life: float = DEFAULT_HALF_LIFE,
     signing: DnssecSettings | None = None,
@@ -91,6 +93,7 @@ def create_app(
     Args:
         database: where policy and tokens are; need not be reachable yet.
         max_moved: the share (0–1) of the present demand that a change may move at once.
+        fence_approvals: how many others have to approve of a change that opens a fence.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
         half_life: seconds after which a measured round trip counts half.
         signing: how keys of signed zones are kept; None: this process has no key file.
@@ -138,13 +141,25 @@ def create_app(
         dependencies=[Depends(known_query)],
         openapi_tags=_TAGS,
     )
-    app.state.context = Context(database, hub, live, locate or _locate, max_moved)
+    app.state.context = Context(database, hub, live, locate or _locate, max_moved, fence_approvals)
     problems.install(app)
     app.include_router(policy.router)
     app.include_router(jurisdictions.router)
     for kind in SLUGS:
         app.include_router(resource_router(kind))
-    for module in (drafts, demand, dnssec, tokens, edges, load, latency, overview, operations, docs):
+    for module in (
+        approvals,
+        drafts,
+        demand,
+        dnssec,
+        tokens,
+        edges,
+        load,
+        latency,
+        overview,
+        operations,
+        docs,
+    ):
         app.include_router(module.router)
     app.include_router(operations.metrics_router(metrics, hub, metrics_allow))
     app.add_middleware(BodyGuard, max_body=MAX_BODY)

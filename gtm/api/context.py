@@ -23,6 +23,7 @@ from gtm.core.access import Role, permits
 from gtm.geoip.networks import Locate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
+from gtm.storage.tokens import Token
 
 
 class _Segment(StringConvertor):
@@ -38,8 +39,8 @@ register_url_convertor("segment", _Segment())
 class Context:
     """One control process.
 
-    `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `apart` looks at
-    drafts.
+    `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
+    have to approve of what opens a fence, `apart` looks at drafts.
     """
 
     database: Database
@@ -47,12 +48,20 @@ class Context:
     live: Live
     locate: Locate
     max_moved: float
+    approvals: int = 0
     apart: Apart = field(default_factory=Apart)
 
-    def guard(self, *, force: bool, reason: str) -> Guard:
-        """What judges a change; see `force_reason` for what is wrong with the parameters."""
-        why = force_reason(force=force, reason=reason)
-        return Guard(self.live.situation, self.max_moved, why, self.hub.dnssec.keys)
+    def guard(self, who: Principal, *, force: bool, reason: str) -> Guard:
+        """What judges somebody's change; see `force_reason` for what is wrong with the parameters."""
+        return Guard(
+            self.live.situation,
+            self.max_moved,
+            author=who.name,
+            role=who.role,
+            reason=force_reason(force=force, reason=reason),
+            keys=self.hub.dnssec.keys,
+            approvals=self.approvals,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,7 @@ async def authenticate(ctx: Context, text: str) -> Principal:
     try:
         async with ctx.database.transaction() as transaction:
             token = await transaction.tokens.find_by_hash(digest.digest())
-        if token is not None and token.revoked_at is None:
+        if token is not None and not _revoked(token):
             await ctx.hub.refresh()  # made elsewhere a moment ago
             held = ctx.hub.holder(digest.hexdigest())
     except StorageUnavailable as error:
@@ -117,11 +126,15 @@ async def authenticate(ctx: Context, text: str) -> Principal:
         ) from error
     if token is None:
         raise Unauthorized("the token is not known here")
-    if token.revoked_at is not None:
+    if _revoked(token):
         raise Unauthorized("the token has been revoked")
     if held is None or (token.expires_at is not None and token.expires_at <= datetime.now(UTC)):
         raise Unauthorized("the token has expired")
     return Principal(held.name, held.role, digest.hexdigest(), held.edges)
+
+
+def _revoked(token: Token) -> bool:
+    return token.revoked_at is not None and token.revoked_at <= datetime.now(UTC)
 
 
 def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
@@ -145,6 +158,7 @@ def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
 
 Viewer = Annotated[Principal, Depends(requires(Role.VIEWER))]
 Operator = Annotated[Principal, Depends(requires(Role.OPERATOR))]
+FenceAdmin = Annotated[Principal, Depends(requires(Role.FENCE_ADMIN))]
 Admin = Annotated[Principal, Depends(requires(Role.ADMIN))]
 Edge = Annotated[Principal, Depends(requires(Role.EDGE))]
 Reporter = Annotated[Principal, Depends(requires(Role.REPORTER))]

@@ -109,7 +109,7 @@ async def apply(
         comment=body.comment,
         dry_run=body.dry_run,
         expected=_expected(if_match),
-        guard=ctx.guard(force=force, reason=force_reason),
+        guard=ctx.guard(who, force=force, reason=force_reason),
     )
     return await _policy_reply(ctx, outcome, dry_run=body.dry_run)
 
@@ -221,7 +221,7 @@ async def rollback_revision(
 ) -> Response:
     """Roll back."""
     comment = body.comment if body else ""
-    guard = ctx.guard(force=force, reason=force_reason)
+    guard = ctx.guard(who, force=force, reason=force_reason)
     outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment, guard=guard)
     return await _policy_reply(ctx, outcome)
 
@@ -250,7 +250,7 @@ def _add_state(verb: str, state: AdminState, summary: str) -> None:
         force: Force = False,
         force_reason: ForceReason = "",
     ) -> Response:
-        guard = ctx.guard(force=force, reason=force_reason)
+        guard = ctx.guard(who, force=force, reason=force_reason)
         return await _set_state(ctx, who, name, state, guard)
 
 

@@ -76,9 +76,14 @@ def control_problem(error: ControlError, instance: str = "") -> Response:
         title=error.title,
         errors=error.problems,
         headers=error.headers,
-        members={"breaches": error.breaches} if isinstance(error, UnsafeChange) else None,
+        members=_unsafe(error) if isinstance(error, UnsafeChange) else None,
         instance=instance,
     )
+
+
+def _unsafe(error: UnsafeChange) -> dict[str, Any]:
+    named = {"fingerprint": error.fingerprint} if error.fingerprint else {}
+    return {"breaches": error.breaches, **named}
 
 
 async def _control(request: Request, error: Exception) -> Response:

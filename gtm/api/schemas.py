@@ -140,8 +140,12 @@ class SafetySchema(Schema):
     """Rules that could not be applied, and why."""
     moved: float | None
     """The share of the present requests that would leave their region; null: no demand is known."""
+    moved_by_law: float | None
+    """The part of it whose fence is tightened: it is not held against the change."""
     short: list[float] | None
     """Requests per second without capacity, before and after."""
+    fingerprint: str | None
+    """What the change goes by for those who have to approve of it; null: nobody has to."""
 
 
 class PolicyChanged(Changed):
@@ -249,6 +253,7 @@ class TokenView(Schema):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    """When it was revoked; in the future, when it will be, as another one has replaced it."""
     edges: str | None
     """Of role `edge`: the edge that it speaks for, or a pattern of names."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
@@ -13,6 +13,7 @@ from gtm.api.context import Admin, Ctx, reply
 from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
 from gtm.control import fields, tokens
 from gtm.control.documents import Document
+from gtm.control.tokens import LONGEST_GRACE
 from gtm.core.access import Role
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
@@ -70,11 +71,42 @@ async def list_(ctx: Ctx, _: Admin) -> Response:
     return reply({"items": await tokens.list_all(ctx.database)})
 
 
+class RotateRequest(Document):
+    """How to replace a token's text."""
+
+    grace_seconds: Annotated[float, Field(ge=0, le=LONGEST_GRACE.total_seconds())] = 3600.0
+    """For how long the old text works yet."""
+
+
+@router.post(
+    "/{token:segment}:rotate",
+    status_code=201,
+    operation_id="rotate_token",
+    summary="Replace a token's text",
+    description="The new token has the name, role and expiry of the old one, which works until the grace is over. The "
+    "answer holds its text, which is shown this once and stored nowhere.",
+    response_model=TokenCreated,
+    responses=errors(404, 413, 415),
+)
+async def rotate(
+    ctx: Ctx,
+    _: Admin,
+    token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its name.")],
+    body: RotateRequest | None = None,
+) -> Response:
+    """Replace it."""
+    grace = timedelta(seconds=(body or RotateRequest()).grace_seconds)
+    made = await tokens.rotate(ctx.database, token, now=datetime.now(UTC), grace=grace)
+    await ctx.hub.refresh()
+    return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
+
+
 @router.delete(
     "/{token:segment}",
     operation_id="revoke_token",
     summary="Revoke a token",
-    description="For good. It stops working here at once, and at edges as soon as the feed has told them.",
+    description="For good; by name, with those that it has replaced. It stops working here at once, and at edges as soon "
+    "as the feed has told them. Its name is free again.",
     response_model=TokenView,
     responses=errors(404),
 )

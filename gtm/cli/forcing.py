@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gtm.cli.exits import CommandError
+
+_PROTECTED = frozenset(("fence", "deletion"))
 
 Force = Annotated[
     bool, typer.Option("--force", help="Make the change although it breaks safety rules; needs --reason.")
@@ -36,6 +39,26 @@ def breaches(safety: Mapping[str, Any] | None) -> tuple[str, ...]:
     return tuple(f"{breach['rule']}: {breach['message']}" for breach in found)
 
 
+def refusal(safety: Mapping[str, Any], folder: Path) -> str:
+    """Why a folder is not applied, and what it would take."""
+    rules = {breach["rule"] for breach in safety["breaches"]}
+    if "deletion" in rules:
+        parts = [
+            f"is `{folder}` the right folder? What it does not hold is deleted, and that is much; nothing was changed"
+        ]
+    else:
+        parts = ["the change is not safe now, and nothing was changed"]
+    protected = sorted(rules & _PROTECTED)
+    who = f", with a token of role fence-admin (for {' and '.join(protected)})" if protected else ""
+    parts.append(f"--force --reason TEXT makes it all the same{who}")
+    if safety.get("fingerprint"):
+        parts.append(
+            "before that somebody else with such a token has to approve of it: "
+            f"gtm fence approve {safety['fingerprint']} --reason TEXT"
+        )
+    return "; ".join(parts)
+
+
 def numbers(safety: Mapping[str, Any] | None) -> str:
     """What the safety rules measured, and what they could not, in a line; empty if they have nothing to say."""
     if safety is None:
@@ -43,5 +66,7 @@ def numbers(safety: Mapping[str, Any] | None) -> str:
     parts = []
     if safety["moved"] is not None:
         parts.append(f"{safety['moved']:.1%} of the present requests would leave their region")
+        if safety.get("moved_by_law"):
+            parts.append(f"{safety['moved_by_law']:.1%} because their fence is tightened")
     parts += [f"not checked: {text}" for text in safety["unchecked"]]
     return "; ".join(parts)

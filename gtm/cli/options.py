@@ -195,6 +195,15 @@ MaxMovedShare = Annotated[
         max=1,
     ),
 ]
+FenceApprovals = Annotated[
+    int,
+    typer.Option(
+        help="How many others have to approve of a change that opens a fence: 0 or 1.",
+        envvar="GTM_FENCE_APPROVALS",
+        min=0,
+        max=1,
+    ),
+]
 DemandDays = Annotated[
     int,
     typer.Option(

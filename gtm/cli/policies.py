@@ -81,7 +81,7 @@ def plan(
         output.print_json(planned)
     elif planned["changes"]:
         changes.show_changes(planned["changes"])
-        _safety(planned["safety"])
+        _safety(planned["safety"], folder)
         output.say(f"`gtm apply {folder}` makes these changes to revision {planned['revision']}")
     else:
         output.say(f"no changes: revision {planned['revision']} is what {folder} says")
@@ -124,10 +124,7 @@ def apply(
     output.warn(_findings(planned))
     unsafe = forcing.breaches(planned["safety"])
     if unsafe and not force:
-        message = (
-            "the change is not safe now, and nothing was changed; --force --reason TEXT makes it all the same"
-        )
-        raise CommandError(message, Exit.BAD_INPUT, unsafe)
+        raise CommandError(forcing.refusal(planned["safety"], folder), Exit.BAD_INPUT, unsafe)
     output.warn(unsafe)
     ask.require_consent(yes=yes, as_json=as_json)
     if not yes:
@@ -139,15 +136,15 @@ def apply(
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
-def _safety(safety: dict[str, Any] | None) -> None:
+def _safety(safety: dict[str, Any] | None, folder: Path) -> None:
     """What the safety rules say of a change."""
     from gtm.cli import output
 
     unsafe = forcing.breaches(safety)
     for text in unsafe:
         output.say(f"unsafe: {text}", "red")
-    if unsafe:
-        output.say("`gtm apply` would refuse this without --force --reason TEXT", "red")
+    if unsafe and safety is not None:
+        output.say(f"`gtm apply` would refuse this: {forcing.refusal(safety, folder)}", "red")
     said = forcing.numbers(safety)
     if said:
         output.say(f"safety: {said}")

@@ -1,4 +1,4 @@
-"""`gtm token`: make, list and revoke bearer tokens, through control or directly in the database."""
+"""`gtm token`: make, list, replace and revoke bearer tokens, through control or directly in the database."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _Direct = Annotated[
     ),
 ]
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_ZERO = re.compile(r"0+[smhdw]?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -40,7 +41,8 @@ def create(
     role: Annotated[
         Role,
         typer.Option(
-            help="viewer reads, operator changes policy, admin also tokens; edge is for edges, reporter for load reports."
+            help="viewer reads, operator changes policy, fence-admin also opens fences, admin also makes tokens; edge is for "
+            "edges, reporter for load reports."
         ),
     ],
     expires: Annotated[
@@ -64,7 +66,7 @@ def create(
     as_json: options.AsJson = False,
 ) -> None:
     """Make a token. It is printed this once, alone on standard output, and stored nowhere."""
-    from gtm.cli import client, output
+    from gtm.cli import client
 
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
     if direct:
@@ -73,6 +75,47 @@ def create(
         body = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
         body |= {} if edges is None else {"edges": edges}
         made = client.control(control_url, token).call("POST", "/v1/tokens", body=body).body
+    _show(made, as_json=as_json)
+
+
+@app.command()
+def rotate(
+    name: str,
+    *,
+    grace: Annotated[
+        str,
+        typer.Option(
+            help="How long the old text works yet: a number and s, m, h or d; 0s: no longer (it has leaked)."
+        ),
+    ] = "1h",
+    direct: _Direct = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    data_dir: options.DataDir = options.DATA_DIR,
+    database_url: options.DatabaseUrl = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Replace a token's text. Name, role and expiry stay; the old text works until the grace is over."""
+    from gtm.cli import client, output
+    from gtm.cli.spans import span_seconds
+
+    seconds = 0.0 if _ZERO.fullmatch(grace.strip()) else span_seconds("--grace", grace)
+    if direct:
+        made = _rotate_directly(name, timedelta(seconds=seconds), database_url, data_dir)
+    else:
+        path = f"/v1/tokens/{client.segment(name)}:rotate"
+        body = {"grace_seconds": seconds}
+        made = client.control(control_url, token).call("POST", path, body=body).body
+    _show(made, as_json=as_json)
+    if not as_json:
+        ends = output.when(datetime.now(UTC) + timedelta(seconds=seconds))
+        output.note(f"the text before it {f'works until {ends} UTC' if seconds else 'has ended'}")
+
+
+def _show(made: dict[str, Any], *, as_json: bool) -> None:
+    """A new token's text, alone on standard output."""
+    from gtm.cli import output
+
     if as_json:
         output.print_json(made)
         return
@@ -105,7 +148,7 @@ def list_(
         return
     now = datetime.now(UTC)
     output.table(
-        ("name", "id", "role", "edges", "state", "created (UTC)", "expires (UTC)"),
+        ("name", "id", "role", "edges", "state", "created (UTC)", "ends (UTC)"),
         (
             (
                 item["name"],
@@ -114,7 +157,7 @@ def list_(
                 item["edges"] or "",
                 output.styled(_state(item, now)),
                 output.when(item["created_at"]),
-                output.when(item["expires_at"]) or "never",
+                output.when(_ends(item)) or "never",
             )
             for item in found
         ),
@@ -133,7 +176,7 @@ def revoke(
     database_url: options.DatabaseUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """End a token for good."""
+    """End a token for good: the one with this id, or all of this name. The name is free again."""
     from gtm.cli import client, output
 
     if direct:
@@ -166,6 +209,16 @@ def _create_directly(
         return await tokens.create(
             found, name, role, now=datetime.now(UTC), expires_at=expires_at, edges=edges
         )
+
+    made = _with_database(url, data_dir, make)
+    return {**_view(made.token), "token": made.text}
+
+
+def _rotate_directly(name: str, grace: timedelta, url: str | None, data_dir: Path) -> dict[str, Any]:
+    from gtm.control import tokens
+
+    async def make(found: Database) -> tokens.NewToken:
+        return await tokens.rotate(found, name, now=datetime.now(UTC), grace=grace)
 
     made = _with_database(url, data_dir, make)
     return {**_view(made.token), "token": made.text}
@@ -218,9 +271,16 @@ def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def _ends(item: dict[str, Any]) -> str | None:
+    """When a token ends, or ended; None: never."""
+    ends = [str(item[name]) for name in ("expires_at", "revoked_at") if item[name]]
+    return min(ends, key=datetime.fromisoformat, default=None)
+
+
 def _state(item: dict[str, Any], now: datetime) -> str:
-    if item["revoked_at"]:
-        return "revoked"
+    revoked = item["revoked_at"]
+    if revoked:
+        return "revoked" if datetime.fromisoformat(revoked) <= now else "replaced"
     expires = item["expires_at"]
     return "expired" if expires and datetime.fromisoformat(expires) <= now else "active"
 

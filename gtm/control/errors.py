@@ -73,19 +73,27 @@ class Conflict(ControlError):  # noqa: N818
 
 
 class UnsafeChange(ControlError):  # noqa: N818
-    """A change that breaks safety rules; `problems` has each with its numbers in words."""
+    """A change that breaks safety rules; `problems` has each with its numbers in words.
+
+    Args:
+        breaches: the rules, and by how much.
+        needed: what forcing it takes beside a reason, as a sentence; empty: nothing.
+        fingerprint: what the change goes by where somebody else has to approve of it.
+    """
 
     status = 409
     title = "unsafe change"
 
-    def __init__(self, breaches: Sequence[Breach]) -> None:
+    def __init__(self, breaches: Sequence[Breach], needed: str = "", fingerprint: str | None = None) -> None:
         count = len(breaches)
         super().__init__(
             f"the change breaks {count} safety rule{'' if count == 1 else 's'}; nothing was changed; to make it all "
-            "the same, force it and say why (`force` and `force_reason`; --force --reason on the command line)",
+            "the same, force it and say why (`force` and `force_reason`; --force --reason on the command line)"
+            f"{'; ' if needed else ''}{needed}",
             [Problem(breach.rule.value, "unsafe_change", breach.message) for breach in breaches],
         )
         self.breaches = tuple(breaches)
+        self.fingerprint = fingerprint
 
 
 class PreconditionFailed(ControlError):  # noqa: N818

@@ -1,4 +1,4 @@
-"""Safety rules at work: no change of policy that breaks one, unless somebody says why it has to be."""
+"""Safety rules at work: no change of policy that breaks one, unless somebody who may says why it has to be."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gtm.control.errors import BadRequest, UnsafeChange
+from gtm.control.approvals import fingerprint, standing
+from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
+from gtm.core.access import Role, permits
 from gtm.core.compile import compile_policy
 from gtm.core.dnssec import NO_KEYS, Keys
 from gtm.core.model import Policy
 from gtm.core.plan.problem import PlanError
-from gtm.core.safety import Verdict, judge, unsigned
+from gtm.core.problems import Problem
+from gtm.core.protections import deletions, opened
+from gtm.core.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
 from gtm.core.snapshot import Snapshot
+from gtm.storage.session import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,36 +29,87 @@ class Guard:
     Args:
         situation: the present.
         max_moved: the share (0–1) of the present demand that may move at once.
+        author: the name of the token that asks for the change.
+        role: that token's.
         reason: why a change is made that breaks rules; None: it is not.
         keys: what edges sign zones with.
+        approvals: how many others have to approve of a change that opens a fence.
     """
 
     situation: Callable[[], Situation]
     max_moved: float
+    author: str = ""
+    role: Role = Role.OPERATOR
     reason: str | None = None
     keys: Keys = NO_KEYS
+    approvals: int = 0
 
-    async def judge(self, before: Policy, after: Snapshot) -> Verdict:
-        """What the rules say of a change, worked out beside the event loop."""
+    async def judge(self, before: Policy, after: Snapshot, revision: int) -> Verdict:
+        """What the rules say of a change to a revision, worked out beside the event loop."""
         verdict = await asyncio.to_thread(_judge, self.situation(), before, after, self.max_moved)
-        return replace(verdict, breaches=(*verdict.breaches, *unsigned(before, after.policy, self.keys)))
+        found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
+        named = fingerprint(revision, before, after.policy) if self._to_approve(found) else None
+        return replace(verdict, breaches=found, fingerprint=named)
 
-    async def require(self, before: Policy, after: Snapshot) -> str:
-        """Let a change pass, or not.
+    async def require(self, transaction: Transaction, before: Policy, after: Snapshot, revision: int) -> str:
+        """Let a change to a revision pass, or not.
 
         Returns:
-            What is to be kept with the revision: which rules it was forced against, and why. Empty if it breaks none.
+            What is to be kept with the new one: which rules it was forced against, why, and who approved of it. Empty if
+            it breaks none.
 
         Raises:
-            UnsafeChange: it breaks rules, and no reason is given.
+            UnsafeChange: it breaks rules, and no reason is given, or nobody has approved of it who has to.
+            Forbidden: a reason is given by somebody who may not overrule one of the rules.
         """
-        verdict = await self.judge(before, after)
+        verdict = await self.judge(before, after, revision)
         if verdict.safe:
             return ""
+        needed = self._needed(verdict)
         if self.reason is None:
-            raise UnsafeChange(verdict.breaches)
+            raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint)
+        if not self._may(verdict.breaches):
+            problems = [
+                Problem(breach.rule.value, "unsafe_change", breach.message)
+                for breach in verdict.breaches
+                if breach.rule in PROTECTED
+            ]
+            raise Forbidden(f"{needed}; nothing was changed", problems)
         rules = ", ".join(dict.fromkeys(breach.rule.value for breach in verdict.breaches))
-        return f"forced against the safety rules {rules}: {self.reason}"
+        said = f"forced against the safety rules {rules}: {self.reason}"
+        if verdict.fingerprint is None:
+            return said
+        given = await standing(transaction, verdict.fingerprint, self.author)
+        if len(given) < self.approvals:
+            raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint)
+        return "; ".join((said, *(f"approved by {one.approver}: {one.reason}" for one in given)))
+
+    def _may(self, breaches: tuple[Breach, ...]) -> bool:
+        """Whether whoever asks may overrule these rules."""
+        return permits(self.role, Role.FENCE_ADMIN) or not any(item.rule in PROTECTED for item in breaches)
+
+    def _to_approve(self, breaches: tuple[Breach, ...]) -> bool:
+        return self.approvals > 0 and any(breach.rule is SafetyRule.FENCE for breach in breaches)
+
+    def _needed(self, verdict: Verdict) -> str:
+        """What forcing a change takes beside a reason."""
+        parts = []
+        if not self._may(verdict.breaches):
+            rules = dict.fromkeys(f"`{one.rule}`" for one in verdict.breaches if one.rule in PROTECTED)
+            parts.append(
+                f"to force a change against {' and '.join(rules)} takes a token of role `{Role.FENCE_ADMIN}`; "
+                f"yours is `{self.role}`"
+            )
+        elif SafetyRule.MOVED in {breach.rule for breach in verdict.breaches} and not any(
+            breach.rule in PROTECTED for breach in verdict.breaches
+        ):
+            parts.append("a fence may be tightened by force, too, by any operator who gives the reason")
+        if verdict.fingerprint is not None:
+            parts.append(
+                f"somebody else has to approve of it first: `gtm fence approve {verdict.fingerprint} --reason TEXT`, with "
+                f"a token of role `{Role.FENCE_ADMIN}` and another name than `{self.author}`"
+            )
+        return "; ".join(parts)
 
 
 def force_reason(*, force: bool, reason: str) -> str | None:
@@ -70,11 +126,13 @@ def force_reason(*, force: bool, reason: str) -> str | None:
 
 
 def _judge(situation: Situation, before: Policy, after: Snapshot, max_moved: float) -> Verdict:
-    old = situation.world(compile_policy(before, shipped_jurisdictions()))
-    new = situation.world(after)
+    running = compile_policy(before, shipped_jurisdictions())
+    lasting = (*opened(running, after, situation.now), *deletions(before, after.policy))
+    old, new = situation.world(running), situation.world(after)
     try:
-        return judge(old, new, situation.demand, max_moved=max_moved)
+        found = judge(old, new, situation.demand, max_moved=max_moved)
     except PlanError as error:
         # A planner that fails must not keep operators from mending what makes it fail.
         found = judge(old, new, {}, max_moved=max_moved)
-        return Verdict(found.breaches, (f"capacity and moved: the planner failed ({error})",))
+        found = Verdict(found.breaches, (f"capacity and moved: the planner failed ({error})",))
+    return replace(found, breaches=(*lasting, *found.breaches))

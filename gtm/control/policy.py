@@ -66,6 +66,7 @@ async def edit(
     Raises:
         PolicyError: the policy would not compile; nothing was changed.
         UnsafeChange: the guard says no; nothing was changed.
+        Forbidden: it says that whoever forces the change may not; nothing was changed.
         StorageUnavailable: the database cannot be reached.
     """
     async with database.transaction() as transaction:
@@ -77,7 +78,9 @@ async def edit(
         snapshot = await _compiled(after)
         changes = diff_policies(current.policy, after)
         if changes:
-            forced = await guard.require(current.policy, snapshot) if guard is not None else ""
+            forced = ""
+            if guard is not None:
+                forced = await guard.require(transaction, current.policy, snapshot, current.revision)
             made = await transaction.revisions.add(
                 after,
                 author=author,
@@ -123,7 +126,7 @@ async def apply(
         snapshot = await _compiled(wanted)
         found = await asyncio.to_thread(all_findings, snapshot, now.timestamp())
         changes = diff_policies(policy, wanted)
-        safety = await guard.judge(policy, snapshot) if guard is not None and changes else None
+        safety = await guard.judge(policy, snapshot, revision) if guard is not None and changes else None
         return Outcome(revision, changes, snapshot.warnings, found, safety)
     async with edit(database, author=author, comment=comment, guard=guard) as change:
         _expect(expected, change.revision)

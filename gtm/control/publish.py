@@ -197,7 +197,7 @@ class FeedHub:
                     TokenGrant(
                         sha256,
                         token.role,
-                        token.expires_at.timestamp() if token.expires_at else None,
+                        token.ends_at.timestamp() if token.ends_at else None,
                     )
                     for sha256, token in sorted(self._tokens.items())
                 )
@@ -260,7 +260,7 @@ class FeedHub:
         token = self._tokens.get(sha256)
         if token is None:
             return None
-        if token.expires_at is not None and token.expires_at.timestamp() <= self._clock():
+        if token.ends_at is not None and token.ends_at.timestamp() <= self._clock():
             return None
         return token
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Conflict, Invalid, NotFound
@@ -19,6 +19,8 @@ from gtm.core.problems import Problem
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token, TokenNameTaken
 
+LONGEST_GRACE = timedelta(days=30)
+"""How long a token's old text may work beside its new one."""
 FIRST_ADMIN = "admin"
 """Name of the token made for a database that has none."""
 
@@ -103,7 +105,8 @@ async def create(
             )
     except TokenNameTaken as error:
         raise Conflict(
-            f"there is a token named `{name}` already (revoked ones count): choose another name"
+            f"there is a token named `{name}` already: choose another name, revoke it first, or replace it with "
+            f"`gtm token rotate {name}`"
         ) from error
     return NewToken(token, text)
 
@@ -121,17 +124,41 @@ async def list_all(database: Database) -> list[Token]:
 
 
 async def revoke(database: Database, identity: str) -> Token:
-    """End a token for good, named by its id or its name.
+    """End a token for good, named by its id; or all tokens of a name, those that end soon as well.
 
     Raises:
         NotFound: there is none.
     """
     async with database.transaction() as transaction:
-        named = next((t.name for t in await transaction.tokens.list() if identity in (t.id, t.name)), None)
-        token = await transaction.tokens.revoke(named) if named is not None else None
+        token = await transaction.tokens.revoke_one(identity) or await transaction.tokens.revoke(identity)
     if token is None:
         raise NotFound(f"there is no token `{identity}`")
     return token
+
+
+async def rotate(database: Database, name: str, *, now: datetime, grace: timedelta) -> NewToken:
+    """Make a new text for a token. Role, expiry and all else stay; the old text works for the grace yet.
+
+    Raises:
+        NotFound: no token of that name works.
+        Invalid: the grace is too long.
+    """
+    if not timedelta(0) <= grace <= LONGEST_GRACE:
+        problem = Problem("grace_seconds", "out_of_range", f"must be from 0 to {LONGEST_GRACE.days} days")
+        raise Invalid(f"{problem}", (problem,))
+    identity, text = _new_text()
+    async with database.transaction() as transaction:
+        held = [token for token in await transaction.tokens.list() if token.name == name]
+        works = any(token.ends_at is None or token.ends_at > now for token in held)
+        token = (
+            await transaction.tokens.rotate(name, digest(text), now + grace, token_id=identity)
+            if works
+            else None
+        )
+    if token is None:
+        state = "works any more: make one with `gtm token create`" if held else "exists"
+        raise NotFound(f"no token named `{name}` {state}")
+    return NewToken(token, text)
 
 
 async def bootstrap(database: Database) -> NewToken | None:

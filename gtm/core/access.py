@@ -7,12 +7,14 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a bearer token may do. Viewer < operator < admin; `edge` and `reporter` have a work of their own."""
+    """What a bearer token may do. Viewer < operator < fence-admin < admin; `edge` and `reporter` have a work of their own."""
 
     VIEWER = "viewer"
     """Read everything, and look up routes for any client."""
     OPERATOR = "operator"
     """Also change policy."""
+    FENCE_ADMIN = "fence-admin"
+    """Also force changes that open a fence or delete much, and approve those of others."""
     ADMIN = "admin"
     """Also manage tokens."""
     EDGE = "edge"
@@ -21,7 +23,7 @@ class Role(StrEnum):
     """Send load reports and latency samples. Nothing else."""
 
 
-_RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
+_RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.FENCE_ADMIN: 3, Role.ADMIN: 4}
 
 
 def permits(held: Role, needed: Role) -> bool:

@@ -1,14 +1,18 @@
-"""Whether a change of policy is safe to make now: four rules, each refusing with its numbers.
+"""Whether a change of policy is safe to make now: six rules, each refusing with its numbers.
 
 After Route 53 ARC's safety rules, which refuse to turn off what the rest could not carry.
 
   1. `reach`: no kind of client that has a usable region of a service now is left without one.
   2. `capacity`: no more of the present demand than now lacks capacity, and a total that suffices does not fall short.
   3. `moved`: no more than a set share of the present demand leaves the region that serves it, all at once. Of a demand
-     below 5 requests/s no share says much, and any may move.
+     below 5 requests/s no share says much, and any may move. What a tightened fence itself sends away is not counted: to
+     keep the law may not be harder than to break it (docs/decisions/0017-opening-a-fence.md).
   4. `dnssec`: no zone loses its signatures while its parent may have its DS record; validators would refuse all of it.
 
-Rule 1 needs health; without any, nothing has a usable region now, and nothing can be lost. Rules 2 and 3 need demand.
+  5. `fence`: nobody may be served from then on where the rules forbade it (`gtm.core.openings`).
+  6. `deletion`: no zone is deleted, and not many resources at once (`gtm.core.protections`).
+
+Rule 1 needs health; without any, nothing has a usable region now, and nothing can be lost. Rules 2 and 3 need demand. Rules 4 to 6 need nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +45,12 @@ class SafetyRule(StrEnum):
     CAPACITY = "capacity"
     MOVED = "moved"
     DNSSEC = "dnssec"
+    FENCE = "fence"
+    DELETION = "deletion"
+
+
+PROTECTED = frozenset((SafetyRule.FENCE, SafetyRule.DELETION))
+"""The rules that only a `fence-admin` may overrule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +69,16 @@ class Verdict:
     """What the rules say of a change.
 
     `unchecked` says which rules could not be applied and why; `moved` and `short` (before, after; requests/s) are the
-    numbers that rules 2 and 3 looked at, None without demand.
+    numbers that rules 2 and 3 looked at, None without demand. `moved_by_law` is the part of `moved` that has to leave
+    because its fence is tightened. `fingerprint` names the change where somebody else has to approve of it.
     """
 
     breaches: tuple[Breach, ...] = ()
     unchecked: tuple[str, ...] = ()
     moved: float | None = None
     short: tuple[float, float] | None = None
+    moved_by_law: float | None = None
+    fingerprint: str | None = None
 
     @property
     def safe(self) -> bool:
@@ -95,13 +108,15 @@ def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved
     changed = Ranked(after, demand)
     made = compare(Ranked(before, demand), changed, Sample(demand, 1.0))
     breaches += _capacity(made, before, after, changed)
+    lawful = _moved_by_law(made, changed)
     if made.before.rate >= LEAST_DEMAND:
-        breaches += _moved(made, max_moved)
+        breaches += _moved(made, lawful, max_moved)
     else:
         unchecked.append(
             f"moved: the present demand of {made.before.rate:.2g} requests/s is below {LEAST_DEMAND:g}"
         )
-    return Verdict(tuple(breaches), tuple(unchecked), made.displaced, (made.before.short, made.after.short))
+    short = made.before.short, made.after.short
+    return Verdict(tuple(breaches), tuple(unchecked), made.displaced, short, lawful)
 
 
 def unsigned(before: Policy, after: Policy, keys: Keys) -> tuple[Breach, ...]:
@@ -263,10 +278,30 @@ def _slots(projection: Projection, world: World) -> tuple[float, float] | None:
     return taken + refused * per_request, sum(slots for slots in usable if slots is not None)
 
 
-def _moved(made: Comparison, most: float) -> Iterator[Breach]:
-    if made.displaced > most:
+def _moved(made: Comparison, lawful: float, most: float) -> Iterator[Breach]:
+    moved = made.displaced - lawful
+    if moved > most:
+        besides = f" (beside {lawful:.1%} whose fence is tightened, which are not counted)" if lawful else ""
         message = (
-            f"{made.displaced:.1%} of the present requests would leave the region that serves them at once; the most "
-            f"allowed is {most:.0%}"
+            f"{moved:.1%} of the present requests would leave the region that serves them at once; the most "
+            f"allowed is {most:.0%}{besides}"
         )
-        yield Breach(SafetyRule.MOVED, message, made.displaced, most, "share")
+        yield Breach(SafetyRule.MOVED, message, moved, most, "share")
+
+
+def _moved_by_law(made: Comparison, ranked: Ranked) -> float:
+    """The share of the demand that leaves members which the fence no longer lets serve it."""
+    snapshot = ranked.world.view.snapshot
+    sent = 0.0
+    for cell, count in made.sample.counts.items():
+        ranking = ranked.rankings.get(cell)
+        if ranking is None:
+            continue
+        forbidden = ranking.group.service.mask & ~ranking.group.allowed
+        shares = made.after.cells[cell]
+        for name, share in made.before.cells[cell].items():
+            number = snapshot.region_numbers.get(name)
+            if number is not None and forbidden >> number & 1:
+                sent += count * max(0.0, share - shares.get(name, 0.0))
+    total = sum(made.sample.counts.values())
+    return min(made.displaced, sent / total) if total > 0 else 0.0

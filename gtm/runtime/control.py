@@ -95,6 +95,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     app = create_app(
         database,
         max_moved=settings.max_moved_share,
+        fence_approvals=settings.fence_approvals,
         demand_days=settings.demand_days,
         half_life=settings.latency_half_life,
         signing=settings.dnssec,

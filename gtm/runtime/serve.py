@@ -212,6 +212,7 @@ class Supervisor:
             "GTM_BEACONS": "true" if settings.beacons else "false",
             "GTM_LATENCY_HALF_LIFE": str(settings.latency_half_life),
             "GTM_MAX_MOVED_SHARE": str(settings.max_moved_share),
+            "GTM_FENCE_APPROVALS": str(settings.fence_approvals),
             "GTM_DEMAND_DAYS": str(settings.demand_days),
             "GTM_DNSSEC_ZSK_DAYS": str(settings.dnssec_zsk_days),
             "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),

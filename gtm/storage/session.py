@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from gtm.core.kinds import KINDS
 from gtm.core.model import Jurisdiction, Region
 from gtm.storage import documents
+from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.demand import DemandRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
@@ -92,6 +93,11 @@ class Transaction:
     def tokens(self) -> TokenRepository:
         """Bearer tokens."""
         return TokenRepository(self.connection)
+
+    @property
+    def approvals(self) -> ApprovalRepository:
+        """Approvals of changes that open a fence."""
+        return ApprovalRepository(self.connection)
 
     @property
     def edges(self) -> EdgeRepository:

@@ -92,7 +92,7 @@ tokens = Table(
     "tokens",
     metadata,
     Column("id", Text(collation="C"), primary_key=True),
-    Column("name", Text(collation="C"), nullable=False, unique=True),
+    Column("name", Text(collation="C"), nullable=False),
     Column("role", Text, nullable=False),
     Column("sha256", LargeBinary, nullable=False, unique=True),
     # Which edges a token of role `edge` speaks for: a name, or a pattern with `*`; of all others NULL.
@@ -100,10 +100,27 @@ tokens = Table(
     _timestamp("created_at", now=True),
     _timestamp("expires_at", nullable=True),
     _timestamp("revoked_at", nullable=True),
-    CheckConstraint("role IN ('viewer', 'operator', 'admin', 'edge', 'reporter')", name="role"),
+    CheckConstraint(
+        "role IN ('viewer', 'operator', 'fence-admin', 'admin', 'edge', 'reporter')", name="role"
+    ),
     CheckConstraint("octet_length(sha256) = 32", name="sha256"),
     CheckConstraint("(role = 'edge') = (edges IS NOT NULL)", name="edges"),
+    Index("ix_tokens_name", "name"),
+    Index("uq_tokens_live_name", "name", unique=True, postgresql_where=text("revoked_at IS NULL")),
 )
+"""Tokens, those that have ended included. One that is replaced has the moment of its end in `revoked_at` beforehand."""
+
+fence_approvals = Table(
+    "fence_approvals",
+    metadata,
+    Column("sha256", Text(collation="C"), primary_key=True),
+    Column("approver", Text(collation="C"), primary_key=True),
+    Column("reason", Text, nullable=False),
+    _timestamp("created_at", now=True),
+    _timestamp("expires_at"),
+    CheckConstraint("sha256 ~ '^[0-9a-f]{64}$'", name="sha256"),
+)
+"""Consents to changes that open a fence (`gtm.control.approvals`)."""
 
 edges = Table(
     "edges",

@@ -1,4 +1,8 @@
-"""Bearer tokens: only their SHA-256 is stored."""
+"""Bearer tokens: only their SHA-256 is stored.
+
+A name has one token that works for good, and any number of others: those that have ended, and those that end soon, whose
+`revoked_at` lies in the future.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,12 +23,12 @@ _ID_BYTES = 5
 
 
 class TokenNameTaken(Exception):  # noqa: N818 - it names what is so, as the API's 409 does
-    """A token of that name exists, be it revoked or not."""
+    """A token of that name works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, never its secret. Whether it has expired is for the caller's clock to say."""
+    """A token, never its secret. Whether it has expired, or is revoked yet, is for the caller's clock to say."""
 
     id: str
     name: str
@@ -34,6 +38,11 @@ class Token:
     revoked_at: datetime | None
     edges: str | None = None
     """Of role `edge`: the name of the edge that it speaks for, or a pattern of names (`fra-*`)."""
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When it stops working, or has stopped; None: it does not."""
+        return min((at for at in (self.expires_at, self.revoked_at) if at is not None), default=None)
 
 
 _COLUMNS = [c for c in tables.tokens.columns if c.name != "sha256"]
@@ -58,15 +67,25 @@ class TokenRepository:
         token_id: str | None = None,
         edges: str | None = None,
     ) -> Token:
-        """Store a new token.
+        """Store a new token. One of that name that has expired counts as revoked since.
 
         Raises:
             TokenNameTaken: the name is in use; `replace` would overwrite it.
         """
+        expired = (
+            update(tables.tokens)
+            .where(
+                tables.tokens.c.name == name,
+                tables.tokens.c.revoked_at.is_(None),
+                tables.tokens.c.expires_at <= func.now(),
+            )
+            .values(revoked_at=tables.tokens.c.expires_at)
+        )
+        await self._connection.execute(expired)
         query = (
             insert(tables.tokens)
             .values(_values(name, role, sha256, expires_at, token_id, edges=edges))
-            .on_conflict_do_nothing(index_elements=["name"])
+            .on_conflict_do_nothing(index_elements=["name"], index_where=tables.tokens.c.revoked_at.is_(None))
             .returning(*_COLUMNS)
         )
         row = (await self._connection.execute(query)).mappings().one_or_none()
@@ -100,13 +119,14 @@ class TokenRepository:
         return None if row is None else _token(row)
 
     async def list(self) -> list[Token]:
-        """Every token by name, revoked ones included."""
-        query = select(*_COLUMNS).order_by(tables.tokens.c.name)
+        """Every token by name, revoked ones included, the latest of a name first."""
+        order = tables.tokens.c.name, tables.tokens.c.created_at.desc(), tables.tokens.c.id
+        query = select(*_COLUMNS).order_by(*order)
         return [_token(row) for row in (await self._connection.execute(query)).mappings()]
 
     async def live(self) -> dict[bytes, Token]:
-        """Digest → token, of all that are not revoked. Whether they have expired is for the caller's clock to say."""
-        query = select(*_COLUMNS, tables.tokens.c.sha256).where(tables.tokens.c.revoked_at.is_(None))
+        """Digest → token, of all that are not revoked yet. Whether they have expired is for the caller's clock to say."""
+        query = select(*_COLUMNS, tables.tokens.c.sha256).where(_working())
         found: dict[bytes, Token] = {}
         for row in (await self._connection.execute(query)).mappings():
             columns = dict(row)
@@ -115,15 +135,51 @@ class TokenRepository:
         return found
 
     async def revoke(self, name: str) -> Token | None:
-        """Revoke the token of this name for good; None if there is none. The first revocation's time stays."""
+        """Revoke every token of this name for good; None if there is none.
+
+        Returns:
+            The latest. If none works any more, as it was: the first revocation's time stays.
+        """
         query = (
             update(tables.tokens)
-            .where(tables.tokens.c.name == name)
-            .values(revoked_at=func.coalesce(tables.tokens.c.revoked_at, func.now()))
-            .returning(*_COLUMNS)
+            .where(tables.tokens.c.name == name, _working())
+            .values(revoked_at=func.now())
         )
-        row = (await self._connection.execute(query)).mappings().one_or_none()
+        await self._connection.execute(query)
+        return next((token for token in await self.list() if token.name == name), None)
+
+    async def revoke_one(self, token_id: str) -> Token | None:
+        """Revoke the token of this id for good, likewise."""
+        mine = tables.tokens.c.id == token_id
+        query = update(tables.tokens).where(mine, _working()).values(revoked_at=func.now())
+        await self._connection.execute(query)
+        row = (await self._connection.execute(select(*_COLUMNS).where(mine))).mappings().one_or_none()
         return None if row is None else _token(row)
+
+    async def rotate(self, name: str, sha256: bytes, ends_at: datetime, *, token_id: str) -> Token | None:
+        """Put a new token in place of the one of this name that works, with all that it has but the secret.
+
+        The old one stops working at `ends_at`, and so do those that were replaced before it. None: there is none.
+        """
+        held = select(tables.tokens).where(tables.tokens.c.name == name, tables.tokens.c.revoked_at.is_(None))
+        old = (await self._connection.execute(held)).mappings().one_or_none()
+        if old is None:
+            return None
+        ending = (
+            update(tables.tokens)
+            .where(tables.tokens.c.name == name, _working())
+            .values(revoked_at=func.least(tables.tokens.c.revoked_at, ends_at))
+        )
+        await self._connection.execute(ending)
+        kept = {key: value for key, value in old.items() if key not in ("created_at", "revoked_at")}
+        query = insert(tables.tokens).values({**kept, "id": token_id, "sha256": sha256}).returning(*_COLUMNS)
+        return _token((await self._connection.execute(query)).mappings().one())
+
+
+def _working() -> ColumnElement[bool]:
+    """Not revoked, or not yet."""
+    revoked = tables.tokens.c.revoked_at
+    return or_(revoked.is_(None), revoked > func.now())
 
 
 def _values(

@@ -43,10 +43,10 @@ def prepare(url: str) -> dict[Role, str]:
 class Server:
     """uvicorn with the control application on a free loopback port."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, **settings: Any) -> None:
         self._home = TemporaryDirectory()
         signing = DnssecSettings(Path(self._home.name) / "dnssec-key")
-        self.app = create_app(Database(database_url), signing=signing)
+        self.app = create_app(Database(database_url), signing=signing, **settings)
         self._socket = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
@@ -74,6 +74,7 @@ class Api:
     server: Server
     viewer: httpx.Client
     operator: httpx.Client
+    fence_admin: httpx.Client
     admin: httpx.Client
     edge: httpx.Client
     reporter: httpx.Client
@@ -101,7 +102,7 @@ def api(database_url: str) -> Iterator[Api]:
     texts = prepare(database_url)
     with Server(database_url) as server:
         clients = {
-            role.value: httpx.Client(
+            role.value.replace("-", "_"): httpx.Client(
                 base_url=server.url, headers={"Authorization": f"Bearer {text}"}, trust_env=False, timeout=60
             )
             for role, text in texts.items()

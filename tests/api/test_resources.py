@@ -161,10 +161,12 @@ def test_dry_runs_find_what_is_probably_not_meant(world: Api) -> None:
     planned = world.operator.post("/v1/policy:apply", json={"policy": policy, "dry_run": True}).json()
     name = policy["residency_rules"][0]["name"]
     assert [(item["path"], item["code"]) for item in planned["findings"]] == [
-        (f"residency_rules.{name}.effective_until", "rule_over")
+        (f"residency_rules.{name}.effective_until", "rule_over"),
+        ("services.chat", "no_rule"),
     ]
     assert planned["findings"][0]["message"]
-    done = world.operator.post("/v1/policy:apply", json={"policy": policy}).json()
+    forced = {"force": True, "force_reason": "to see what an apply says"}  # it ends the rule
+    done = world.fence_admin.post("/v1/policy:apply", json={"policy": policy}, params=forced).json()
     assert (done["revision"], done["findings"]) == (planned["revision"] + 1, [])
 
 

@@ -88,7 +88,13 @@ def test_export_overwrites_only_its_own(run: Gtm, tmp_path: Path) -> None:
     assert refused.code == 2
     assert "--overwrite" in refused.err
     _write(tmp_path / "less", {"regions": [], "tenants": [{"name": "clinic"}]})
-    run.ok("apply", tmp_path / "less", "--yes")
+    wrong = run("apply", tmp_path / "less", "--yes")
+    assert wrong.code == 2
+    assert f"is `{tmp_path / 'less'}` the right folder?" in wrong.err
+    assert "deletion: this would delete 7 regions, 1 zone, 3 services" in wrong.err
+    assert "role fence-admin" in wrong.err
+    assert "right folder?" in run.ok("plan", tmp_path / "less").out
+    run.ok("apply", tmp_path / "less", "--yes", "--force", "--reason", "all of it goes")
     run.ok("export", target, "--overwrite")
     assert yamls.load((target / "services.yaml").read_text()) == [{"services": []}]
     assert "no changes" in run.ok("apply", target, "--yes").out

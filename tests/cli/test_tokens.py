@@ -26,8 +26,28 @@ def test_create_use_revoke(run: Gtm) -> None:
     run.ok("token", "revoke", listed["ci"]["id"])
     assert run("status", GTM_TOKEN=text).code == Exit.NOT_ALLOWED
     assert "revoked" in run.ok("token", "list").out
-    assert run("token", "create", "ci", "--role", "viewer").code == Exit.BAD_INPUT, "names are used once"
+    again = run.ok("token", "create", "ci", "--role", "viewer")
+    assert again.out.strip() != text, "the name is free again"
+    assert "gtm token rotate ci" in run("token", "create", "ci", "--role", "viewer").err
+    assert [item["name"] for item in run.ok("token", "list", "--json").json].count("ci") == 2
     assert run("token", "revoke", "nobody").code == Exit.BAD_INPUT
+
+
+def test_rotate(run: Gtm) -> None:
+    """A token's new text works at once, its old one until the grace is over."""
+    old = run.ok("token", "create", "ci", "--role", "viewer", "--expires", "30d").out.strip()
+    done = run.ok("token", "rotate", "ci", "--grace", "1h")
+    new = done.out.strip()
+    assert "the text before it works until" in done.err
+    for text in (old, new):
+        assert run.ok("status", GTM_TOKEN=text)
+    assert "replaced" in run.ok("token", "list").out
+    last = run.ok("token", "rotate", "ci", "--grace", "0s").out.strip()
+    assert "has ended" in run("token", "rotate", "ci", "--grace", "0").err
+    for text in (old, new, last):
+        assert run("status", GTM_TOKEN=text).code == Exit.NOT_ALLOWED
+    for arguments in (("nobody",), ("ci", "--grace", "soon"), ("ci", "--grace", "31d")):
+        assert run("token", "rotate", *arguments).code == Exit.BAD_INPUT
 
 
 NO_TOKENS = (
@@ -61,9 +81,11 @@ def test_direct(bare: Gtm, control: Control) -> None:
     assert bare.ok("token", "list", "--json", *direct).json == through, "both ways show the same"
     bare.ok("token", "revoke", "rescue", *direct)
     assert bare("token", "revoke", "nobody", *direct).code == Exit.BAD_INPUT
-    assert bare("token", "create", "rescue", "--role", "admin", *direct).code == Exit.BAD_INPUT
     states = {item["name"]: item["revoked_at"] for item in bare.ok("token", "list", "--json", *direct).json}
     assert states["rescue"] is not None
+    bare.ok("token", "create", "rescue", "--role", "admin", *direct)
+    assert bare("token", "create", "rescue", "--role", "admin", *direct).code == Exit.BAD_INPUT
+    assert bare.ok("token", "rotate", "rescue", "--grace", "0s", *direct).out.startswith("gtm_")
 
 
 def test_database_that_is_none(bare: Gtm, tmp_path: Path, empty_database_url: str) -> None:

@@ -1,0 +1,69 @@
+"""Second persons' approvals of changes that open a fence (GTM_FENCE_APPROVALS).
+
+Law: an approval is of one change to one revision, by somebody else than who makes it, and ends by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+from gtm.control.errors import Invalid
+from gtm.core.model import Policy
+from gtm.core.problems import Problem
+from gtm.storage.approvals import Approval
+from gtm.storage.documents import policy_sha256
+from gtm.storage.resources import sort_policy
+from gtm.storage.session import Database, Transaction
+
+LONGEST = timedelta(days=7)
+"""How long an approval may stand."""
+
+
+def fingerprint(revision: int, before: Policy, after: Policy) -> str:
+    """What a change goes by: a SHA-256 in hex of the revision in force, its policy, and what becomes of it.
+
+    When a drain began is left out: it is set anew each time the change is tried.
+    """
+    named = [revision, _sum(before), _sum(after)]
+    return sha256(json.dumps(named).encode()).hexdigest()
+
+
+def _sum(policy: Policy) -> str:
+    regions = tuple(replace(region, draining_since=None) for region in policy.regions)
+    return policy_sha256(sort_policy(replace(policy, regions=regions)))
+
+
+async def approve(
+    database: Database, change: str, *, approver: str, reason: str, now: datetime, expires_at: datetime
+) -> Approval:
+    """Approve of a change, in place of an earlier approval of it by the same person.
+
+    Raises:
+        Invalid: it would have ended already, or end too late.
+    """
+    if not reason.strip():
+        problem = Problem("reason", "missing", "say why: it is kept with the revision")
+        raise Invalid(f"{problem}", (problem,))
+    if not now < expires_at <= now + LONGEST:
+        problem = Problem(
+            "expires_at", "out_of_range", f"must be in the future, and within {LONGEST.days} days"
+        )
+        raise Invalid(f"{problem}", (problem,))
+    async with database.transaction() as transaction:
+        return await transaction.approvals.put(change, approver, reason, expires_at)
+
+
+async def list_all(database: Database) -> list[Approval]:
+    """Every approval that is kept, those that have ended included, the latest first."""
+    async with database.transaction() as transaction:
+        return await transaction.approvals.list()
+
+
+async def standing(transaction: Transaction, change: str, author: str) -> list[Approval]:
+    """The approvals of a change that hold now, but for its author's own."""
+    now = datetime.now(UTC)
+    found = await transaction.approvals.of(change)
+    return [one for one in found if one.expires_at > now and one.approver != author]

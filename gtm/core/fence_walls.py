@@ -1,0 +1,299 @@
+"""Residency rules as walls: boxes of requests, each with the places that are closed to them.
+
+What two policies say can be compared once both are told in the same terms (a `Ground`): the services, clients, tenants
+and data classes that their rules tell apart, and the places that they may be served in. Places are the regions of the
+policy that is to be; and regions to come, by where they might stand and by who might run them, each looked at alone. So are
+the edges that may handle a request: by where they stand, by who runs them, and by the age of the policy they follow.
+
+Which clients a rule concerns is asked of the one function that decides it (`gtm.core.residency.fence`), for a client of
+every kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import inf
+
+from gtm.core.boxes import Box, Wall
+from gtm.core.countries import COUNTRIES
+from gtm.core.jurisdictions import Membership
+from gtm.core.model import ANYWHERE, Location, Places, Policy, Region, Request, ResidencyRule
+from gtm.core.references import Checks, some
+from gtm.core.residency import fence
+from gtm.core.rules import RuleCompiler
+from gtm.core.snapshot import CompiledRule
+
+_CODES = tuple(sorted(COUNTRIES))
+_OPERATORS = (None, *_CODES)
+MOST_FACTS = 100_000
+"""Most kinds of location that are told apart."""
+
+
+class TooManyKinds(Exception):  # noqa: N818 - it names what is so
+    """The rules tell more kinds of location apart than can be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The kinds of location that some rules tell apart, as bits of a mask.
+
+    For each of the `certainties` (behind an anonymising network or not, in doubt or not, a radius in km) there is a block of bits: one
+    for each of the `groups` of countries that all rules treat alike, and one for an unknown country. The last bit of all
+    is for subnets of too many parts to look at. Others need none: a rule concerns them if it concerns some part.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    certainties: tuple[tuple[bool, bool, float], ...]
+
+    @classmethod
+    def of(cls, rules: Iterable[CompiledRule]) -> Facts:
+        """What rules tell apart.
+
+        Raises:
+            TooManyKinds: it is too much.
+        """
+        scoped = [rule for rule in rules if rule.countries is not None]
+        signatures: dict[str, list[int]] = {code: [] for code in _CODES}
+        for number, countries in enumerate(dict.fromkeys(rule.countries or frozenset() for rule in scoped)):
+            for code in countries:
+                signatures[code].append(number)
+        groups: dict[tuple[int, ...], list[str]] = {}
+        for code, signature in signatures.items():
+            groups.setdefault(tuple(signature), []).append(code)
+        bounds = {rule.rule.max_accuracy_km for rule in scoped} - {None}
+        radii = (*sorted(bound for bound in bounds if bound is not None), inf)
+        certainties = tuple(product((False, True), (False, True), radii))
+        if (len(groups) + 1) * len(certainties) > MOST_FACTS:
+            raise TooManyKinds
+        return cls(tuple(map(tuple, groups.values())), certainties)
+
+    @property
+    def width(self) -> int:
+        """Bits of a block."""
+        return len(self.groups) + 1
+
+    @property
+    def every(self) -> int:
+        """The mask of all."""
+        return (1 << self._last + 1) - 1
+
+    @property
+    def _last(self) -> int:
+        return self.width * len(self.certainties)
+
+    def mask(self, rule: CompiledRule, known: dict[object, tuple[tuple[bool, bool, bool], ...]]) -> int:
+        """The kinds of location that a rule concerns. `known` remembers what rules of the same settings do."""
+        countries = rule.countries
+        if countries is None:
+            return self.every
+        bare = replace(rule.rule, name="", legal_basis="", match=_ANYBODY, allow=Places(), deny=Places())
+        key = replace(bare, effective_from=None, effective_until=None), not countries, countries >= COUNTRIES
+        if key not in known:
+            known[key] = tuple(self._concerned(rule, countries))
+        inside = sum(1 << number for number, group in enumerate(self.groups) if group[0] in countries)
+        unknown = 1 << len(self.groups)
+        outside = unknown - 1 & ~inside
+        anywhere = replace(rule, tenants=None, data_classes=None)
+        found = bool(fence((anywhere,), 0, Request("", Location(spans=ANYWHERE))).matched) << self._last
+        for block, (those_in, those_out, those_unknown) in enumerate(known[key]):
+            bits = those_in * inside | those_out * outside | those_unknown * unknown
+            found |= bits << block * self.width
+        return found
+
+    def _concerned(self, rule: CompiledRule, countries: frozenset[str]) -> Iterator[tuple[bool, bool, bool]]:
+        """For each certainty, whether a rule concerns clients in its countries, in others, and in an unknown one."""
+        asked = replace(rule, tenants=None, data_classes=None)
+        kinds = (min(countries, default=None), min(COUNTRIES - countries, default=None), None)
+        for certainty in self.certainties:
+            inside, outside, unknown = (
+                bool(fence((asked,), 0, Request("", _client(code, *certainty))).matched) for code in kinds
+            )
+            yield inside, outside, unknown
+
+    def countries(self, mask: int) -> tuple[tuple[str | None, ...], bool]:
+        """The countries in a mask (None: unknown), and whether of clients, too, who are known to be there."""
+        within = (1 << self.width) - 1
+        sure = mask & within
+        some = 0
+        for block in range(len(self.certainties)):
+            some |= mask >> block * self.width & within  # the last bit is in none of them
+        shown = sure or some
+        groups = (group for number, group in enumerate(self.groups) if shown >> number & 1)
+        return (
+            *sorted(code for group in groups for code in group),
+            *((None,) if shown >> len(self.groups) & 1 else ()),
+        ), bool(sure)
+
+
+_ANYBODY = ResidencyRule("").match
+
+
+def _client(country: str | None, anonymous: bool, doubtful: bool, radius: float) -> Location:
+    return Location(country, source="cell", anonymous=anonymous, doubtful=doubtful, accuracy_km=radius)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What walls of two policies have in common: names by the number of their bit, first that of who states nothing.
+
+    `services` are pairs: a service's name to the old policy and to the new one. Places are the new policy's regions, then
+    each country for regions that stand there, then each (first: unknown) for regions that are run from there; likewise for
+    edges, where unknown comes first both times; then the `ages` of policies (at most so many seconds, the last infinite).
+    """
+
+    services: tuple[tuple[str, str], ...]
+    tenants: tuple[str | None, ...]
+    classes: tuple[str | None, ...]
+    regions: tuple[Region, ...]
+    ages: tuple[float, ...]
+    now: float
+
+    @property
+    def standing(self) -> int:
+        """The number of the first bit for where regions to come stand."""
+        return len(self.regions)
+
+    @property
+    def run(self) -> int:
+        """The number of the first bit for who runs regions to come."""
+        return len(self.regions) + len(_CODES)
+
+    @property
+    def edges_from(self) -> int:
+        """The number of the first bit for edges."""
+        return self.run + len(_OPERATORS)
+
+    def closed_edges(self, period: CompiledRule) -> int:
+        """The mask of edges that a period of a rule closes."""
+        closed = 0
+        for block, countries in enumerate((period.edge_countries, period.edge_operators)):
+            first = self.edges_from + block * len(_OPERATORS)
+            if countries is not None:
+                closed |= sum(
+                    1 << first + number for number, code in enumerate(_OPERATORS) if code not in countries
+                )
+        most = period.rule.max_policy_age
+        if most is not None:
+            first = self.edges_from + 2 * len(_OPERATORS)
+            closed |= sum(1 << first + number for number, age in enumerate(self.ages) if age > most)
+        return closed
+
+    def edges(self, mask: int) -> Iterator[str]:
+        """The edges in a mask of places, in words."""
+        for block, text in enumerate(("edges in", "edges that are run from")):
+            first = self.edges_from + block * len(_OPERATORS)
+            codes = [
+                code or "an unknown country"
+                for number, code in enumerate(_OPERATORS)
+                if mask >> first + number & 1
+            ]
+            if codes:
+                yield f"{text} {some(codes, 'countries')}"
+        first = self.edges_from + 2 * len(_OPERATORS)
+        ages = [number for number in range(len(self.ages)) if mask >> first + number & 1]
+        if ages:
+            # A bit stands for what is older than the age before it.
+            yield f"edges that follow a policy older than {self.ages[ages[0] - 1]:g} s"
+
+    def named(self, mask: int) -> tuple[list[str], list[str], list[str]]:
+        """The regions in a mask of places, the countries to stand in, and those to be run from (`unknown` last)."""
+        regions = [item.name for number, item in enumerate(self.regions) if mask >> number & 1]
+        standing = [code for number, code in enumerate(_CODES) if mask >> self.standing + number & 1]
+        run = [
+            code or "an unknown country"
+            for number, code in enumerate(_OPERATORS)
+            if mask >> self.run + number & 1
+        ]
+        return regions, standing, run
+
+
+class Bounded:
+    """One policy's enforced rules on a ground: compiled, and then as walls.
+
+    Args:
+        ground: what the walls are told in.
+        policy: whose rules; with its own tenants, and those of the other policy that it has not.
+        regions: the ground's, as this policy sees them (where they stand, who runs them).
+        membership: what its jurisdictions cover.
+        side: 0 for the old policy, 1 for the new one.
+    """
+
+    def __init__(
+        self, ground: Ground, policy: Policy, regions: Sequence[Region], membership: Membership, side: int
+    ) -> None:
+        self.ground = ground
+        every = (*regions, *(_standing(code) for code in _CODES), *(_run(code) for code in _OPERATORS))
+        checks = Checks()  # what is wrong with it has been said where the policy was compiled
+        compiler = RuleCompiler(replace(policy, regions=every), membership, checks)
+        self._services: dict[str, int] = {}
+        for number, pair in enumerate(ground.services):
+            self._services[pair[side]] = self._services.get(pair[side], 0) | 1 << number
+        self._tenants = {name: 1 << number for number, name in enumerate(ground.tenants)}
+        self._classes = {name: 1 << number for number, name in enumerate(ground.classes)}
+        self._compiled = [part for rule in policy.residency_rules for part in _parts(ground, compiler, rule)]
+
+    @property
+    def rules(self) -> Iterator[CompiledRule]:
+        """The periods of rules that bind somebody now or later."""
+        return (period for period, _ in self._compiled)
+
+    def walls(self, facts: Facts) -> Iterator[tuple[str, Wall]]:
+        """The rules that they come from, and the walls."""
+        known: dict[object, tuple[tuple[bool, bool, bool], ...]] = {}
+        everybody = (1 << len(self.ground.services)) - 1
+        for period, closed in self._compiled:
+            names = period.rule.match.services
+            box = Box(
+                sum(self._services.get(name, 0) for name in dict.fromkeys(names)) if names else everybody,
+                facts.mask(period, known),
+                _mask(self._tenants, period.tenants),
+                _mask(self._classes, period.data_classes),
+                max(period.starts, self.ground.now),
+                period.ends,
+            )
+            if closed and box.services and box.facts:
+                yield period.rule.name, (box, closed)
+
+
+def _mask(numbers: Mapping[str | None, int], names: frozenset[str] | None) -> int:
+    """Those who state one of some names, or nothing; everybody for None."""
+    if names is None:
+        return (1 << len(numbers)) - 1
+    return sum(numbers[name] for name in names if name in numbers) | 1
+
+
+def _parts(ground: Ground, compiler: RuleCompiler, rule: ResidencyRule) -> Iterator[tuple[CompiledRule, int]]:
+    """A rule's periods, and what each closes of the places.
+
+    Where regions to come stand and who runs them is looked at apart, so a rule about both is read twice more.
+    """
+    regions = (1 << ground.standing) - 1
+    run = ((1 << len(_OPERATORS)) - 1) << ground.run
+    standing = ((1 << ground.run) - 1) & ~regions
+    allow, deny = rule.allow, rule.deny
+    readings = [(rule, regions | standing)]
+    if allow.operator_jurisdictions or deny.operator_jurisdictions:
+        places = [replace(side, operator_jurisdictions=()) for side in (allow, deny)]
+        operators = [
+            replace(Places(), operator_jurisdictions=side.operator_jurisdictions) for side in (allow, deny)
+        ]
+        readings = [
+            (rule, regions),
+            (replace(rule, allow=places[0], deny=places[1]), standing),
+            (replace(rule, allow=operators[0], deny=operators[1]), run),
+        ]
+    for reading, looked_at in readings:
+        for period in compiler.compile(reading):
+            if period.enforced and period.ends > ground.now:
+                edges = ground.closed_edges(period) if reading is rule else 0
+                yield period, looked_at & ~period.allowed | edges
+
+
+def _standing(code: str) -> Region:
+    return Region(f"*{code}", 0.0, 0.0, code, ())
+
+
+def _run(code: str | None) -> Region:
+    return Region(f"*{code}*", 0.0, 0.0, "", (), operator_country=code)

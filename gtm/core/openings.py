@@ -1,0 +1,318 @@
+"""What a change of policy opens: who may be served where from then on, and might not before.
+
+The services, regions, tenants and data classes of the new policy are judged by the old rules – with the jurisdictions of
+then, and regions and tenants as they were, as far as they were there – and by the new ones, at this moment and at each
+later one at which a rule changes by itself. What the new rules permit and the old ones did not is an opening. So adding a
+region where the rules allow one opens nothing, and neither does a new service.
+
+Beside its regions and services, a policy is judged for those to come: regions by where they may stand and by who may run
+them, services that no rule names. Else a rule could be taken off first, and what it forbade be added after.
+
+A host name keeps its rules: if it moves to another service, that service is judged for it by the rules of the one before.
+So is a new service by the rules that named a deleted one with a member in common: it is taken to be that one's new name.
+
+Law: what cannot be told apart counts as opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import inf
+
+from gtm.core.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
+from gtm.core.fence_walls import Bounded, Facts, Ground, TooManyKinds
+from gtm.core.model import Match, Places, Policy, ResidencyRule, RuleMode
+from gtm.core.snapshot import Snapshot, bits
+
+MOST_STEPS = 4_000_000
+"""After so many comparisons the search ends: a few seconds."""
+MOST_PAIRS = 50_000
+"""Most pairs of a service before and a service after that are looked at."""
+_FEW = 20
+"""A wall about more services is looked at whatever the service."""
+_MOST_PARTS = 200
+"""After so many parts of what one rule opens, the rest of it is not told."""
+
+UNNAMED = ""
+"""Stands for a service that no rule names."""
+
+KNOWN_FIELDS: Mapping[type, frozenset[str]] = {
+    ResidencyRule: frozenset(
+        (
+            "name",
+            "match",
+            "allow",
+            "deny",
+            "mode",
+            "on_unknown_location",
+            "on_anonymous",
+            "on_doubtful_location",
+            "max_accuracy_km",
+            "legal_basis",
+            "effective_from",
+            "effective_until",
+            "acknowledge_empty_fence",
+            "edges",
+            "max_policy_age",
+        )
+    ),
+    Match: frozenset(
+        (
+            "services",
+            "client_countries",
+            "client_jurisdictions",
+            "tenants",
+            "data_classes",
+            "tenant_jurisdictions",
+        )
+    ),
+    Places: frozenset(("jurisdictions", "regions", "operator_jurisdictions")),
+}
+"""The fields of rules that this comparison understands. A rule that differs in any other counts as opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the rule `rule` kept from some requests, and nothing keeps from them any more.
+
+    `services` (`""`: services to come), `regions`, and for regions to come the countries where they may `stand` and from
+    which they may be `run`; `edges` says in words what edges may handle it beside. `countries` are the clients' (None: unknown; none: only of subnets too wide); `certain`: not only of those who are located
+    badly or behind anonymising networks. `tenants` and `classes` have None for requests that state none. From the POSIX
+    time `starts` (`later`: not yet now) until `ends`, at the widest. `fate`: what became of the rule, `deleted`, `changed`
+    or `kept`.
+    """
+
+    rule: str
+    fate: str
+    services: tuple[str, ...]
+    regions: tuple[str, ...]
+    stand: tuple[str, ...]
+    run: tuple[str, ...]
+    edges: tuple[str, ...]
+    countries: tuple[str | None, ...]
+    certain: bool
+    tenants: tuple[str | None, ...]
+    classes: tuple[str | None, ...]
+    starts: float
+    ends: float
+    later: bool
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends by itself."""
+        return self.ends < inf
+
+
+@dataclass(frozen=True, slots=True)
+class Openings:
+    """All of it: by old rule in the order written, and the rules of which nobody can tell, with why."""
+
+    found: tuple[Opening, ...] = ()
+    unknown: Mapping[str, str] | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether the change opens something, or may."""
+        return bool(self.found or self.unknown)
+
+
+def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST_STEPS) -> Openings:
+    """Compare what two policies forbid.
+
+    Args:
+        before: the policy in force.
+        after: the same with the change.
+        now: POSIX seconds; what was only before that does not matter.
+        steps: how many comparisons may be made.
+    """
+    rules = {rule.name: rule for rule in after.policy.residency_rules}
+    doubtful = dict(_not_understood(before.policy, rules))
+    binding = [rule for rule in before.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
+    if not binding:
+        return Openings()
+    try:
+        ground = _ground(before, after, now)
+        old = _bounded(ground, before, after, after, 0)
+        new = _bounded(ground, after, before, after, 1)
+        facts = Facts.of((*old.rules, *new.rules))
+    except TooManyKinds:
+        why = "the rules tell more services or locations apart than can be compared"
+        return Openings((), {rule.name: why for rule in binding})
+    search = _Search(list(new.walls(facts)), Budget(steps))
+    parts: dict[str, list[Wall]] = {}
+    for name, wall in old.walls(facts):
+        try:
+            found = parts.setdefault(name, [])
+            for part in search.missing(wall):
+                if len(found) >= _MOST_PARTS:
+                    break
+                found.append(part)
+        except OutOfBudget:
+            doubtful[name] = "too many rules differ to compare them all"
+    told = _Teller(ground, facts, before, rules)
+    order = [rule.name for rule in before.policy.residency_rules]
+    opened = tuple(told.opening(name, parts[name]) for name in order if parts.get(name))
+    return Openings(opened, {name: doubtful[name] for name in order if name in doubtful})
+
+
+def _not_understood(before: Policy, rules: Mapping[str, ResidencyRule]) -> Iterator[tuple[str, str]]:
+    """Enforced rules that differ in something that is not compared here."""
+    for rule in before.residency_rules:
+        other = rules.get(rule.name, ResidencyRule(rule.name))
+        for path, one, two in (
+            ("", rule, other),
+            ("match.", rule.match, other.match),
+            ("allow.", rule.allow, other.allow),
+            ("deny.", rule.deny, other.deny),
+        ):
+            for field in fields(one):
+                unknown = field.name not in KNOWN_FIELDS[type(one)]
+                if (
+                    unknown
+                    and rule.mode is RuleMode.ENFORCE
+                    and getattr(one, field.name) != getattr(two, field.name)
+                ):
+                    yield rule.name, f"what a different `{path}{field.name}` opens is not known"
+
+
+def _bounded(ground: Ground, one: Snapshot, other: Snapshot, after: Snapshot, side: int) -> Bounded:
+    """A policy's rules, about what there is in either: as the policy itself describes it, as far as it does."""
+    regions = {region.name: region for region in one.regions}
+    tenants = {tenant.name: tenant for tenant in (*other.policy.tenants, *one.policy.tenants)}
+    policy = replace(one.policy, tenants=tuple(tenants.values()))
+    seen = [regions.get(region.name, region) for region in after.regions]
+    return Bounded(ground, policy, seen, one.jurisdictions, side)
+
+
+def _ground(before: Snapshot, after: Snapshot, now: float) -> Ground:
+    """Raises: TooManyKinds."""
+    old, new = before.policy, after.policy
+    tenants = {tenant.name for policy in (old, new) for tenant in policy.tenants}
+    classes = {item.name for policy in (old, new) for item in policy.data_classes}
+    pairs = dict.fromkeys(_pairs(before, after))
+    if len(pairs) > MOST_PAIRS:
+        raise TooManyKinds
+    stated = {rule.max_policy_age for policy in (old, new) for rule in policy.residency_rules}
+    ages = (*sorted(age for age in stated if age is not None), inf)
+    names = (None, *sorted(tenants)), (None, *sorted(classes))
+    return Ground(tuple(pairs), *names, after.regions, ages, now)
+
+
+def _pairs(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
+    """Each service after the change, with each before it whose clients it serves."""
+    yield UNNAMED, UNNAMED
+    for name in after.services:
+        yield name, name
+    for host in before.hostnames.keys() | after.hostnames.keys():
+        old, new = before.service_of(host), after.service_of(host)
+        if old is not None and new is not None:
+            yield old, new
+    named = {name for rule in before.policy.residency_rules for name in rule.match.services}
+    gone = [before.services[name] for name in sorted(named & before.services.keys() - after.services.keys())]
+    members = [(item.service.name, {member.region for member in item.service.members}) for item in gone]
+    for name in after.services.keys() - before.services.keys():
+        own = {member.region for member in after.services[name].service.members}
+        for count, (other, theirs) in enumerate(members):
+            if count > MOST_PAIRS:
+                raise TooManyKinds
+            if own & theirs:
+                yield other, name
+
+
+class _Search:
+    """Finds what of the old walls the new ones do not close.
+
+    Args:
+        walls: the new ones, with the rules that they come from.
+        budget: for all comparisons.
+    """
+
+    def __init__(self, walls: Sequence[tuple[str, Wall]], budget: Budget) -> None:
+        self._closed: dict[Box, int] = {}
+        for _, (box, mask) in walls:
+            self._closed[box] = self._closed.get(box, 0) | mask
+        self._budget = budget
+        self._wide: list[Wall] = []
+        self._naming: dict[int, list[Wall]] = {}
+        for wall in self._closed.items():
+            services = wall[0].services
+            if services.bit_count() > _FEW:
+                self._wide.append(wall)
+                continue
+            for number in bits(services):
+                self._naming.setdefault(number, []).append(wall)
+
+    def missing(self, wall: Wall) -> Iterator[Wall]:
+        """The parts of an old wall that no new one closes.
+
+        Raises:
+            OutOfBudget: nobody can tell within the steps given.
+        """
+        box, closed = wall
+        left = closed & ~self._closed.get(box, 0)
+        if not left:
+            return
+        near: list[Wall] = []
+        for other in self._candidates(box):
+            if other[1] & left and overlap(box, other[0]):
+                near.append(other)
+                if covers(other[0], box):
+                    left &= ~other[1]
+        if left:
+            yield from uncovered(box, left, near, self._budget)
+
+    def _candidates(self, box: Box) -> Iterable[Wall]:
+        """The new walls about a service of a box's, all of those if they are many."""
+        if box.services.bit_count() > _FEW:
+            found: Collection[Wall] = self._closed.items()
+        else:
+            named = {wall[0]: wall for number in bits(box.services) for wall in self._naming.get(number, ())}
+            found = (*self._wide, *named.values())
+        self._budget.spend(len(found))
+        return found
+
+
+class _Teller:
+    """Names what masks stand for."""
+
+    def __init__(
+        self, ground: Ground, facts: Facts, before: Snapshot, rules: Mapping[str, ResidencyRule]
+    ) -> None:
+        self._ground = ground
+        self._facts = facts
+        self._old = {rule.name: rule for rule in before.policy.residency_rules}
+        self._new = rules
+
+    def opening(self, name: str, parts: Sequence[Wall]) -> Opening:
+        """What a rule kept, put together from its parts."""
+        services = facts = tenants = classes = places = 0
+        starts, ends = inf, -inf
+        for box, left in parts:
+            services, facts = services | box.services, facts | box.facts
+            tenants, classes, places = tenants | box.tenants, classes | box.classes, places | left
+            starts, ends = min(starts, box.starts), max(ends, box.ends)
+        regions, stand, run = self._ground.named(places)
+        after = (pair[1] for number, pair in enumerate(self._ground.services) if services >> number & 1)
+        countries, certain = self._facts.countries(facts)
+        now = self._new.get(name)
+        return Opening(
+            rule=name,
+            fate="deleted" if now is None else "kept" if now == self._old[name] else "changed",
+            services=tuple(dict.fromkeys(after)),
+            regions=tuple(regions),
+            stand=tuple(stand),
+            run=tuple(run),
+            edges=tuple(self._ground.edges(places)),
+            countries=countries,
+            certain=certain,
+            tenants=_named(self._ground.tenants, tenants),
+            classes=_named(self._ground.classes, classes),
+            starts=starts,
+            ends=ends,
+            later=starts > self._ground.now,
+        )
+
+
+def _named(names: Sequence[str | None], mask: int) -> tuple[str | None, ...]:
+    return tuple(name for number, name in enumerate(names) if mask >> number & 1)

@@ -1,0 +1,164 @@
+"""Safety rules that hold at any traffic, told in words: `fence` and `deletion`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gtm.core.countries import COUNTRIES
+from gtm.core.kinds import KINDS, label
+from gtm.core.model import Policy
+from gtm.core.openings import UNNAMED, Opening, openings
+from gtm.core.references import some, utc
+from gtm.core.safety import Breach, SafetyRule
+from gtm.core.snapshot import Snapshot
+
+MOST_DELETED = 10
+"""Resources that a change may delete, of all kinds together."""
+MOST_DELETED_SHARE = 1 / 3
+"""Part of a kind that a change may delete, where it deletes more than one."""
+_TOLD = 5
+"""How many rules are told apart; of the others there is a count."""
+
+
+def opened(before: Snapshot, after: Snapshot, now: float) -> tuple[Breach, ...]:
+    """Rule 5: a breach for each of the first few rules that no longer keep all that they kept, and one for the others.
+
+    Args:
+        before: the policy in force.
+        after: the same with the change.
+        now: POSIX seconds.
+    """
+    made = openings(before, after, now)
+    found = [_breach(len(one.services), _sentence(one)) for one in made.found[:_TOLD]]
+    if len(made.found) > _TOLD:
+        rest = made.found[_TOLD:]
+        services = len({name for one in rest for name in one.services})
+        names = some([f"`{one.rule}`" for one in rest], "rules")
+        text = (
+            f"{len(rest)} more rules would no longer keep {_count(services, 'service')} from regions: {names}"
+        )
+        found.append(_breach(services, text))
+    unknown = made.unknown or {}
+    if unknown:
+        names = some([f"`{name}`" for name in unknown], "rules")
+        why = next(iter(unknown.values()))
+        found.append(
+            _breach(len(unknown), f"what the change opens cannot be told of rule {names}: {why}", "rules")
+        )
+    return tuple(found)
+
+
+def deletions(before: Policy, after: Policy) -> tuple[Breach, ...]:
+    """Rule 6: a breach if a zone, more than 10 resources, or more than one and a third of a kind would be deleted."""
+    gone: dict[str, list[str]] = {}
+    too_many: list[str] = []
+    for kind in KINDS:
+        left = {item.name for item in getattr(after, kind)}
+        held = [item.name for item in getattr(before, kind)]
+        lost = [name for name in held if name not in left]
+        if lost:
+            gone[kind] = lost
+        if len(lost) > 1 and len(lost) > MOST_DELETED_SHARE * len(held):
+            too_many.append(f"{len(lost)} of {len(held)} {_plural(kind)}")
+    total = sum(map(len, gone.values()))
+    zones = gone.get("zones", [])
+    if not (zones or too_many or total > MOST_DELETED):
+        return ()
+    parts = [
+        f"{len(names)} {label(kind) if len(names) == 1 else _plural(kind)}" for kind, names in gone.items()
+    ]
+    detail = "; ".join(
+        filter(
+            None,
+            (
+                f"among them {'zone' if len(zones) == 1 else 'zones'} {some([f'`{name}`' for name in zones], 'zones')}"
+                if zones
+                else "",
+                f"that is {' and '.join(too_many)}" if too_many else "",
+            ),
+        )
+    )
+    text = f"this would delete {_and(parts)}{f' ({detail})' if detail else ''}"
+    limit = 0 if zones or too_many else MOST_DELETED
+    return (Breach(SafetyRule.DELETION, text, float(total), float(limit), "resources"),)
+
+
+def _breach(value: int, text: str, unit: str = "services") -> Breach:
+    return Breach(SafetyRule.FENCE, text, float(value), 0.0, unit)
+
+
+def _sentence(one: Opening) -> str:
+    """Who may be served where, now that a rule no longer says otherwise."""
+    fate = {
+        "deleted": " (deleted)",
+        "changed": " (changed)",
+        "kept": " (the same, but what it is about has changed)",
+    }
+    return (
+        f"rule `{one.rule}`{fate[one.fate]} would no longer keep {_services(one)}, for {_clients(one)}{_stating(one)}, "
+        f"from {_places(one)}{_when(one)}"
+    )
+
+
+def _services(one: Opening) -> str:
+    named = [f"`{name}`" for name in one.services if name != UNNAMED]
+    parts = [f"service{'' if len(named) == 1 else 's'} {some(named, 'services')}"] if named else []
+    if UNNAMED in one.services:
+        parts.append("services to come")
+    return _and(parts)
+
+
+def _clients(one: Opening) -> str:
+    known = [code for code in one.countries if code is not None]
+    unknown = len(known) < len(one.countries)
+    if len(known) == len(COUNTRIES):
+        text = "any client" if unknown else "any client of known location"
+    elif known:
+        text = f"clients in {some(known, 'countries')}{' and of unknown location' if unknown else ''}"
+    elif unknown:
+        text = "clients of unknown location"
+    else:
+        return "client subnets that are too wide to look at"
+    return text if one.certain else f"{text} who are located roughly, or behind anonymising networks"
+
+
+def _stating(one: Opening) -> str:
+    """What requests have to state to get out, where those do not that state nothing."""
+    stated = (("tenant", one.tenants), ("data class", one.classes))
+    parts = [
+        f"{what} {some([f'`{name}`' for name in names if name is not None], 'more')}"
+        for what, names in stated
+        if None not in names
+    ]
+    return f" that state {' and '.join(parts)}" if parts else ""
+
+
+def _places(one: Opening) -> str:
+    parts = [some([f"`{name}`" for name in one.regions], "regions")] if one.regions else []
+    if one.stand:
+        parts.append(f"regions to come in {_countries(one.stand)}")
+    if one.run:
+        parts.append(f"regions to come that are run from {_countries(one.run)}")
+    parts += one.edges
+    return _and(parts)
+
+
+def _countries(codes: Sequence[str]) -> str:
+    return some(codes, "countries")
+
+
+def _when(one: Opening) -> str:
+    since = f" from {utc(one.starts)} on" if one.later else ""
+    return since + (f" until {utc(one.ends)}" if one.bounded else "")
+
+
+def _plural(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,229 @@
+"""Changes that open a fence or delete much, and who may make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import CHAT, GDPR, REGIONS, ZONE, Api, Server, prepare, region
+from tests.api.test_resources import problem
+
+REASON = {"force": True, "force_reason": "counsel agreed"}
+RULE = "/v1/residency-rules/gdpr"
+
+
+def rules(response: httpx.Response) -> list[str]:
+    """The safety rules that a refusal names."""
+    assert response.status_code == 409, response.text
+    return [breach["rule"] for breach in response.json()["breaches"]]
+
+
+def policy(api: Api) -> dict[str, Any]:
+    """The policy in force."""
+    document: dict[str, Any] = api.viewer.get("/v1/policy").json()["policy"]
+    return document
+
+
+def apply(client: httpx.Client, document: dict[str, Any], **parameters: Any) -> httpx.Response:
+    """Apply a policy."""
+    return client.post("/v1/policy:apply", json={"policy": document}, params=parameters)
+
+
+def test_no_way_to_change_policy_opens_a_fence(world: Api) -> None:
+    """DELETE, PUT, apply and roll-back of what a rule keeps are refused without any demand or health, and told by a dry run."""
+    looser = {**GDPR, "mode": "monitor"}
+    wider = {**GDPR, "allow": {"jurisdictions": ["EEA", "US"]}}
+    for done in (
+        world.admin.delete(RULE),
+        world.admin.put(RULE, json=looser),
+        world.admin.put(RULE, json=wider),
+        world.admin.put("/v1/regions/us-east", json=region("us-east", country="FR")),
+        apply(world.admin, {**policy(world), "residency_rules": []}),
+    ):
+        assert "fence" in rules(done)
+    text = problem(world.operator.delete(RULE), 409)
+    assert "rule `gdpr` (deleted) would no longer keep service `chat`, for clients in AT, AX, BE" in text
+    assert "from `us-east` and regions to come in " in text
+    body = {"policy": {**policy(world), "residency_rules": []}, "dry_run": True}
+    dry = world.operator.post("/v1/policy:apply", json=body).json()["safety"]
+    assert [breach["rule"] for breach in dry["breaches"]] == ["fence"]
+    assert dry["fingerprint"] is None, "nobody else is asked"
+    assert world.viewer.get(RULE).json()["mode"] == "enforce"
+    assert world.operator.put(RULE, json={**GDPR, "allow": {"jurisdictions": ["DE"]}}).status_code == 200
+    assert rules(world.admin.post("/v1/revisions/2:rollback")) == ["fence"], "the rule was wider then"
+
+
+def test_only_those_who_may_open_a_fence(world: Api) -> None:
+    """An operator's force is not enough, and the refusal says whose is; the reason is kept."""
+    refused = world.operator.delete(RULE, params=REASON)
+    text = problem(refused, 403)
+    assert "takes a token of role `fence-admin`; yours is `operator`" in text
+    assert [error["path"] for error in refused.json()["errors"]] == ["fence"]
+    assert "role `fence-admin`" in problem(world.operator.delete(RULE), 409)
+    assert world.fence_admin.delete(RULE, params=REASON).status_code == 200
+    (newest,) = world.viewer.get("/v1/revisions?limit=1").json()["items"]
+    assert (
+        newest["comment"]
+        == "delete residency rule gdpr; forced against the safety rules fence: counsel agreed"
+    )
+    problem(world.fence_admin.get("/v1/tokens"), 403)
+
+
+def test_a_wrong_folder_is_not_applied(world: Api) -> None:
+    """What deletes a zone, or much, says what it would delete, and is for a fence-admin to force."""
+    done = apply(world.operator, {})
+    assert rules(done) == ["deletion"], "without services nobody is served, wherever"
+    text = problem(done, 409)
+    assert "this would delete 3 regions, 1 zone, 1 service, 1 residency rule and 1 tenant" in text
+    assert "(among them zone `demo.test`; that is 3 of 3 regions)" in text
+    problem(apply(world.operator, {}, **REASON), 403)
+    service = {**CHAT, "hostnames": [], "zone": None}
+    service.pop("refusal")
+    world.must_put("/v1/services/chat", service)
+    assert rules(world.operator.delete("/v1/zones/demo.test")) == ["deletion"]
+    world.must_put("/v1/zones/other.test", {**ZONE, "primary_ns": "ns1.other.test"})
+    assert world.fence_admin.delete("/v1/zones/demo.test", params=REASON).status_code == 200
+    assert world.operator.delete("/v1/tenants/clinic").status_code == 200, "one thing at a time"
+
+
+@pytest.fixture
+def careful(database_url: str) -> Iterator[Api]:
+    """A control tier where somebody else has to approve of what opens a fence, with a rule."""
+    texts = prepare(database_url)
+    with Server(database_url, fence_approvals=1) as server:
+        clients = {
+            role.value.replace("-", "_"): httpx.Client(
+                base_url=server.url,
+                headers={"Authorization": f"Bearer {text}"},
+                trust_env=False,
+                timeout=60,
+            )
+            for role, text in texts.items()
+        }
+        anonymous = httpx.Client(base_url=server.url, trust_env=False)
+        found = Api(server=server, anonymous=anonymous, database_url=database_url, **clients)
+        document = {
+            "regions": [{"name": name, **region(name)} for name in REGIONS],
+            "zones": [{"name": "demo.test", **ZONE}],
+            "services": [{"name": "chat", **CHAT}],
+            "residency_rules": [{"name": "gdpr", **GDPR}],
+        }
+        assert apply(found.operator, document).status_code == 200, "the first policy opens nothing"
+        yield found
+        for client in (anonymous, *clients.values()):
+            client.close()
+
+
+def test_a_second_person_approves(careful: Api) -> None:
+    """Somebody else's approval of just this change lets it pass, for a time; one's own does not."""
+
+    def approve(client: httpx.Client, sha256: str) -> httpx.Response:
+        return client.post("/v1/fence-approvals", json={"sha256": sha256, "reason": "case 4711"})
+
+    def delete() -> httpx.Response:
+        return careful.fence_admin.delete(RULE, params=REASON)
+
+    refused = delete()
+    assert rules(refused) == ["fence"]
+    named = refused.json()["fingerprint"]
+    assert f"gtm fence approve {named}" in refused.json()["detail"]
+    problem(approve(careful.operator, named), 403)
+    assert approve(careful.fence_admin, named).status_code == 201
+    assert delete().status_code == 409, "one's own"
+    assert approve(careful.admin, "0" * 64).status_code == 201
+    assert delete().status_code == 409, "another change's"
+    assert approve(careful.admin, named).status_code == 201
+    problem(careful.fence_admin.put(RULE, json={**GDPR, "mode": "monitor"}, params=REASON), 409)
+    careful.must_put("/v1/tenants/more", {})
+    refused = delete()
+    assert refused.status_code == 409, "of another revision"
+    assert refused.json()["fingerprint"] != named
+    assert approve(careful.admin, refused.json()["fingerprint"]).status_code == 201
+    problem(careful.fence_admin.delete(RULE), 409)
+    assert delete().status_code == 200
+    (newest,) = careful.viewer.get("/v1/revisions?limit=1").json()["items"]
+    assert newest["comment"].endswith("fence: counsel agreed; approved by admin-one: case 4711")
+    listed = careful.viewer.get("/v1/fence-approvals").json()["items"]
+    assert [(item["approver"], item["reason"]) for item in listed[:1]] == [("admin-one", "case 4711")]
+
+
+def test_approvals_end(careful: Api) -> None:
+    """An approval holds for a time only, and says why it was given."""
+    body = {"sha256": "ab" * 32, "reason": "x"}
+    for wrong in (
+        {"expires_at": "2020-01-01T00:00:00Z"},
+        {"expires_at": "2999-01-01T00:00:00Z"},
+        {"reason": "  "},
+        {"sha256": "x"},
+    ):
+        problem(careful.admin.post("/v1/fence-approvals", json={**body, **wrong}), 422)
+    dry = {"policy": {**policy(careful), "residency_rules": []}, "dry_run": True}
+    named = careful.operator.post("/v1/policy:apply", json=dry).json()["safety"]["fingerprint"]
+    soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    body = {"sha256": named, "reason": "brief", "expires_at": soon}
+    assert careful.admin.post("/v1/fence-approvals", json=body).status_code == 201
+    while datetime.now(UTC).isoformat() <= soon:
+        pass
+    document = dry["policy"]
+    assert apply(careful.fence_admin, document, **REASON).status_code == 409
+    body = {"sha256": named, "reason": "again"}
+    assert careful.admin.post("/v1/fence-approvals", json=body).status_code == 201
+    assert apply(careful.fence_admin, document, **REASON).status_code == 200, (
+        "the dry run named the same change"
+    )
+
+
+def test_tokens_are_replaced(api: Api) -> None:
+    """A new text keeps name, role and expiry; the old one ends after its grace, or at once when the name is revoked."""
+
+    def use(text: str) -> int:
+        return api.anonymous.get("/v1/regions", headers={"Authorization": f"Bearer {text}"}).status_code
+
+    def rotate(**body: Any) -> dict[str, Any]:
+        done = api.admin.post("/v1/tokens/ci:rotate", json=body)
+        assert done.status_code == 201, done.text
+        found: dict[str, Any] = done.json()
+        return found
+
+    until = (datetime.now(UTC) + timedelta(days=3)).isoformat()
+    first = api.admin.post("/v1/tokens", json={"name": "ci", "role": "viewer", "expires_at": until}).json()
+    second = rotate(grace_seconds=3600)
+    assert (second["role"], second["expires_at"], second["revoked_at"]) == (
+        "viewer",
+        first["expires_at"],
+        None,
+    )
+    assert second["id"] != first["id"]
+    assert [use(one["token"]) for one in (first, second)] == [200, 200]
+    problem(api.admin.post("/v1/tokens", json={"name": "ci", "role": "viewer"}), 409)
+    third = rotate(grace_seconds=1)
+    while use(second["token"]) == 200:
+        pass
+    assert use(first["token"]) == 401, "a later grace does not prolong an earlier one"
+    assert use(third["token"]) == 200
+    fourth = rotate()
+    assert api.admin.delete("/v1/tokens/ci").json()["id"] == fourth["id"]
+    assert [use(one["token"]) for one in (third, fourth)] == [401, 401]
+    problem(api.admin.post("/v1/tokens/ci:rotate"), 404)
+    problem(api.admin.post("/v1/tokens/nobody:rotate"), 404)
+    problem(api.operator.post("/v1/tokens/edge-one:rotate"), 403)
+    again = api.admin.post("/v1/tokens", json={"name": "ci", "role": "operator"})
+    assert (again.status_code, use(again.json()["token"])) == (201, 200)
+    history = [item for item in api.admin.get("/v1/tokens").json()["items"] if item["name"] == "ci"]
+    assert len(history) == 5
+    assert [item["revoked_at"] is None for item in history] == [True, False, False, False, False]
+
+
+def test_the_name_of_an_expired_token_is_free(api: Api) -> None:
+    """One that has ended by itself stands in nobody's way."""
+    soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    body = {"name": "brief", "role": "viewer"}
+    assert api.admin.post("/v1/tokens", json={**body, "expires_at": soon}).status_code == 201
+    answer = api.admin.post("/v1/tokens", json=body)
+    while answer.status_code == 409:
+        answer = api.admin.post("/v1/tokens", json=body)
+    assert answer.status_code == 201

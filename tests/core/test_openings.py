@@ -1,0 +1,577 @@
+"""What a change of policy opens, told slowly from docs/residency.md and docs/simulate.md, and found by `gtm.core.openings`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from functools import cache
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from gtm.core import openings as subject
+from gtm.core.compile import compile_policy
+from gtm.core.model import (
+    EdgeScope,
+    Jurisdiction,
+    Location,
+    Match,
+    Member,
+    OnAnonymous,
+    OnUnknownLocation,
+    Places,
+    Policy,
+    Region,
+    Request,
+    ResidencyRule,
+    RuleMode,
+    Service,
+    Tenant,
+    Term,
+)
+from gtm.core.openings import Opening, Openings, openings
+from gtm.core.problems import PolicyError
+from gtm.core.residency import LocationFacts
+from gtm.core.state import State
+from gtm.core.view import Window
+from tests.core import test_compile as plain
+from tests.core.reference import Reference
+from tests.core.strategies import (
+    COUNTRIES,
+    DATA_CLASSES,
+    SHIPPED,
+    TENANTS,
+    policies,
+    quick,
+    rules,
+)
+from tests.core.test_compile import CHAT, GOOD, RULE
+
+NOW = 150.0
+TOO_WIDE = Location(source="mixed")
+"""A client subnet of more parts than anybody looks at."""
+
+# --- the model ---
+
+
+class Model:
+    """What the old rules and the new ones permit, one kind of request and one place at a time."""
+
+    def __init__(self, before: Policy, after: Policy, now: float) -> None:
+        then = {region.name: region for region in before.regions}
+        old_tenants = {tenant.name: tenant for tenant in (*after.tenants, *before.tenants)}
+        new_tenants = {tenant.name: tenant for tenant in (*before.tenants, *after.tenants)}
+        self.tenants = (None, *old_tenants)
+        as_it_was = replace(
+            before,
+            regions=tuple(then.get(region.name, region) for region in after.regions),
+            tenants=tuple(old_tenants.values()),
+        )
+        self.before, self.after, self.now = before, after, now
+        self.places = set(range(len(after.regions) + 2 * len(COUNTRIES) + 1))
+        self.sides = [
+            Reference(one, SHIPPED, State(0), Window(now, now))
+            for one in (as_it_was, replace(after, tenants=tuple(new_tenants.values())))
+        ]
+
+    def opened(self) -> set[tuple[str, str]]:
+        """The old rules that kept a service from a place (`""`: services to come) that nothing keeps it from now."""
+        found = set()
+        for at in self.moments():
+            old, new = (self.told(side, at) for side in (0, 1))
+            for before, after in self.services():
+                for kind in self.kinds():
+                    open_now = self.places - set().union(*(kept for _, kept in new(after, *kind)))
+                    found |= {(rule, after) for rule, kept in old(before, *kind) if kept & open_now}
+        return found
+
+    def told(self, side: int, at: datetime) -> Callable[..., list[tuple[str, frozenset[int]]]]:
+        """Who asks how → the rules that concern it, and the places that each keeps it from."""
+        reference = self.sides[side]
+        binding = [rule for rule in reference.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
+        kept = {rule.name: frozenset(self.keeps(reference.policy, rule.name, at)) for rule in binding}
+
+        @cache
+        def located(service: str, place: Location) -> set[str]:
+            parts = () if place is TOO_WIDE else None
+            asked = Request(service, place)
+            return {rule.name for rule in binding if reference.concerns(rule, asked, at, parts)}
+
+        @cache
+        def stated(tenant: str | None, data_class: str | None) -> set[str]:
+            anywhere = [
+                replace(
+                    rule,
+                    match=replace(rule.match, services=(), client_countries=(), client_jurisdictions=()),
+                )
+                for rule in binding
+            ]
+            asked = Request("", tenant=tenant, data_class=data_class)
+            return {rule.name for rule in anywhere if reference.concerns(rule, asked, at)}
+
+        def rules_of(
+            service: str, place: Location, tenant: str | None, data_class: str | None
+        ) -> list[tuple[str, frozenset[int]]]:
+            both = located(service, place) & stated(tenant, data_class)
+            return [(rule.name, kept[rule.name]) for rule in binding if rule.name in both]
+
+        return rules_of
+
+    def keeps(self, policy: Policy, name: str, at: datetime) -> Iterator[int]:
+        """The places that a rule does not permit: regions; and those to come, by where they stand, and by who runs them.
+
+        Regions to come are looked at with just what of the rule is about that.
+        """
+        number = 0
+        for read, regions in self.readings(policy):
+            reference = Reference(read, SHIPPED, State(0), Window(self.now, self.now))
+            for region in regions:
+                if not reference.permits(reference.rules[name], region, at):
+                    yield number
+                number += 1
+
+    def readings(self, policy: Policy) -> Iterator[tuple[Policy, tuple[Region, ...]]]:
+        """A policy with regions, and with what of its rules is about them."""
+        yield policy, policy.regions
+        stand = tuple(Region(f"in {code}", 0, 0, code, ()) for code in COUNTRIES)
+        run = tuple(
+            Region(f"by {code}", 0, 0, "XX", (), operator_country=code) for code in (None, *COUNTRIES)
+        )
+        places = tuple(
+            replace(
+                rule,
+                allow=replace(rule.allow, operator_jurisdictions=()),
+                deny=replace(rule.deny, operator_jurisdictions=()),
+            )
+            for rule in policy.residency_rules
+        )
+        yield replace(policy, regions=stand, residency_rules=places), stand
+        operators = tuple(
+            replace(
+                rule,
+                allow=Places(operator_jurisdictions=rule.allow.operator_jurisdictions),
+                deny=Places(operator_jurisdictions=rule.deny.operator_jurisdictions),
+            )
+            for rule in policy.residency_rules
+        )
+        yield replace(policy, regions=run, residency_rules=operators), run
+
+    def services(self) -> Iterator[tuple[str, str]]:
+        """Names before and after, of services that there will be."""
+        old, new = ({item.name: item for item in policy.services} for policy in (self.before, self.after))
+        yield "", ""
+        for name, service in new.items():
+            yield name, name
+            for other in old.values():
+                if set(other.hostnames) & set(service.hostnames):
+                    yield other.name, name
+                shared = {item.region for item in other.members} & {item.region for item in service.members}
+                if other.name not in new and name not in old and shared:
+                    yield other.name, name
+
+    def kinds(self) -> Iterator[tuple[Location, str | None, str | None]]:
+        """Where a client is, and what it states: one of every kind."""
+        yield from (
+            (TOO_WIDE, tenant, data_class) for tenant in self.tenants for data_class in (None, *DATA_CLASSES)
+        )
+        for country in (None, *COUNTRIES):
+            for anonymous in (False, True):
+                for accuracy, doubtful in ((100.0, False), (None, False), (100.0, True)):
+                    place = Location(
+                        country, source="geoip", anonymous=anonymous, doubtful=doubtful, accuracy_km=accuracy
+                    )
+                    for tenant in self.tenants:
+                        for data_class in (None, *DATA_CLASSES):
+                            yield place, tenant, data_class
+
+    def moments(self) -> list[datetime]:
+        """Now, and every later moment at which something may change."""
+        found = {datetime.fromtimestamp(self.now, UTC)}
+        for reference in self.sides:
+            terms = [term for item in reference.jurisdictions.values() for term in item.terms]
+            for item in (*reference.policy.residency_rules, *terms):
+                found |= {
+                    at
+                    for at in (item.effective_from, item.effective_until)
+                    if at and at.timestamp() > self.now
+                }
+        return sorted(found)
+
+
+# --- random changes ---
+
+
+@st.composite
+def changed(draw: st.DrawFn, before: Policy) -> Policy:
+    """A policy with a few of the things done to it that operators do."""
+    after = before
+    for _ in range(draw(st.integers(1, 3))):
+        after = draw(st.sampled_from(_CHANGES))(draw, after)
+    return after
+
+
+_FIELDS = (
+    "on_unknown_location",
+    "on_anonymous",
+    "on_doubtful_location",
+    "max_accuracy_km",
+    "effective_from",
+    "effective_until",
+)
+
+
+def _rule(draw: Any, policy: Policy) -> Policy:
+    """One rule becomes another, goes, or changes in a field; or there is one more."""
+    known = policy.regions
+    services = tuple(item.name for item in policy.services)
+    listed = list(policy.residency_rules)
+    other = draw(rules("new", known, services))
+    if not listed:
+        return replace(policy, residency_rules=(other,))
+    number = draw(st.integers(0, len(listed) - 1))
+    field = draw(st.sampled_from(["gone", "added", "name", "match", "places", "mode", *_FIELDS]))
+    if field == "gone":
+        del listed[number]
+    elif field == "added":
+        listed = [one for one in listed if one.name != "new"] + [other]
+    elif field == "places":
+        listed[number] = replace(listed[number], allow=other.allow, deny=other.deny)
+    elif field == "name":
+        listed[number] = replace(listed[number], name=f"{listed[number].name}-too")
+    else:
+        listed[number] = replace(listed[number], **{field: getattr(other, field)})
+    return replace(policy, residency_rules=tuple(listed))
+
+
+def _region(draw: Any, policy: Policy) -> Policy:
+    """A region stands elsewhere, or another runs it; or there is one more, a member of all."""
+    country = draw(st.sampled_from(COUNTRIES))
+    first, *rest = policy.regions
+    kind = draw(st.sampled_from(["country", "operator", "more"]))
+    if kind == "country":
+        return replace(policy, regions=(replace(first, country=country), *rest))
+    if kind == "operator":
+        return replace(policy, regions=(replace(first, operator_country=country), *rest))
+    if any(region.name == "more" for region in policy.regions):
+        return policy
+    services = tuple(replace(item, members=(*item.members, Member("more"))) for item in policy.services)
+    return replace(
+        policy, regions=(*policy.regions, replace(first, name="more", country=country)), services=services
+    )
+
+
+def _jurisdiction(draw: Any, policy: Policy) -> Policy:
+    """What an operator's jurisdiction covers changes."""
+    members = tuple(draw(st.lists(st.sampled_from(["EU", "UK", *COUNTRIES]), unique=True, max_size=3)))
+    terms = tuple(Term(name, datetime.fromtimestamp(350, UTC)) for name in members[:1] if draw(st.booleans()))
+    one, *rest = policy.jurisdictions
+    return replace(policy, jurisdictions=(replace(one, members=members, terms=terms), *rest))
+
+
+def _service(draw: Any, policy: Policy) -> Policy:
+    """A service gets another name, and no rule names it any more; or there is one more."""
+    first, *rest = policy.services
+    if draw(st.booleans()):
+        if any(item.name == "third" for item in policy.services):
+            return policy
+        return replace(policy, services=(*policy.services, replace(first, name="third", hostnames=())))
+    if any(item.name == "renamed" for item in policy.services):
+        return policy
+    listed = tuple(
+        replace(rule, match=replace(rule.match, services=left))
+        for rule in policy.residency_rules
+        for left in (tuple(name for name in rule.match.services if name != first.name),)
+        if left or not rule.match.services
+    )
+    return replace(policy, services=(replace(first, name="renamed"), *rest), residency_rules=listed)
+
+
+def _tenant(draw: Any, policy: Policy) -> Policy:
+    """A tenant goes, and no rule names it any more; or it is established elsewhere; or there is one more."""
+    if draw(st.booleans()):
+        return replace(
+            policy, tenants=(*(one for one in policy.tenants if one.name != "third"), Tenant("third"))
+        )
+    if draw(st.booleans()):
+        country = draw(st.sampled_from([None, "DE", "US"]))
+        first, *rest = policy.tenants
+        return replace(policy, tenants=(replace(first, country=country), *rest))
+    gone = draw(st.sampled_from(TENANTS))
+    listed = tuple(
+        replace(rule, match=replace(rule.match, tenants=left))
+        for rule in policy.residency_rules
+        for left in (tuple(name for name in rule.match.tenants if name != gone),)
+        if left or not rule.match.tenants
+    )
+    return replace(
+        policy, tenants=tuple(one for one in policy.tenants if one.name != gone), residency_rules=listed
+    )
+
+
+_CHANGES: list[Callable[[Any, Policy], Policy]] = [
+    _rule,
+    _rule,
+    _rule,
+    _region,
+    _jurisdiction,
+    _service,
+    _tenant,
+]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Policy, Policy]:
+    """A policy and a change of it that compiles."""
+    before = draw(policies())
+    return before, draw(changed(before))
+
+
+@given(case=cases())
+@quick(150)
+def test_just_what_a_change_opens_is_found(case: tuple[Policy, Policy]) -> None:
+    """The search finds the same rules and services as looking at each kind of request, place and moment."""
+    before, after = case
+    try:
+        compiled = [compile_policy(one, SHIPPED) for one in case]
+    except PolicyError as error:
+        event(f"does not compile: {error.problems[0].code}")
+        return
+    found = openings(*compiled, NOW)
+    event("opens" if found.any else "opens nothing")
+    assert not found.unknown
+    told = {(one.rule, service) for one in found.found for service in one.services}
+    assert told == Model(before, after, NOW).opened()
+
+
+# --- one by one ---
+
+DE, US = (replace(region, operator_country="US") for region in (plain.DE, plain.US))
+RECORDS = Service("records", (Member("de"), Member("us")))
+BEFORE = replace(
+    GOOD,
+    regions=(DE, US),
+    services=(CHAT, RECORDS),
+    residency_rules=(
+        RULE,
+        ResidencyRule("clinic", Match(("records",), tenants=("clinic",)), Places(("DE",))),
+        ResidencyRule(
+            "established", Match(("records",), ("IE",), tenant_jurisdictions=("DE",)), Places(("DE",))
+        ),
+        ResidencyRule("all", Match(client_countries=("FR",)), deny=Places(operator_jurisdictions=("BR",))),
+    ),
+    tenants=(Tenant("clinic"), Tenant("bank", country="DE")),
+    jurisdictions=(Jurisdiction("HOME", members=("DE", "FR")),),
+)
+
+
+def found(after: Policy, before: Policy = BEFORE) -> Openings:
+    """What a change opens."""
+    return openings(compile_policy(before, SHIPPED), compile_policy(after, SHIPPED), NOW)
+
+
+def with_rule(number: int, **changes: Any) -> Policy:
+    """One rule changed, of the policy or of its match."""
+    rule = BEFORE.residency_rules[number]
+    inner = {key: changes.pop(key) for key in tuple(changes) if hasattr(rule.match, key)}
+    rule = replace(rule, match=replace(rule.match, **inner), **changes)
+    listed = list(BEFORE.residency_rules)
+    listed[number] = rule
+    return replace(BEFORE, residency_rules=tuple(listed))
+
+
+def at(second: float) -> datetime:
+    """A moment."""
+    return datetime.fromtimestamp(second, UTC)
+
+
+OPEN: dict[str, tuple[Policy, str, str]] = {
+    "deleted": (replace(BEFORE, residency_rules=BEFORE.residency_rules[1:]), "gdpr", "deleted"),
+    "monitored": (with_rule(0, mode=RuleMode.MONITOR), "gdpr", "changed"),
+    "fewer clients": (
+        with_rule(0, client_jurisdictions=(), client_countries=("DE", "FR")),
+        "gdpr",
+        "changed",
+    ),
+    "unknown ignored": (with_rule(0, on_unknown_location=OnUnknownLocation.IGNORE), "gdpr", "changed"),
+    "anonymous trusted": (with_rule(0, on_anonymous=OnAnonymous.TRUST), "gdpr", "changed"),
+    "begins later": (with_rule(0, effective_from=at(300)), "gdpr", "changed"),
+    "ends": (with_rule(0, effective_until=at(300)), "gdpr", "changed"),
+    "allows more": (with_rule(0, allow=Places(("EEA",))), "gdpr", "changed"),
+    "denies less": (with_rule(3, deny=Places(operator_jurisdictions=("SG",))), "all", "changed"),
+    "one service alone": (with_rule(3, services=("records", "chat")), "all", "changed"),
+    "another tenant": (with_rule(1, tenants=("bank",)), "clinic", "changed"),
+    "tenant gone": (
+        replace(
+            BEFORE,
+            tenants=(Tenant("bank", country="DE"),),
+            residency_rules=(BEFORE.residency_rules[0], *BEFORE.residency_rules[2:]),
+        ),
+        "clinic",
+        "deleted",
+    ),
+    "tenant declared elsewhere": (
+        replace(BEFORE, tenants=(Tenant("clinic"), Tenant("bank", country="US"))),
+        "established",
+        "kept",
+    ),
+    "region declared elsewhere": (
+        replace(BEFORE, regions=(DE, replace(US, country="DE"))),
+        "clinic",
+        "kept",
+    ),
+    "renamed": (
+        replace(
+            BEFORE,
+            services=(CHAT, replace(RECORDS, name="files")),
+            residency_rules=BEFORE.residency_rules[::3],
+        ),
+        "clinic",
+        "deleted",
+    ),
+    "host name moved": (
+        replace(
+            BEFORE,
+            services=(
+                replace(CHAT, hostnames=(), zone=None),
+                replace(CHAT, name="open"),
+                RECORDS,
+            ),
+        ),
+        "gdpr",
+        "kept",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_what_opens_a_fence(case: str) -> None:
+    """Each way in which a rule keeps less than it did is found, and the rule is named."""
+    after, rule, fate = OPEN[case]
+    assert (rule, fate) in {(one.rule, one.fate) for one in found(after).found}
+
+
+SHUT = {
+    "nothing": BEFORE,
+    "a lawful region": replace(BEFORE, regions=(DE, US, replace(DE, name="fr", country="FR"))),
+    "an unlawful region": replace(
+        BEFORE,
+        regions=(DE, US, replace(US, name="br", country="BR", operator_country="BR")),
+        services=(replace(CHAT, members=(*CHAT.members, Member("br"))), RECORDS),
+    ),
+    "another service": replace(BEFORE, services=(CHAT, RECORDS, replace(RECORDS, name="third"))),
+    "a service gone": replace(BEFORE, services=(CHAT,), residency_rules=BEFORE.residency_rules[::3]),
+    "another rule": replace(
+        BEFORE, residency_rules=(*BEFORE.residency_rules, ResidencyRule("new", allow=Places(("DE", "US"))))
+    ),
+    "another name": with_rule(0, name="eu", legal_basis="GDPR"),
+    "allows less": with_rule(0, allow=Places(("DE",))),
+    "more clients": with_rule(0, client_jurisdictions=("EEA",)),
+    "all clients": with_rule(0, client_jurisdictions=()),
+    "all tenants": with_rule(1, tenants=()),
+    "rougher locations": with_rule(0, max_accuracy_km=50.0),
+    "a tenant that no rule names": replace(BEFORE, tenants=(*BEFORE.tenants, Tenant("third"))),
+    "a jurisdiction that no rule names": replace(
+        BEFORE, jurisdictions=(Jurisdiction("HOME", members=("DE", "FR", "US")),)
+    ),
+    "split in two": replace(
+        BEFORE,
+        residency_rules=(
+            replace(RULE, name="a", match=Match(("chat",), ("DE", "FR"))),
+            replace(RULE, name="b", match=Match(("chat",), ("IE",))),
+            *BEFORE.residency_rules[1:],
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHUT)
+def test_what_opens_nothing(case: str) -> None:
+    """What adds to a policy, tightens a rule or says the same in other words is no opening."""
+    assert not found(SHUT[case]).any
+
+
+def test_edges_are_part_of_a_fence() -> None:
+    """Letting edges elsewhere handle requests, or ones that follow an older policy, is an opening; the reverse is none."""
+    bound = with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=600.0)
+    assert not found(bound).any
+    (one,) = found(with_rule(0, edges=EdgeScope.IN_FENCE), bound).found
+    assert one.edges == ("edges that follow a policy older than 600 s",)
+    (one,) = found(with_rule(0, max_policy_age=600.0), bound).found
+    assert one.edges[0].startswith("edges in an unknown country, AD, ")
+    (one,) = found(with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=900.0), bound).found
+    assert (one.regions, one.edges) == ((), ("edges that follow a policy older than 600 s",))
+    assert not found(with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=60.0), bound).any
+    narrow = with_rule(
+        0, edges=EdgeScope.IN_FENCE, max_policy_age=600.0, client_countries=("DE",), client_jurisdictions=()
+    )
+    both = replace(narrow, residency_rules=(*narrow.residency_rules, replace(RULE, name="regions")))
+    (one,) = found(both, bound).found
+    assert (one.regions, one.stand) == ((), ()), "regions are kept by the other rule"
+    run = with_rule(3, edges=EdgeScope.IN_FENCE)
+    (one,) = found(BEFORE, run).found
+    assert one.edges == ("edges in an unknown country", "edges that are run from an unknown country, BR")
+
+
+def test_a_rule_that_is_over_may_go() -> None:
+    """What held in the past only keeps nothing any more; what begins later does."""
+    over = with_rule(0, effective_until=at(100))
+    gone = replace(BEFORE, residency_rules=BEFORE.residency_rules[1:])
+    assert not found(gone, over).any
+    (one,) = found(gone, with_rule(0, effective_from=at(500))).found
+    assert (one.starts, one.later) == (500.0, True)
+
+
+def test_what_is_opened_is_told() -> None:
+    """An opening says whose requests it is about, and where they may go."""
+    (one,) = found(OPEN["deleted"][0]).found
+    assert one == Opening(
+        rule="gdpr",
+        fate="deleted",
+        services=("chat",),
+        regions=("us",),
+        stand=one.stand,
+        run=(),
+        edges=(),
+        countries=one.countries,
+        certain=True,
+        tenants=(None, "bank", "clinic"),
+        classes=(None, "health"),
+        starts=NOW,
+        ends=inf,
+        later=False,
+    )
+    assert set(one.countries) >= {"DE", "FR", "IE"}
+    assert "US" in one.stand
+    assert "DE" not in one.stand
+    (one,) = found(OPEN["unknown ignored"][0]).found
+    assert one.countries == (None,)
+    (one,) = found(OPEN["anonymous trusted"][0]).found
+    assert not one.certain
+    (one,) = found(OPEN["denies less"][0]).found
+    assert one.run == ("BR", "an unknown country")[:1]
+
+
+def test_what_is_not_understood_counts_as_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that this comparison does not know, rules that differ too much: nobody can tell, and that is said."""
+    known = {kind: names - {"max_accuracy_km", "tenants"} for kind, names in subject.KNOWN_FIELDS.items()}
+    monkeypatch.setattr(subject, "KNOWN_FIELDS", known)
+    assert found(BEFORE).unknown == {}
+    unknown = found(with_rule(0, max_accuracy_km=50.0)).unknown or {}
+    assert "`max_accuracy_km`" in unknown["gdpr"]
+    assert "`match.tenants`" in (found(with_rule(1, tenants=())).unknown or {})["clinic"]
+    monkeypatch.undo()
+    compiled = [compile_policy(one, SHIPPED) for one in (BEFORE, OPEN["fewer clients"][0])]
+    assert set(openings(*compiled, NOW, steps=1).unknown or {}) >= {"gdpr"}
+    monkeypatch.setattr("gtm.core.fence_walls.MOST_FACTS", 1)
+    assert set(found(BEFORE).unknown or {}) == {"gdpr", "clinic", "established", "all"}
+
+
+def test_all_that_rules_say_is_compared() -> None:
+    """A field that rules get has to be compared, or else be listed as one that opens nothing."""
+    for kind, names in subject.KNOWN_FIELDS.items():
+        assert {field.name for field in fields(kind)} == names
+    assert LocationFacts._fields == ("countries", "anonymous", "accuracy_km", "mixed", "anywhere", "doubtful")
