@@ -11,6 +11,7 @@ from itertools import pairwise
 from gtm.core.capacity_findings import capacity_findings
 from gtm.core.coverage import coverage
 from gtm.core.edge_findings import edge_findings
+from gtm.core.effects import effect_findings
 from gtm.core.jurisdictions import Membership, countries_at
 from gtm.core.model import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.pinned import pinned
@@ -47,6 +48,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
         *pinned(snapshot, now),
         *edge_findings(snapshot, now),
         *capacity_findings(snapshot.policy),
+        *effect_findings(snapshot.policy),
         *zone_findings(snapshot),
     )
 

@@ -481,7 +481,7 @@ def test_capacity_that_bounds_nothing() -> None:
     timed = replace(CHAT, service_time_ms=900.0)
     assert found(CHAT, capacity=slots) == [("regions.de.capacity.outstanding", "bounds_nothing")]
     assert found(timed, capacity=slots) == found(CHAT, capacity=rate) == found(CHAT) == []
-    weighted = replace(timed, steering=Steering.WEIGHTED)
+    weighted = replace(CHAT, steering=Steering.WEIGHTED)
     assert found(weighted, capacity=rate) == [("regions.de.capacity", "bounds_nothing")]
     member = (Member("de", capacity=slots), Member("us", capacity=rate))
     assert found(replace(CHAT, members=member)) == [
