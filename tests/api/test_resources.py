@@ -231,7 +231,7 @@ def test_bad_policy_changes_nothing(world: Api, path: str, body: dict[str, Any],
 
 def test_an_acknowledged_empty_fence_is_a_warning(world: Api) -> None:
     """An author who means it may leave a service nowhere to go."""
-    body = {**GDPR, "allow": {"jurisdictions": ["CN"]}, "acknowledge_empty_fence": True}
+    body = {**GDPR, "deny": {"jurisdictions": ["DE", "IE"]}, "acknowledge_empty_fence": True}
     assert "; acknowledged" in world.must_put("/v1/residency-rules/gdpr", body).text
 
 
@@ -335,4 +335,6 @@ def test_the_server_says_nothing_of_itself_on_garbage(api: Api) -> None:
 
 def test_every_role_is_covered() -> None:
     """The tests above speak of every role there is."""
-    assert {role.value for role in Role} == {"viewer", "operator", "admin", "edge", "reporter"}
+    assert {role.value for role in Role} == {
+        *("viewer", "operator", "fence-admin", "admin", "edge", "reporter")
+    }
