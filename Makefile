@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test tools drills coverage lint format docs bench bench-tools fuzz lock clean help
+.PHONY: run test wheel-test dist tools drills coverage lint format docs bench bench-tools fuzz lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -14,6 +14,13 @@ run: $(VENV)/.runtime      ## Set up, then run the whole demo system on its embe
 
 test: $(VENV)/.dev         ## Set up, then run every test.
 	$(BIN)/python -m pytest $(ARGS)
+
+wheel-test: $(VENV)/.dev   ## Build the distribution, install it alone into an empty environment, and run the demo there.
+	$(BIN)/python -m tests.release.wheel
+
+dist: $(VENV)/.dev         ## Build the sdist and the wheel into dist/ (docs/releasing.md).
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -t wheel -d dist
 
 tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
 	@$(PYTHON) tests/tools.py

@@ -3,6 +3,6 @@
 from importlib.metadata import PackageNotFoundError, version
 
 try:
-    __version__ = version("gtm")
+    __version__ = version("gtm-service")
 except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+unknown"

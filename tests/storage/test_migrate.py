@@ -88,7 +88,7 @@ def test_wheel_brings_its_migrations(tmp_path: Path, empty_database_url: str) ->
     shutil.copytree(CHECKOUT, source, ignore=ignore)
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*build, "-w", tmp_path, source], check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("gtm-*.whl")
+    (wheel,) = tmp_path.glob("gtm_service-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert not [name for name in archive.namelist() if name.endswith(".pyc")]
         archive.extractall(tmp_path / "site")
