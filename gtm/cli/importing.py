@@ -1,0 +1,133 @@
+"""`gtm import`: zones and steering of other systems as a policy folder to go on from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gtm.cli import options
+from gtm.cli.exits import CommandError
+
+if TYPE_CHECKING:
+    from gtm.control.imports.parts import Source
+
+
+class Kind(StrEnum):
+    """What a file is of."""
+
+    OCTODNS = "octodns"
+    ROUTE53 = "route53"
+    GDNSD = "gdnsd"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+    app.command("import")(import_)
+
+
+def import_(
+    kind: Annotated[Kind, typer.Argument(help="What the file is of.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="octoDNS's YAML of the zone; what `aws route53 list-resource-record-sets` prints; gdnsd's zone file."
+        ),
+    ],
+    *,
+    zone: Annotated[str, typer.Option("--zone", help="The zone's name: example.com.")],
+    config: Annotated[
+        Path | None, typer.Option("--config", help="gdnsd's configuration, for its dynamic names.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The folder to write; a new or empty one. [default: the zone's name]"),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a policy folder from another system's zone, and say what is not taken over.
+
+    What the file does not say, such as where a region stands, is asked for in comments, and by `gtm check`.
+    """
+    from gtm.cli import output
+    from gtm.control.imports.parts import ImportProblem
+    from gtm.control.imports.policy import draft, zone_name
+    from gtm.control.imports.render import files
+
+    if config is not None and kind is not Kind.GDNSD:
+        raise CommandError("--config is for gdnsd alone; nothing was written")
+    try:
+        name = zone_name(zone)
+        made = draft(name, _source(kind, file, name, config))
+    except ImportProblem as error:
+        raise CommandError(f"cannot import `{file}`: {error}; nothing was written") from error
+    folder = out or Path(name)
+    written = _write(folder, files(made, f"{kind.value}, {file.name}"))
+    if as_json:
+        output.print_json({"files": [str(path) for path in written], "not_taken_over": list(made.notes)})
+        return
+    sets = len(made.zone["records"])
+    counts = {"set of records": sets, "service": len(made.services), "region": len(made.regions)}
+    sizes = ", ".join(f"{count} {_many(what, count)}" for what, count in counts.items())
+    output.say(f"{sizes} written to {folder}: {', '.join(path.name for path in written)}")
+    if made.notes:
+        output.say("not taken over as it was:")
+    for note in made.notes:
+        output.say(f"  - {note}")
+    output.say(f"next: fill in what the comments ask for, until `gtm check {folder}` is content")
+
+
+def _many(what: str, count: int) -> str:
+    word, space, rest = what.partition(" ")
+    return what if count == 1 else f"{word}s{space}{rest}"
+
+
+def _source(kind: Kind, file: Path, zone: str, config: Path | None) -> Source:
+    from gtm.control.imports import gdnsd, octodns, route53
+
+    if kind is Kind.GDNSD:
+        return gdnsd.read(_read(file), zone, None if config is None else _read(config))
+    return {Kind.OCTODNS: octodns.read, Kind.ROUTE53: route53.read}[kind](_read(file))
+
+
+def _read(file: Path) -> str:
+    """A file's text, a little more than is accepted at most.
+
+    Raises:
+        CommandError: it cannot be read.
+    """
+    from gtm.control.imports.parts import MAX_BYTES
+
+    try:
+        with file.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1).decode("utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"cannot read `{file}`: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"cannot read `{file}`: it is no text in UTF-8") from error
+
+
+def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
+    """Write new files into a folder without any policy file.
+
+    Raises:
+        CommandError: it has one, or cannot be written.
+    """
+    from gtm.control.folders import SUFFIXES
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        present = sorted(path.name for path in folder.iterdir() if path.suffix in SUFFIXES)
+        if present:
+            message = f"`{folder}` holds {', '.join(present[:5])} already: import into another folder"
+            raise CommandError(f"{message}; nothing was written")
+        written = []
+        for name, text in texts.items():
+            with (folder / name).open("x", encoding="utf-8") as stream:
+                stream.write(text)
+            written.append(folder / name)
+    except OSError as error:
+        raise CommandError(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}") from error
+    return written

@@ -1,0 +1,92 @@
+"""What every source is read into, before it becomes a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_BYTES = 10 * 1024 * 1024
+"""Of a file to import."""
+MAX_RECORDS = 10_000
+"""Sets of records in a file, as many as a zone of a policy holds."""
+
+
+class ImportProblem(Exception):  # noqa: N818 - `ImportError` is Python's
+    """A file that is not what it is said to be; the message says where, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Records of a name and type that are the same for everyone. `data` in presentation form, names absolute."""
+
+    name: str
+    rdtype: str
+    ttl: int | None
+    data: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What some clients are answered with: it becomes a region.
+
+    `hints` are sentences of what the source says about it. `lat` and `lon` in degrees, where the source has them.
+    """
+
+    label: str
+    ipv4: tuple[str, ...] = ()
+    ipv6: tuple[str, ...] = ()
+    cnames: tuple[str, ...] = ()
+    weight: float = 1.0
+    lat: float | None = None
+    lon: float | None = None
+    hints: tuple[str, ...] = ()
+    probe: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """A name whose answer depends on the client, on health, or on chance: it becomes a service.
+
+    `pools` in the order of failover. `steering` as in the policy.
+    """
+
+    name: str
+    ttl: int | None
+    steering: str
+    pools: tuple[Pool, ...]
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Source:
+    """What a file holds. `soa`: fields of the zone that its SOA says; `notes`: what is not taken over, and why."""
+
+    plains: list[Plain] = field(default_factory=list)
+    steered: list[Steered] = field(default_factory=list)
+    soa: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def bounded(text: str) -> str:
+    """The text, if it is not too long.
+
+    Raises:
+        ImportProblem: it is.
+    """
+    if len(text) > MAX_BYTES:
+        raise ImportProblem(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
+    return text
+
+
+def quoted(text: str) -> str:
+    """A text of any length as the strings of a TXT record, in presentation form (RFC 1035 §3.3.14, §5.1)."""
+    raw = text.encode("utf-8", "surrogateescape" if text.isascii() else "replace")
+    pieces = [raw[start : start + 255] for start in range(0, len(raw), 255)] or [b""]
+    return " ".join(f'"{"".join(map(_character, piece))}"' for piece in pieces)
+
+
+def _character(octet: int) -> str:
+    if octet in b'"\\':
+        return f"\\{chr(octet)}"
+    return chr(octet) if 0x20 <= octet < 0x7F else f"\\{octet:03d}"
