@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gtm.control.demand import Row, row_text
+from gtm.control.vantages import Judgement
 from gtm.core.demand import cell_of
 from gtm.core.model import EndpointHealth, HealthStatus, Location, Priority, Request
 from gtm.core.state import State
@@ -51,6 +52,7 @@ def set_health(api: Api, *up: str) -> None:
             for number, name in enumerate(REGIONS, 1)
         },
     )
+    hub.vantages.judgement = Judgement(told=hub.state.health, presumed=hub.state.health)
 
 
 def set_demand(api: Api, rates: dict[Row, float]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gtm.cli.exits import Exit
+from gtm.control.vantages import Judgement
 from gtm.core.access import Role
 from gtm.core.model import EndpointHealth, HealthStatus
 from gtm.core.state import State
@@ -94,6 +95,7 @@ def set_up(server: Server) -> None:
     up = EndpointHealth(HealthStatus.UP, since=1.0)
     regions = hub.snapshot.policy.regions
     hub.state = State(1, health={item.name: {one.url: up for one in item.endpoints} for item in regions})
+    hub.vantages.judgement = Judgement(told=hub.state.health, presumed=hub.state.health)
 
 
 @pytest.fixture
