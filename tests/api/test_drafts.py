@@ -248,7 +248,8 @@ def test_unsafe_changes_can_be_forced(live: Api) -> None:
     assert live.operator.post("/v1/regions/us-east:activate", params=reason).status_code == 200
     first = live.operator.post(f"/v1/revisions/{before - 1}:rollback")
     assert "moved" in problem(first, 409)
-    forced = live.operator.post(f"/v1/revisions/{before - 1}:rollback", params=reason)
+    problem(live.operator.post(f"/v1/revisions/{before - 1}:rollback", params=reason), 403)
+    forced = live.fence_admin.post(f"/v1/revisions/{before - 1}:rollback", params=reason)
     assert forced.status_code == 200
 
 
