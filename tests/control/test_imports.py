@@ -548,3 +548,27 @@ def test_what_is_too_much_is_refused() -> None:
     (steered,) = octodns.read("a: {type: A, geo: {EU: [192.0.2.1]}, values: [192.0.2.2]}").steered
     with pytest.raises(ImportProblem, match="steered"):
         draft(ZONE, Source(steered=[replace(steered, name=f"n{number}") for number in range(1_001)]))
+
+
+def test_names_that_are_steered_have_no_fixed_addresses() -> None:
+    """Of a name that is steered for one family, addresses of the other are a note: the service answers both."""
+    made = draft(ZONE, gdnsd.read("www DYNA weighted!api\n    AAAA 2001:db8::1\n    TXT x\n", ZONE, CONFIG))
+    assert [(record["name"], record["type"]) for record in made.zone["records"]] == [("www", "TXT")]
+    assert any("AAAA" in note and "service" in note for note in made.notes)
+    assert made.services[0][0]["ttl"] == 86_400  # gdnsd's default, where the file says none
+
+
+def test_pools_are_one_region_only_if_they_answer_alike() -> None:
+    """Pools of one label are one region where they answer the same, and two where they do not."""
+    text = "{n}: {{type: A, geo: {{EU: [{eu}]}}, values: [192.0.2.9]}}\n"
+    pairs = (("a", "192.0.2.1"), ("b", "192.0.2.1"), ("c", "192.0.2.2"))
+    made = draft(ZONE, octodns.read("".join(text.format(n=name, eu=address) for name, address in pairs)))
+    members = {item["name"]: item["members"][0]["region"] for item, _ in made.services}
+    assert members == {"a": "eu", "b": "eu", "c": "eu-c"}
+    assert dict(made.regions)["eu-c"].ipv4 == ("192.0.2.2",)
+
+
+def test_name_servers_keep_their_ttl() -> None:
+    """The zone's TTL is that of its NS records, which is what it is for in a policy."""
+    made = draft(ZONE, octodns.read("'': {type: NS, ttl: 1234, values: [ns1.example.net.]}"))
+    assert made.zone["ttl"] == 1_234

@@ -107,7 +107,9 @@ def _parse(text: str, zone: str) -> dns.zone.Zone:
             text, origin=zone, relativize=False, check_origin=False, allow_include=False
         )
     except (dns.exception.DNSException, ValueError, KeyError, UnicodeError, RecursionError) as error:
-        said = re.sub(r"<string>:(\d+): ", lambda found: f"about line {int(found[1]) - 1}: ", str(error))
+        said = re.sub(
+            r"<string>:(\d+): ", lambda found: f"about line {max(1, int(found[1]) - 2)}: ", str(error)
+        )
         raise ImportProblem(f"no zone file: {said or type(error).__name__}") from error
     return parsed
 

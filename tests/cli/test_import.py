@@ -1,0 +1,51 @@
+"""`gtm import`: files in, a folder and a list of what is missing out; nothing is written over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gtm.control.folders import read_folder
+from tests.cli.conftest import Gtm
+from tests.control.test_imports import CONFIG, GDNSD, OCTODNS, ROUTE53
+
+
+def test_a_folder_is_written_and_the_rest_is_said(bare: Gtm, tmp_path: Path) -> None:
+    """Each kind becomes a folder that `gtm check` refuses for what is asked for, and every note is printed."""
+    for kind, text, more in (
+        ("octodns", OCTODNS, ()),
+        ("route53", ROUTE53, ()),
+        ("gdnsd", GDNSD, ("--config", tmp_path / "config")),
+    ):
+        (tmp_path / "zone").write_text(text)
+        (tmp_path / "config").write_text(CONFIG)
+        out = tmp_path / kind
+        done = bare.ok("import", kind, tmp_path / "zone", "--zone", "Example.com.", "--out", out, *more)
+        assert "not taken over" in done.out
+        assert {file.name for file in out.iterdir()} == {"zones.yaml", "regions.yaml", "services.yaml"}
+        assert {problem.code for problem in read_folder(out).problems} == {"missing"}
+        again = bare("import", kind, tmp_path / "zone", "--zone", "example.com", "--out", out, *more)
+        assert again.code == 2
+        assert "holds regions.yaml, services.yaml, zones.yaml already" in again.err
+        told = bare.ok(
+            "import", kind, tmp_path / "zone", "--zone", "example.com", "--out", f"{out}2", "--json", *more
+        ).json
+        assert len(told["files"]) == 3
+        assert all(note in done.out for note in told["not_taken_over"])
+
+
+def test_what_cannot_be_read_writes_nothing(bare: Gtm, tmp_path: Path) -> None:
+    """One message with the reason, exit code 2, and no folder."""
+    (tmp_path / "zone").write_text("www A nonsense\n")
+    (tmp_path / "octets").write_bytes(b"\xff\xfe")
+    for arguments, reason in (
+        (("gdnsd", tmp_path / "zone"), "about line 1"),
+        (("route53", tmp_path / "zone"), "not JSON"),
+        (("octodns", tmp_path / "octets"), "UTF-8"),
+        (("octodns", tmp_path / "none"), "no such file"),
+        (("octodns", tmp_path / "zone", "--config", tmp_path / "zone"), "gdnsd alone"),
+    ):
+        done = bare("import", *arguments, "--zone", "example.com", "--out", tmp_path / "out")
+        assert done.code == 2
+        assert reason in done.err
+        assert not (tmp_path / "out").exists()
+    assert bare("import", "octodns", tmp_path / "zone", "--zone", "-", "--out", tmp_path / "out").code == 2
