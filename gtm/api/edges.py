@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm import __version__
@@ -25,7 +25,8 @@ from gtm.core.edges import EdgePlace
 from gtm.core.health import HealthTable
 from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
 from gtm.core.problems import Problem
-from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, EdgeReport
+from gtm.feed.sealing import Seal
+from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY, EdgeReport
 
 _T = TypeVar("_T")
 router = APIRouter(prefix="/v1")
@@ -75,6 +76,16 @@ async def feed(
             description="The checksum of that revision: numbers repeat once a database is restored from a backup.",
         ),
     ] = None,
+    *,
+    key: Annotated[
+        str | None,
+        Header(
+            alias=SEALING_KEY,
+            pattern="^[A-Za-z0-9+/]{43}=$",
+            description="Its public key (X25519, in base64), which the zone-signing keys of signed zones are sealed to. Without "
+            "one it is sent none.",
+        ),
+    ] = None,
 ) -> StreamingResponse:
     """Stream until the edge goes, its token ends or the server stops."""
 
@@ -84,10 +95,19 @@ async def feed(
 
     ctx.hub.must_be_active()
     _check_name(who, edge)
-    lines: AsyncIterator[bytes] = ctx.hub.followers.stream(edge, revision, sha256, still_allowed)
+    seal = None if key is None else _seal(key, edge, who.sha256)
+    lines: AsyncIterator[bytes] = ctx.hub.followers.stream(edge, revision, sha256, still_allowed, seal)
     return StreamingResponse(
         lines, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
+
+
+def _seal(key: str, edge: str, token: str) -> Seal:
+    """What seals to the follower that told a public key."""
+    try:
+        return Seal(key, edge, token)
+    except ValueError as error:
+        raise Invalid(f"the header {SEALING_KEY} holds no public key of X25519") from error
 
 
 _REPORT = {
@@ -360,7 +380,7 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
 def _warnings(hub: FeedHub) -> list[str]:
     """Of the policy in force, and what is wrong with health, feeds, tokens, edges, locations and keys here."""
     found = [*(hub.compiled.warnings if hub.compiled else ())]
-    found += [text for text in (hub.vantages.alarm_words(), *hub.followers.refused.values()) if text]
+    found += [text for text in (hub.vantages.alarm_words(), *hub.followers.warnings()) if text]
     found += [
         f"token `{name}` speaks for edges of any name (it is from before tokens named their edge): make each edge a token "
         f"of its own (gtm token create EDGE --role edge), then: gtm token revoke {name}"

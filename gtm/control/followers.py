@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from gtm.core.access import Access
 from gtm.core.dnssec import Keys
 from gtm.core.latency import LatencyTable
 from gtm.core.state import State
+from gtm.feed.sealing import MAX_CONTENT, Seal
 from gtm.feed.wire import (
     MAX_LINE,
     AccessMessage,
@@ -63,6 +65,9 @@ class Followers:
         self._lines: dict[str, tuple[object, bytes]] = {}
         self.refused: dict[str, str] = {}
         """What is wrong with news that cannot be sent, by part: followers keep what they were sent before."""
+        self._public: dict[str, Counter[str]] = {}
+        """The public keys of those who follow now, by edge; empty text is of one that told none."""
+        self._said: dict[str, set[str]] = {}
 
     def announce(self) -> None:
         """Say that there is news."""
@@ -80,6 +85,7 @@ class Followers:
         revision: int,
         sha256: str | None = None,
         still_allowed: Callable[[], bool] = lambda: True,
+        seal: Seal | None = None,
     ) -> AsyncIterator[bytes]:
         """What one edge is sent: all it needs at once, then each change as it happens, and heartbeats in between.
 
@@ -88,8 +94,11 @@ class Followers:
             revision: the revision it holds, 0 for none.
             sha256: the checksum of that, if it says.
             still_allowed: asked before each message; the feed ends when the token does.
+            seal: what seals keys to it; without, it is sent none.
         """
         self.count += 1
+        public = seal.public if seal is not None else ""
+        self._public.setdefault(edge, Counter())[public] += 1
         sent: dict[str, object] = {}
         snapshot = self._news().snapshot
         if snapshot is not None and _held(snapshot, edge, revision, sha256):
@@ -98,7 +107,10 @@ class Followers:
             beat = self._monotonic()
             while not self._closed and still_allowed():
                 changed = self._changed
-                chunk = b"".join(self._lacking(sent))
+                before = sent.get("keys")
+                chunk = b"".join(self._lacking(sent, seal))
+                if sent.get("keys") is not before:
+                    self._say(edge)
                 now = self._monotonic()
                 if now >= beat:
                     chunk += encode(HeartbeatMessage(self._clock()))
@@ -109,8 +121,43 @@ class Followers:
                     await asyncio.wait_for(changed.wait(), max(0.0, beat - self._monotonic()))
         finally:
             self.count -= 1
+            self._public[edge] -= Counter((public,))
+            if not self._public[edge]:
+                del self._public[edge]
+                self._said.pop(edge, None)
 
-    def _lacking(self, sent: dict[str, object]) -> list[bytes]:
+    def warnings(self) -> list[str]:
+        """What is wrong with what is sent, or with who follows."""
+        keys = [text for edge in sorted(self._public) for text in self._about_keys(edge)]
+        return [*self.refused.values(), *keys]
+
+    def _about_keys(self, edge: str) -> list[str]:
+        """What is wrong with whom an edge's zone-signing keys are sent to."""
+        public = self._public[edge]
+        if not self._news().keys.zones:
+            return []
+        found = []
+        if "" in public:
+            found.append(
+                f"edge {edge} follows without a key of its own and is sent no zone-signing keys: it is of an older gtm (upgrade "
+                "it), or somebody else has its token"
+            )
+        if len(public.keys() - {""}) > 1:
+            found.append(
+                f"edge {edge} follows with several keys of its own, and zone-signing keys are sealed to each: two edges have "
+                "its token, or somebody else has; if it is none of yours, revoke the token and roll the keys"
+            )
+        return found
+
+    def _say(self, edge: str) -> None:
+        """Log what is wrong with an edge's keys, once for as long as it follows."""
+        said = self._said.setdefault(edge, set())
+        for text in self._about_keys(edge):
+            if text not in said:
+                logger.warning("%s", text)
+                said.add(text)
+
+    def _lacking(self, sent: dict[str, object], seal: Seal | None) -> list[bytes]:
         """The messages that a follower lacks, in the order it should take them in."""
         lines: list[bytes] = []
         news = self._news()
@@ -127,6 +174,8 @@ class Followers:
                 continue
             sent[key] = value
             line = self._line(key, value, keep_plan=news.keep_plan)
+            if line and key == "keys":
+                line = seal.seal(line) if seal is not None else b""
             if line:
                 lines.append(line)
         return lines
@@ -134,12 +183,16 @@ class Followers:
     def _line(
         self, key: str, value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool
     ) -> bytes:
-        """The encoded message, made once for all followers; of a value too large, the one of before, or nothing."""
+        """The encoded message, made once for all followers; of a value too large, the one of before, or nothing.
+
+        Keys are sealed to each follower apart.
+        """
+        most = MAX_CONTENT if key == "keys" else MAX_LINE
         known = self._lines.get(key)
         if known is None or known[0] is not value:
             line = encode(_message(value, keep_plan=keep_plan))
-            if len(line) > MAX_LINE:
-                self._refuse(key, len(line))
+            if len(line) > most:
+                self._refuse(key, len(line), most)
                 line = known[1] if known is not None else b""
             else:
                 self.refused.pop(key, None)
@@ -147,11 +200,11 @@ class Followers:
             self._lines[key] = known
         return known[1]
 
-    def _refuse(self, key: str, size: int) -> None:
+    def _refuse(self, key: str, size: int, most: int) -> None:
         if key not in self.refused:
-            logger.error("the feed's %s of %d bytes is not sent: edges accept %d", key, size, MAX_LINE)
+            logger.error("the feed's %s of %d bytes is not sent: edges accept %d", key, size, most)
         self.refused[key] = (
-            f"the feed's {key} is {size} bytes, more than the {MAX_LINE} that edges accept: it is not sent, and edges keep "
+            f"the feed's {key} is {size} bytes, more than the {most} that edges accept: it is not sent, and edges keep "
             "the one before; make the policy smaller"
         )
 

@@ -13,13 +13,16 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     EDGE_NAME,
     MAX_LINE,
+    SEALING_KEY,
     EdgeReply,
     EdgeReport,
     FeedError,
     Message,
+    SealedKeysMessage,
     SnapshotMessage,
     decode,
 )
@@ -62,6 +65,7 @@ class FeedClient:
         token: a bearer token of role `edge`.
         edge: this edge's name.
         ca_file: certificates that count besides the public ones, None for no others.
+        key: what opens zone-signing keys that are sealed to this edge; None: it is sent none.
         skipped: told of each message of the feed that is left out, with the reason in words.
 
     Raises:
@@ -75,10 +79,13 @@ class FeedClient:
         edge: str,
         ca_file: Path | None = None,
         *,
+        key: SealingKey | None = None,
         skipped: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url = url.rstrip("/")
         self.edge = edge
+        self._token = token
+        self._key = key
         self._skipped = skipped
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -97,8 +104,8 @@ class FeedClient:
     async def messages(self, held: SnapshotMessage | None) -> AsyncIterator[Message]:
         """The feed, from connecting until it breaks.
 
-        Messages of unknown type are skipped, and so are those that are too long or cannot be read: the one that matters may
-        come next.
+        Messages of unknown type are skipped, and so are those that are too long or cannot be read or opened: the one that
+        matters may come next. Sealed keys come opened.
 
         Args:
             held: the snapshot already held; control sends its own if it is another.
@@ -111,7 +118,8 @@ class FeedClient:
             params = {"edge": self.edge, "revision": "0"}
             if held is not None:
                 params |= {"revision": str(held.revision), "sha256": held.sha256}
-            async with self._http.stream("GET", "/v1/feed", params=params) as response:
+            headers = {} if self._key is None else {SEALING_KEY: self._key.public}
+            async with self._http.stream("GET", "/v1/feed", params=params, headers=headers) as response:
                 await self._check(response)
                 async for line in _lines(response.aiter_bytes(), self._skipped):
                     message = self._read(line)
@@ -123,7 +131,10 @@ class FeedClient:
 
     def _read(self, line: bytes) -> Message | None:
         try:
-            return decode(line)
+            message = decode(line)
+            if self._key is None or not isinstance(message, SealedKeysMessage):
+                return message
+            return self._key.open(message, self.edge, self._token)
         except FeedError as error:
             self._skipped(str(error))
             return None

@@ -42,6 +42,8 @@ its fence would stand open, or it would deny names that exist, which resolvers k
 CONTENT_TYPE = "application/x-ndjson"
 EDGE_NAME = "GTM-Edge-Name"
 """Header of a refusal (403) for the edge's name: the name that the token is for, or a pattern of names."""
+SEALING_KEY = "GTM-Edge-Key"
+"""Header of a request for the feed: the edge's public key (X25519, 32 bytes in base64), which its keys are sealed to."""
 
 
 class FeedError(Exception):
@@ -117,9 +119,16 @@ class AccessMessage:
 
 @dataclass(frozen=True, slots=True)
 class KeysMessage:
-    """What edges sign the answers of signed zones with. It holds private keys: no log may have it."""
+    """What edges sign the answers of signed zones with. It holds private keys: no log may have it, and no feed in clear."""
 
     keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class SealedKeysMessage:
+    """Control → one edge: an encoded `KeysMessage` that only this edge can open (`gtm.feed.sealing`)."""
+
+    sealed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,7 @@ Message = (
     | LatencyMessage
     | AccessMessage
     | KeysMessage
+    | SealedKeysMessage
     | HeartbeatMessage
     | TimesMessage
     | MetricsMessage
@@ -225,6 +235,7 @@ _TYPES: dict[str, type[Message]] = {
     "latency": LatencyMessage,
     "access": AccessMessage,
     "keys": KeysMessage,
+    "sealed_keys": SealedKeysMessage,
     "heartbeat": HeartbeatMessage,
     "times": TimesMessage,
     "metrics": MetricsMessage,

@@ -31,6 +31,7 @@ from gtm.core.state import PLAN_KEPT, State, kept_plan
 from gtm.feed import lastgood
 from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.holder import ViewHolder
+from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     AccessMessage,
     EdgeReport,
@@ -275,7 +276,8 @@ class Agent:
         """Follow control's feed for ever, reconnecting with growing pauses."""
         failures = 0
         refused = False
-        async with self._client() as client:
+        key = await asyncio.to_thread(SealingKey.kept, self.settings.data_dir)
+        async with self._client(key) as client:
             while True:
                 client.edge = self.settings.name
                 try:
@@ -300,10 +302,15 @@ class Agent:
                 failures += 1
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
 
-    def _client(self) -> FeedClient:
+    def _client(self, key: SealingKey | None = None) -> FeedClient:
         settings = self.settings
         return FeedClient(
-            settings.control_url, settings.token, settings.name, settings.ca_file, skipped=self._skipped
+            settings.control_url,
+            settings.token,
+            settings.name,
+            settings.ca_file,
+            key=key,
+            skipped=self._skipped,
         )
 
     def _skipped(self, why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from base64 import b64encode
 from typing import Any
 
 import httpx
@@ -11,11 +12,14 @@ import psycopg
 import pytest
 
 from gtm.core.dnssec import CDS
-from gtm.feed.wire import KeysMessage
+from gtm.feed.sealing import SealingKey
+from gtm.feed.wire import SEALING_KEY, KeysMessage, SealedKeysMessage, SnapshotMessage, StateMessage, decode
 from tests.api.conftest import ZONE, Api
 from tests.api.test_feed import follow, until
+from tests.system.harness import eventually
 
 PATH = "/v1/dnssec/demo.test"
+KEY = SealingKey(b"\7" * 32)
 
 
 @pytest.fixture
@@ -48,15 +52,87 @@ def test_a_signed_zone_gets_keys_and_edges_get_them(signed: Api) -> None:
     assert found["ds_from"] == found["keys"][0]["next_at"]
     assert (found["signed"], found["withdrawing"], found["waits_for"]) == (True, False, "")
     assert signed.viewer.get("/v1/dnssec").json() == {"items": [found], "problem": ""}
-    with follow(signed) as messages:
+    with follow(signed, key=KEY) as messages:
         keys = until(messages, lambda m: isinstance(m, KeysMessage))
     assert isinstance(keys, KeysMessage)
     assert [zone.key_tag for zone in keys.keys.zones] == [found["keys"][1]["tag"]]
 
 
+def recorded(api: Api, **headers: str) -> bytes:
+    """What the feed sends until it has sent everything, as whoever sits between would record it."""
+    found = b""
+    params = {"edge": "edge-one"}
+    with api.edge.stream("GET", "/v1/feed", params=params, headers=headers, timeout=30) as response:
+        assert response.status_code == 200
+        for line in response.iter_lines():
+            found += line.encode() + b"\n"
+            if isinstance(decode(line.encode()), StateMessage):
+                return found
+    raise AssertionError("the feed ended")
+
+
+def test_no_private_key_is_on_the_wire(signed: Api) -> None:
+    """Whatever key an edge tells, or none: no private key, in any coding, is among the bytes that it is sent."""
+    (zone,) = signed.server.app.state.context.hub.dnssec.keys.zones
+    secret = zone.private
+    for headers, sealed in (({}, 0), ({SEALING_KEY: KEY.public}, 1)):
+        text = recorded(signed, **headers)
+        messages = [decode(line) for line in text.splitlines()]
+        assert sum(isinstance(message, SealedKeysMessage) for message in messages) == sealed
+        assert not any(isinstance(message, KeysMessage) for message in messages)
+        assert any(isinstance(message, SnapshotMessage) for message in messages)
+        haystacks = [
+            text,
+            *(message.sealed for message in messages if isinstance(message, SealedKeysMessage)),
+        ]
+        for needle in (
+            secret,
+            secret.hex().encode(),
+            b64encode(secret),
+            b64encode(secret)[:20],
+            b'"private"',
+        ):
+            assert not any(needle in haystack for haystack in haystacks)
+
+
+@pytest.mark.parametrize("key", ["x", "A" * 43 + "=", b64encode(b"\1" + bytes(31)).decode()])
+def test_a_header_that_is_no_key(signed: Api, key: str) -> None:
+    """What control cannot seal to is refused, with the header's name."""
+    refused = signed.edge.get("/v1/feed", params={"edge": "edge-one"}, headers={SEALING_KEY: key})
+    assert (refused.status_code, SEALING_KEY.lower() in refused.text.lower()) == (422, True)
+
+
+def test_who_is_sent_keys_is_said(signed: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """An edge without a key of its own, and one with several at once, are warned of for as long as they follow."""
+
+    def about(edge: str) -> list[str]:
+        warnings: list[str] = signed.viewer.get("/v1/status").json()["warnings"]
+        return [text for text in warnings if f"edge {edge} follows with" in text]
+
+    with follow(signed, "old") as messages:
+        until(messages, lambda m: isinstance(m, StateMessage))
+        (warning,) = about("old")
+        assert "without a key of its own and is sent no zone-signing keys" in warning
+        signed.server.app.state.context.hub.followers.announce()
+    with follow(signed, "two", key=KEY) as messages:
+        until(messages, lambda m: isinstance(m, StateMessage))
+        with follow(signed, "two", key=KEY) as same:
+            until(same, lambda m: isinstance(m, StateMessage))
+            assert about("two") == []
+        with follow(signed, "two", key=SealingKey()) as others:
+            until(others, lambda m: isinstance(m, StateMessage))
+            (warning,) = about("two")
+            assert "several keys" in warning
+    for edge, text in (("old", "without a key"), ("two", "several keys")):
+        eventually(lambda edge=edge: not about(edge), "no warning is left")
+        logged = [item for item in caplog.messages if f"edge {edge} follows with" in item]
+        assert len(logged) == 1
+        assert text in logged[0]
+
+
 def test_a_key_is_rolled(signed: Api) -> None:
     """A roll is begun once, told to connected edges at once, and made urgent on demand."""
-    with follow(signed) as messages:
+    with follow(signed, key=KEY) as messages:
         until(messages, lambda m: isinstance(m, KeysMessage))
         rolled = signed.operator.post(f"{PATH}/roll", json={"role": "zsk"})
         assert rolled.status_code == 200, rolled.text
@@ -83,7 +159,7 @@ def test_the_ds_record_is_confirmed(signed: Api) -> None:
 
 def test_a_zone_is_withdrawn(signed: Api) -> None:
     """Withdrawing publishes CDS records that ask for it, and says what comes next; it can be taken back."""
-    with follow(signed) as messages:
+    with follow(signed, key=KEY) as messages:
         done = signed.operator.post(f"{PATH}/withdraw", json={})
         assert (done.json()["withdrawing"], done.json()["ds"]) == (True, [])
         keys = until(messages, lambda m: isinstance(m, KeysMessage) and len(m.keys.zones[0].sets) == 3)

@@ -15,11 +15,14 @@ from psycopg import sql
 from gtm.core.access import Role
 from gtm.core.edges import NOWHERE, EdgePlace
 from gtm.core.model import EndpointHealth, HealthStatus
+from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
+    SEALING_KEY,
     AccessMessage,
     EdgeReport,
     HeartbeatMessage,
     Message,
+    SealedKeysMessage,
     SnapshotMessage,
     StateMessage,
     decode,
@@ -30,18 +33,23 @@ URL = "http://127.0.1.1:9000"
 
 
 @contextmanager
-def follow(api: Api, edge: str = "edge-one", revision: int = 0, **more: str) -> Iterator[Iterator[Message]]:
-    """The messages of a feed."""
+def follow(
+    api: Api, edge: str = "edge-one", revision: int = 0, *, key: SealingKey | None = None, **more: str
+) -> Iterator[Iterator[Message]]:
+    """The messages of a feed, with sealed keys opened."""
+    params = {"edge": edge, "revision": revision, **more}
+    headers = {} if key is None else {SEALING_KEY: key.public}
+    token = api.edge.headers["Authorization"].removeprefix("Bearer ")
 
     def messages(response: httpx.Response) -> Iterator[Message]:
         for line in response.iter_lines():
             message = decode(line.encode())
             assert message is not None
+            if isinstance(message, SealedKeysMessage) and key is not None:
+                message = key.open(message, edge, token)
             yield message
 
-    with api.edge.stream(
-        "GET", "/v1/feed", params={"edge": edge, "revision": revision, **more}, timeout=30
-    ) as response:
+    with api.edge.stream("GET", "/v1/feed", params=params, headers=headers, timeout=30) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "application/x-ndjson"
         yield messages(response)

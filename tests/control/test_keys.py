@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from gtm.core.dnssec import CDNSKEY, CDS, DNSKEY, Keys, key_tag
 from gtm.core.model import Zone
 from gtm.core.rollover import DAY, HOUR, KeyRole, KeyState
 from gtm.feed.holder import ViewHolder
-from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage, decode
+from gtm.feed.sealing import Seal, SealingKey
+from gtm.feed.wire import KeysMessage, SealedKeysMessage, SnapshotMessage, StateMessage, decode
 from gtm.settings import DnssecSettings
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.session import Database
@@ -352,11 +354,16 @@ async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) 
     hub = FeedHub(world.database, dnssec=world.settings)
     await hub.refresh()
     holder = ViewHolder(world.clock)
-    stream = hub.followers.stream("edge-one", 0)
+    key, token = SealingKey(), "gtm_of_an_edge"
+    stream = hub.followers.stream(
+        "edge-one", 0, seal=Seal(key.public, "edge-one", sha256(token.encode()).hexdigest())
+    )
     kinds = []
     for line in (await anext(stream)).splitlines():
         message = decode(line)
         assert message is not None
+        if isinstance(message, SealedKeysMessage):
+            message = key.open(message, "edge-one", token)
         kinds.append(type(message))
         holder.apply(message)
     assert [kind for kind in kinds if kind in (KeysMessage, SnapshotMessage, StateMessage)] == [
@@ -371,8 +378,8 @@ async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) 
     await hub.dnssec.roll("demo.test", ZSK, urgent=True)
     hub.followers.announce()
     update = decode(await anext(stream))
-    assert isinstance(update, KeysMessage)
-    holder.apply(update)
+    assert isinstance(update, SealedKeysMessage)
+    holder.apply(key.open(update, "edge-one", token))
     found = holder.keys.of("demo.test")
     assert found is not None
     assert len(found.sets[0].rdatas) == 3

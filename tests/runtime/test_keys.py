@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from gtm.core.access import Access
 from gtm.core.dnssec import Keys, SignedSet, ZoneKeys, dnskey_rdata
-from gtm.feed.wire import AccessMessage, KeysMessage, Message, MetricsMessage
+from gtm.core.state import State
+from gtm.feed.sealing import Seal, SealingKey
+from gtm.feed.wire import (
+    SEALING_KEY,
+    AccessMessage,
+    KeysMessage,
+    Message,
+    MetricsMessage,
+    StateMessage,
+    encode,
+)
 from gtm.runtime.agent import Agent
 from gtm.runtime.crew import concerns
 from gtm.settings import EdgeSettings
@@ -47,6 +59,41 @@ async def test_an_edge_without_signed_zones_keeps_no_keys(tmp_path: Path) -> Non
     again = agent(tmp_path)
     await again._load_last_good()
     assert again._holder.keys == Keys(4)
+
+
+@pytest.mark.anyio
+async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp_path: Path) -> None:
+    """It tells control that key at each start, and takes in what comes; what is sealed to another leaves it as it was."""
+    told: list[str] = []
+
+    async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        told.append(next(line.split(": ")[1] for line in head.splitlines() if line.startswith(SEALING_KEY)))
+        hashed = sha256(b"token").hexdigest()
+        ours, other = Seal(told[-1], "edge", hashed), Seal(SealingKey().public, "edge", hashed)
+        version = len(told)
+        lines = (
+            ours.seal(encode(KeysMessage(Keys(version, (ZONE,))))),
+            other.seal(encode(KeysMessage(Keys(9)))),
+        )
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"".join(lines) + encode(StateMessage(State(1)))
+        )
+        await writer.drain()
+        await reader.read()  # until the edge goes
+        writer.close()
+
+    server = await asyncio.start_server(control, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        for version in (1, 2):
+            edge = Agent(EdgeSettings(tmp_path, url, "token", "edge"))
+            following = asyncio.ensure_future(edge._follow())
+            await asyncio.wait_for(edge._report_due.wait(), 20)  # it follows
+            assert edge._holder.keys == Keys(version, (ZONE,))
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+    assert told[0] == told[1] == SealingKey.kept(tmp_path).public
 
 
 def test_private_keys_go_to_dns_workers_alone() -> None:
