@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gtm.cli import options
+from gtm.cli.exits import CommandError
 
 _Service = Annotated[str, typer.Argument(help="The service's name; with --host it may be left out.")]
 _Host = Annotated[
@@ -35,6 +36,11 @@ class _Asked:
     affinity: str | None
     host: str | None = None
     explain: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise CommandError where neither a service nor a host name is given."""
+        if self.service is None and self.host is None:
+            raise CommandError("say which service: its name, or --host with one of its host names")
 
 
 def register(app: typer.Typer) -> None:
@@ -100,7 +106,6 @@ def _ask_control(
 ) -> dict[str, Any]:
     """The decision by a draft, or at another time."""
     from gtm.cli import client
-    from gtm.cli.exits import CommandError
     from gtm.cli.reading import read_document
 
     if asked.host is not None:

@@ -126,8 +126,8 @@ def test_a_region_that_goes_takes_its_load_with_it(loaded: Api) -> None:
 
 
 def test_roles_include_what_they_should() -> None:
-    """Viewer < operator < admin; an edge does what a reporter does; nothing else includes anything."""
-    order = [Role.VIEWER, Role.OPERATOR, Role.ADMIN]
+    """Viewer < operator < fence-admin < admin; an edge does what a reporter does; nothing else includes anything."""
+    order = [Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN, Role.ADMIN]
     for held in Role:
         for needed in Role:
             expected = held is needed or (held, needed) == (Role.EDGE, Role.REPORTER)

@@ -42,7 +42,7 @@ def test_answer_and_decision(bare: Gtm, served: Authority) -> None:
         "chat.demo.test.  3600  A     192.0.2.1",
         "region    eu",
         "country   DE",
-        "rules     gdpr mode=enforce",
+        "rules     gdpr mode=enforce because=client country DE",
     ):
         assert line in done.out.splitlines()
 

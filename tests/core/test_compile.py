@@ -138,11 +138,6 @@ WRONG: dict[str, tuple[Policy, str, str]] = {
         "services.chat.hostnames[1]",
         "duplicate",
     ),
-    "host name of another service": (
-        replace(GOOD, services=(CHAT, replace(CHAT, name="web"))),
-        "services.web.hostnames[0]",
-        "duplicate",
-    ),
     "host name outside its zone": (
         _with("services", hostnames=("chatdemo.test",)),
         "services.chat.hostnames[0]",
@@ -452,6 +447,16 @@ def test_a_wrong_policy_is_rejected_at_the_place(policy: Policy, path: str, code
     problems = _problems(policy)
     assert [(problem.path, problem.code) for problem in problems] == [(path, code)]
     assert str(problems[0]) == f"{path}: {problems[0].message}"
+
+
+def test_a_host_name_of_two_services_is_told_at_both() -> None:
+    """Which of them came later is not known here, so each names the other."""
+    problems = _problems(replace(GOOD, services=(CHAT, replace(CHAT, name="web"))))
+    assert [(problem.path, problem.code) for problem in problems] == [
+        ("services.chat.hostnames[0]", "duplicate"),
+        ("services.web.hostnames[0]", "duplicate"),
+    ]
+    assert ["`web`" in problems[0].message, "`chat`" in problems[1].message] == [True, True]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -217,7 +217,7 @@ def test_memory_is_bounded() -> None:
     routes = Routes(EDGE.holder.router, locate, limit=3)
     for number in range(20):
         assert routes.service_of(b"host-%d" % number) is None
-        assert routes.service_of(b"web.demo.test") == "web"
+        assert routes.service_of(b"web.demo.test") == ("web", None)
         route = LookupRoute(routes.kind(Lookup("web"), None, "/v1/route"))
         routes.remember(routes.lookups, number, route)
         assert routes.lookups[number] is route

@@ -89,7 +89,7 @@ async def refusing(folder: Path) -> AsyncIterator[str]:
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        head = b"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
+        head = b"HTTP/1.1 401 Unauthorized\r\nX-GTM-Tier: control\r\nConnection: close\r\n"
         writer.write(head + b'Content-Length: 16\r\n\r\n{"detail": "no"}')
         await writer.drain()
         writer.close()

@@ -50,7 +50,7 @@ overrides:
     lat, lon = country_centres()["NO"]
     assert great_circle_km(lat, lon, 59.91, 10.75) < 200
     assert locator.locate("11.4.5.6") == Location(
-        "NO", None, "EU", lat, lon, None, "11.4.0.0/16", 16, "override"
+        "NO", None, "EU", lat, lon, None, "11.4.0.0/16", 16, "override", central=True
     )
     assert locator.locate("2a00:4::1") == Location(
         "SE", "SE-AB", "EU", 59.33, 18.07, 64500, "2a00:4::/32", 32, "override"
