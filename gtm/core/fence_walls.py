@@ -1,7 +1,7 @@
 """Residency rules as walls: boxes of requests, each with the places that are closed to them.
 
-What two policies say can be compared once both are told in the same terms (a `Ground`): the services, clients, tenants
-and data classes that their rules tell apart, and the places that they may be served in. Places are the regions of the
+What two policies say can be compared once both are told in the same terms (a `Ground`): the services (and the host names
+by which they are asked for), clients, tenants and data classes that their rules tell apart, and the places that they may be served in. Places are the regions of the
 policy that is to be; and regions to come, by where they might stand and by who might run them, each looked at alone. So are
 the edges that may handle a request: by where they stand, by who runs them, and by the age of the policy they follow.
 
@@ -11,10 +11,11 @@ every kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
+from typing import NamedTuple, TypeVar
 
 from gtm.core.boxes import Box, Wall
 from gtm.core.countries import COUNTRIES
@@ -29,6 +30,9 @@ _CODES = tuple(sorted(COUNTRIES))
 _OPERATORS = (None, *_CODES)
 MOST_FACTS = 100_000
 """Most kinds of location that are told apart."""
+
+
+_Name = TypeVar("_Name")
 
 
 class TooManyKinds(Exception):  # noqa: N818 - it names what is so
@@ -134,16 +138,27 @@ def _client(country: str | None, anonymous: bool, doubtful: bool, radius: float)
     return Location(country, source="cell", anonymous=anonymous, doubtful=doubtful, accuracy_km=radius)
 
 
+class Way(NamedTuple):
+    """How requests come, to the old policy and to the new one: to which `service`, and what their host name states.
+
+    A request that states another tenant or data class than its host name does is refused, whatever rules say.
+    """
+
+    service: tuple[str, str]
+    tenant: tuple[str | None, str | None] = (None, None)
+    data_class: tuple[str | None, str | None] = (None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What walls of two policies have in common: names by the number of their bit, first that of who states nothing.
 
-    `services` are pairs: a service's name to the old policy and to the new one. Places are the new policy's regions, then
+    `ways` stand where walls have services. `tenants` and `classes` are what requests state themselves. Places are the new policy's regions, then
     each country for regions that stand there, then each (first: unknown) for regions that are run from there; likewise for
     edges, where unknown comes first both times; then the `ages` of policies (at most so many seconds, the last infinite).
     """
 
-    services: tuple[tuple[str, str], ...]
+    ways: tuple[Way, ...]
     tenants: tuple[str | None, ...]
     classes: tuple[str | None, ...]
     regions: tuple[Region, ...]
@@ -164,6 +179,11 @@ class Ground:
     def edges_from(self) -> int:
         """The number of the first bit for edges."""
         return self.run + len(_OPERATORS)
+
+    @property
+    def places(self) -> int:
+        """The mask of all places."""
+        return (1 << self.edges_from + 2 * len(_OPERATORS) + len(self.ages)) - 1
 
     def closed_edges(self, period: CompiledRule) -> int:
         """The mask of edges that a period of a rule closes."""
@@ -227,11 +247,9 @@ class Bounded:
         every = (*regions, *(_standing(code) for code in _CODES), *(_run(code) for code in _OPERATORS))
         checks = Checks()  # what is wrong with it has been said where the policy was compiled
         compiler = RuleCompiler(replace(policy, regions=every), membership, checks)
-        self._services: dict[str, int] = {}
-        for number, pair in enumerate(ground.services):
-            self._services[pair[side]] = self._services.get(pair[side], 0) | 1 << number
-        self._tenants = {name: 1 << number for number, name in enumerate(ground.tenants)}
-        self._classes = {name: 1 << number for number, name in enumerate(ground.classes)}
+        self._services = _numbered(way.service[side] for way in ground.ways)
+        self._tenants = _Stated(ground.tenants, [way.tenant for way in ground.ways], side)
+        self._classes = _Stated(ground.classes, [way.data_class for way in ground.ways], side)
         self._compiled = [part for rule in policy.residency_rules for part in _parts(ground, compiler, rule)]
 
     @property
@@ -242,26 +260,78 @@ class Bounded:
     def walls(self, facts: Facts) -> Iterator[tuple[str, Wall]]:
         """The rules that they come from, and the walls."""
         known: dict[object, tuple[tuple[bool, bool, bool], ...]] = {}
-        everybody = (1 << len(self.ground.services)) - 1
         for period, closed in self._compiled:
             names = period.rule.match.services
-            box = Box(
-                sum(self._services.get(name, 0) for name in dict.fromkeys(names)) if names else everybody,
-                facts.mask(period, known),
-                _mask(self._tenants, period.tenants),
-                _mask(self._classes, period.data_classes),
-                max(period.starts, self.ground.now),
-                period.ends,
+            services = (
+                sum(self._services.get(name, 0) for name in dict.fromkeys(names))
+                if names
+                else self._everybody
             )
-            if closed and box.services and box.facts:
-                yield period.rule.name, (box, closed)
+            where = facts.mask(period, known)
+            span = max(period.starts, self.ground.now), period.ends
+            if not (closed and where):
+                continue
+            for by_tenant, tenants in self._tenants.concerned(period.tenants):
+                for by_class, classes in self._classes.concerned(period.data_classes):
+                    if services & by_tenant & by_class:
+                        box = Box(services & by_tenant & by_class, where, tenants, classes, *span)
+                        yield period.rule.name, (box, closed)
+
+    def refused(self, facts: Facts) -> Iterator[tuple[str, Wall]]:
+        """Walls around requests that contradict their host name, before or after: nothing is opened to those."""
+        every = Box(
+            self._everybody, facts.every, self._tenants.every, self._classes.every, self.ground.now, inf
+        )
+        for ways, tenants in self._tenants.contradicting():
+            yield "", (every._replace(services=ways, tenants=tenants), self.ground.places)
+        for ways, classes in self._classes.contradicting():
+            yield "", (every._replace(services=ways, classes=classes), self.ground.places)
+
+    @property
+    def _everybody(self) -> int:
+        return (1 << len(self.ground.ways)) - 1
 
 
-def _mask(numbers: Mapping[str | None, int], names: frozenset[str] | None) -> int:
-    """Those who state one of some names, or nothing; everybody for None."""
-    if names is None:
-        return (1 << len(numbers)) - 1
-    return sum(numbers[name] for name in names if name in numbers) | 1
+class _Stated:
+    """Who states what of one kind (a tenant, a data class): ways by their host name, requests themselves.
+
+    Args:
+        names: what may be stated, None first.
+        ways: what the host name of each way states, to the old policy and to the new one.
+        side: which of the two decides whom rules concern.
+    """
+
+    def __init__(
+        self, names: Sequence[str | None], ways: Sequence[tuple[str | None, str | None]], side: int
+    ) -> None:
+        self._numbers = {name: 1 << number for number, name in enumerate(names)}
+        self._ways = _numbered(way[side] for way in ways)
+        self._all = (1 << len(ways)) - 1
+        self._either = _numbered(way[0] for way in ways), _numbered(way[1] for way in ways)
+        self.every = (1 << len(names)) - 1
+
+    def concerned(self, names: frozenset[str] | None) -> Iterator[tuple[int, int]]:
+        """Whom a rule about some names concerns (None: about all): masks of ways, and of what requests by them state."""
+        if names is None:
+            yield self._all, self.every
+            return
+        yield self._ways.get(None, 0), sum(self._numbers[name] for name in names if name in self._numbers) | 1
+        yield sum(self._ways.get(name, 0) for name in names), self.every
+
+    def contradicting(self) -> Iterator[tuple[int, int]]:
+        """Masks of ways whose host name states something, and of the requests that state something else."""
+        for ways in self._either:
+            for name, mask in ways.items():
+                if name is not None and self.every & ~(self._numbers[name] | 1):
+                    yield mask, self.every & ~(self._numbers[name] | 1)
+
+
+def _numbered(names: Iterable[_Name]) -> dict[_Name, int]:
+    """For each name the mask of where it stands."""
+    found: dict[_Name, int] = {}
+    for number, name in enumerate(names):
+        found[name] = found.get(name, 0) | 1 << number
+    return found
 
 
 def _parts(ground: Ground, compiler: RuleCompiler, rule: ResidencyRule) -> Iterator[tuple[CompiledRule, int]]:

@@ -8,8 +8,10 @@ region where the rules allow one opens nothing, and neither does a new service.
 Beside its regions and services, a policy is judged for those to come: regions by where they may stand and by who may run
 them, services that no rule names. Else a rule could be taken off first, and what it forbade be added after.
 
-A host name keeps its rules: if it moves to another service, that service is judged for it by the rules of the one before.
-So is a new service by the rules that named a deleted one with a member in common: it is taken to be that one's new name.
+A host name keeps its rules: if it moves to another service, or states another tenant or data class, requests by it are
+judged by the rules of the service before, with what the name stated then. A name that nothing answered before, not even a
+wildcard, has no such requests. A new service is judged by the rules that named a deleted one with a member in common: it is
+taken to be that one's new name.
 
 Law: what cannot be told apart counts as opened.
 """
@@ -21,14 +23,14 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 
 from gtm.core.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
-from gtm.core.fence_walls import Bounded, Facts, Ground, TooManyKinds
+from gtm.core.fence_walls import Bounded, Facts, Ground, TooManyKinds, Way
 from gtm.core.model import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.snapshot import Snapshot, bits
 
 MOST_STEPS = 4_000_000
 """After so many comparisons the search ends: a few seconds."""
-MOST_PAIRS = 50_000
-"""Most pairs of a service before and a service after that are looked at."""
+MOST_WAYS = 50_000
+"""Most ways of requests, from a service before to a service after, that are looked at."""
 _FEW = 20
 """A wall about more services is looked at whatever the service."""
 _MOST_PARTS = 200
@@ -76,7 +78,7 @@ KNOWN_FIELDS: Mapping[type, frozenset[str]] = {
 class Opening:
     """What the rule `rule` kept from some requests, and nothing keeps from them any more.
 
-    `services` (`""`: services to come), `regions`, and for regions to come the countries where they may `stand` and from
+    `services` (`""`: services to come), to whom requests come by `hosts` (empty: however they come), `regions`, and for regions to come the countries where they may `stand` and from
     which they may be `run`; `edges` says in words what edges may handle it beside. `countries` are the clients' (None: unknown; none: only of subnets too wide); `certain`: not only of those who are located
     badly or behind anonymising networks. `tenants` and `classes` have None for requests that state none. From the POSIX
     time `starts` (`later`: not yet now) until `ends`, at the widest. `fate`: what became of the rule, `deleted`, `changed`
@@ -86,6 +88,7 @@ class Opening:
     rule: str
     fate: str
     services: tuple[str, ...]
+    hosts: tuple[str, ...]
     regions: tuple[str, ...]
     stand: tuple[str, ...]
     run: tuple[str, ...]
@@ -132,14 +135,15 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
     if not binding:
         return Openings()
     try:
-        ground = _ground(before, after, now)
+        ways = _ways(before, after)
+        ground = _ground(before, after, tuple(ways), now)
         old = _bounded(ground, before, after, after, 0)
         new = _bounded(ground, after, before, after, 1)
         facts = Facts.of((*old.rules, *new.rules))
     except TooManyKinds:
         why = "the rules tell more services or locations apart than can be compared"
         return Openings((), {rule.name: why for rule in binding})
-    search = _Search(list(new.walls(facts)), Budget(steps))
+    search = _Search([*new.walls(facts), *new.refused(facts)], Budget(steps))
     parts: dict[str, list[Wall]] = {}
     for name, wall in old.walls(facts):
         try:
@@ -150,7 +154,7 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
                 found.append(part)
         except OutOfBudget:
             doubtful[name] = "too many rules differ to compare them all"
-    told = _Teller(ground, facts, before, rules)
+    told = _Teller(ground, facts, before, rules, tuple(ways.values()))
     order = [rule.name for rule in before.policy.residency_rules]
     opened = tuple(told.opening(name, parts[name]) for name in order if parts.get(name))
     return Openings(opened, {name: doubtful[name] for name in order if name in doubtful})
@@ -185,36 +189,74 @@ def _bounded(ground: Ground, one: Snapshot, other: Snapshot, after: Snapshot, si
     return Bounded(ground, policy, seen, one.jurisdictions, side)
 
 
-def _ground(before: Snapshot, after: Snapshot, now: float) -> Ground:
-    """Raises: TooManyKinds."""
+def _ground(before: Snapshot, after: Snapshot, ways: tuple[Way, ...], now: float) -> Ground:
     old, new = before.policy, after.policy
     tenants = {tenant.name for policy in (old, new) for tenant in policy.tenants}
     classes = {item.name for policy in (old, new) for item in policy.data_classes}
-    pairs = dict.fromkeys(_pairs(before, after))
-    if len(pairs) > MOST_PAIRS:
-        raise TooManyKinds
     stated = {rule.max_policy_age for policy in (old, new) for rule in policy.residency_rules}
     ages = (*sorted(age for age in stated if age is not None), inf)
     names = (None, *sorted(tenants)), (None, *sorted(classes))
-    return Ground(tuple(pairs), *names, after.regions, ages, now)
+    return Ground(ways, *names, after.regions, ages, now)
 
 
-def _pairs(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
-    """Each service after the change, with each before it whose clients it serves."""
+def _ways(before: Snapshot, after: Snapshot) -> dict[Way, list[str]]:
+    """How requests may come, with the host names by which alone they do; none: by others, too.
+
+    Raises:
+        TooManyKinds: there are too many.
+    """
+    found: dict[Way, list[str]] = {}
+    for pair in _same_services(before, after):
+        found[Way(pair)] = []
+        if len(found) > MOST_WAYS:
+            raise TooManyKinds
+    for name in sorted(before.hostnames.keys() | after.hostnames.keys()):
+        way = _by_host(before, after, name)
+        # What came to the same service by a name that stated the same comes by its name, too.
+        if way is None or (len(set(way.service)) == len(set(way.tenant)) == len(set(way.data_class)) == 1):
+            continue
+        hosts = found.get(way)
+        if hosts is None:
+            found[way] = [name]
+            if len(found) > MOST_WAYS:
+                raise TooManyKinds
+        elif hosts:
+            hosts.append(name)
+    return found
+
+
+def _by_host(before: Snapshot, after: Snapshot, name: str) -> Way | None:
+    """How requests by a host name come, if it was answered and is; by itself or by a wildcard.
+
+    A name of its own that was under a wildcard, or is from now on, is among the names of either policy; so is the
+    wildcard that others are under instead.
+    """
+    old, new = before.host_of(name), after.host_of(name)
+    if old is None or new is None:
+        return None
+    return Way(
+        (before.hostnames[old.name], after.hostnames[new.name]),
+        (old.tenant, new.tenant),
+        (old.data_class, new.data_class),
+    )
+
+
+def _same_services(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
+    """Each service after the change, with itself, and with those before it whose new name it may be.
+
+    Raises:
+        TooManyKinds: there are too many to look at.
+    """
     yield UNNAMED, UNNAMED
     for name in after.services:
         yield name, name
-    for host in before.hostnames.keys() | after.hostnames.keys():
-        old, new = before.service_of(host), after.service_of(host)
-        if old is not None and new is not None:
-            yield old, new
     named = {name for rule in before.policy.residency_rules for name in rule.match.services}
     gone = [before.services[name] for name in sorted(named & before.services.keys() - after.services.keys())]
     members = [(item.service.name, {member.region for member in item.service.members}) for item in gone]
     for name in after.services.keys() - before.services.keys():
         own = {member.region for member in after.services[name].service.members}
         for count, (other, theirs) in enumerate(members):
-            if count > MOST_PAIRS:
+            if count > MOST_WAYS:
                 raise TooManyKinds
             if own & theirs:
                 yield other, name
@@ -277,12 +319,18 @@ class _Teller:
     """Names what masks stand for."""
 
     def __init__(
-        self, ground: Ground, facts: Facts, before: Snapshot, rules: Mapping[str, ResidencyRule]
+        self,
+        ground: Ground,
+        facts: Facts,
+        before: Snapshot,
+        rules: Mapping[str, ResidencyRule],
+        hosts: Sequence[Sequence[str]],
     ) -> None:
         self._ground = ground
         self._facts = facts
         self._old = {rule.name: rule for rule in before.policy.residency_rules}
         self._new = rules
+        self._hosts = hosts
 
     def opening(self, name: str, parts: Sequence[Wall]) -> Opening:
         """What a rule kept, put together from its parts."""
@@ -293,13 +341,15 @@ class _Teller:
             tenants, classes, places = tenants | box.tenants, classes | box.classes, places | left
             starts, ends = min(starts, box.starts), max(ends, box.ends)
         regions, stand, run = self._ground.named(places)
-        after = (pair[1] for number, pair in enumerate(self._ground.services) if services >> number & 1)
+        ways = list(bits(services))
+        hosts = [self._hosts[number] for number in ways]
         countries, certain = self._facts.countries(facts)
         now = self._new.get(name)
         return Opening(
             rule=name,
             fate="deleted" if now is None else "kept" if now == self._old[name] else "changed",
-            services=tuple(dict.fromkeys(after)),
+            services=tuple(dict.fromkeys(self._ground.ways[number].service[1] for number in ways)),
+            hosts=tuple(sorted(name for names in hosts for name in names)) if all(hosts) else (),
             regions=tuple(regions),
             stand=tuple(stand),
             run=tuple(run),

@@ -103,6 +103,9 @@ def _sentence(one: Opening) -> str:
 def _services(one: Opening) -> str:
     named = [f"`{name}`" for name in one.services if name != UNNAMED]
     parts = [f"service{'' if len(named) == 1 else 's'} {some(named, 'services')}"] if named else []
+    if one.hosts:
+        names = some([f"`{name}`" for name in one.hosts], "names")
+        parts[0] += f", asked for by host name{'' if len(one.hosts) == 1 else 's'} {names}"
     if UNNAMED in one.services:
         parts.append("services to come")
     return _and(parts)

@@ -57,6 +57,37 @@ def test_no_way_to_change_policy_opens_a_fence(world: Api) -> None:
     assert rules(world.admin.post("/v1/revisions/2:rollback")) == ["fence"], "the rule was wider then"
 
 
+def test_what_a_host_name_states_is_fenced(world: Api) -> None:
+    """To state a tenant of those who come by a name lets them out of the others' rules: refused. A new name is nobody's yet."""
+
+    def named(*hosts: str | dict[str, str]) -> httpx.Response:
+        return world.operator.put("/v1/services/chat", json={**CHAT, "hostnames": hosts})
+
+    def said(tenant: str, name: str = "chat.demo.test") -> dict[str, str]:
+        return {"name": name, "tenant": tenant}
+
+    world.must_put("/v1/tenants/bank", {})
+    clinic = {"match": {"services": ["chat"], "tenants": ["clinic"]}, "allow": {"jurisdictions": ["DE"]}}
+    made = world.operator.put("/v1/residency-rules/clinic", json=clinic, params=REASON)
+    assert made.status_code in (200, 201), made.text
+    refused = named(said("bank"))
+    assert rules(refused) == ["fence"]
+    assert (
+        "rule `clinic` (the same, but what it is about has changed) would no longer keep service `chat`, asked for by host "
+        "name `chat.demo.test`, for any client, from `eu-west`" in problem(refused, 409)
+    )
+    problem(
+        world.operator.put("/v1/services/chat", json={**CHAT, "hostnames": [said("bank")]}, params=REASON),
+        403,
+    )
+    assert named("chat.demo.test", said("bank", "bank.demo.test")).status_code == 200
+    assert named(said("clinic"), said("bank", "bank.demo.test")).status_code == 200
+    assert rules(named(said("bank"), said("bank", "bank.demo.test"))) == ["fence"]
+    assert named(said("clinic"), said("clinic", "bank.demo.test")).status_code == 200
+    assert named("chat.demo.test", "*.demo.test").status_code == 200
+    assert rules(named("chat.demo.test", "*.demo.test", said("bank", "bank.demo.test"))) == ["fence"]
+
+
 def test_only_those_who_may_open_a_fence(world: Api) -> None:
     """An operator's force is not enough, and the refusal says whose is; the reason is kept."""
     refused = world.operator.delete(RULE, params=REASON)

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from gtm.core import openings as subject
 from gtm.core.compile import compile_policy
 from gtm.core.model import (
+    DataClass,
     EdgeScope,
+    Endpoint,
+    HostName,
     Jurisdiction,
     Location,
     Match,
@@ -87,7 +90,32 @@ class Model:
                 for kind in self.kinds():
                     open_now = self.places - set().union(*(kept for _, kept in new(after, *kind)))
                     found |= {(rule, after) for rule, kept in old(before, *kind) if kept & open_now}
+            for (before, was), (after, now) in self.by_name():
+                for place, *said in self.kinds():
+                    then, since = self.meant(was, said), self.meant(now, said)
+                    if then is None or since is None:
+                        continue  # refused before: nobody was kept from anything; or refused now: nobody is served
+                    open_now = self.places - set().union(*(kept for _, kept in new(after, place, *since)))
+                    found |= {(rule, after) for rule, kept in old(before, place, *then) if kept & open_now}
         return found
+
+    @staticmethod
+    def meant(host: HostName, said: list[str | None]) -> tuple[str | None, str | None] | None:
+        """The tenant and data class of a request by a name; None: it contradicts the name."""
+        pairs = list(zip((host.tenant, host.data_class), said, strict=True))
+        if any(one and other and one != other for one, other in pairs):
+            return None
+        tenant, data_class = (one or other for one, other in pairs)
+        return tenant, data_class
+
+    def by_name(self) -> set[tuple[tuple[str, HostName], tuple[str, HostName]]]:
+        """How requests by each name that was answered and is were meant, and are."""
+        told = set()
+        for name in ASKED:
+            old, new = answering(self.before, name), answering(self.after, name)
+            if old is not None and new is not None:
+                told.add((old, new))
+        return told
 
     def told(self, side: int, at: datetime) -> Callable[..., list[tuple[str, frozenset[int]]]]:
         """Who asks how → the rules that concern it, and the places that each keeps it from."""
@@ -167,8 +195,6 @@ class Model:
         for name, service in new.items():
             yield name, name
             for other in old.values():
-                if set(other.hostnames) & set(service.hostnames):
-                    yield other.name, name
                 shared = {item.region for item in other.members} & {item.region for item in service.members}
                 if other.name not in new and name not in old and shared:
                     yield other.name, name
@@ -202,7 +228,30 @@ class Model:
         return sorted(found)
 
 
+def answering(policy: Policy, name: str) -> tuple[str, HostName] | None:
+    """The service that answers for a name, and what is stated of requests by it (docs/dns.md, wildcards).
+
+    The host name as it is written is left out: two that state the same are alike.
+    """
+    hosts = {
+        host.name: (service.name, replace(host, name=""))
+        for service in policy.services
+        for host in service.names
+    }
+    above = {name.split(".", count)[-1] for name in hosts for count in range(1, 9)}
+    existing = {zone.name for zone in policy.zones} | hosts.keys() | above
+    if name in existing:
+        return hosts.get(name)
+    while name not in existing:
+        name = name.partition(".")[2]
+    return hosts.get(f"*.{name}")
+
+
 # --- random changes ---
+
+HOSTS = ("a.demo.test", "b.demo.test", "*.demo.test", "*.a.demo.test", "c.a.demo.test")
+ASKED = (*(name.replace("*", "any") for name in HOSTS), "d.c.a.demo.test", "demo.test", "x.y.demo.test")
+"""One of every kind of name that may be asked for, so that wildcards and what they stand for are."""
 
 
 @st.composite
@@ -229,7 +278,7 @@ def _rule(draw: Any, policy: Policy) -> Policy:
     known = policy.regions
     services = tuple(item.name for item in policy.services)
     listed = list(policy.residency_rules)
-    other = draw(rules("new", known, services))
+    other = replace(draw(rules("new", known, services)), edges=EdgeScope.ANYWHERE)
     if not listed:
         return replace(policy, residency_rules=(other,))
     number = draw(st.integers(0, len(listed) - 1))
@@ -301,6 +350,13 @@ def _tenant(draw: Any, policy: Policy) -> Policy:
         first, *rest = policy.tenants
         return replace(policy, tenants=(replace(first, country=country), *rest))
     gone = draw(st.sampled_from(TENANTS))
+    policy = _named(
+        policy,
+        [
+            [replace(host, tenant=None) if host.tenant == gone else host for host in item.names]
+            for item in policy.services
+        ],
+    )
     listed = tuple(
         replace(rule, match=replace(rule.match, tenants=left))
         for rule in policy.residency_rules
@@ -312,6 +368,38 @@ def _tenant(draw: Any, policy: Policy) -> Policy:
     )
 
 
+def _host(draw: Any, policy: Policy) -> Policy:
+    """A host name states something else, moves, goes or comes."""
+    name = draw(st.sampled_from(HOSTS))
+    listed = [[host for host in item.names if host.name != name] for item in policy.services]
+    if draw(st.integers(0, 4)):
+        to = [at for at, item in enumerate(policy.services) if name in {host.name for host in item.names}]
+        where = draw(st.sampled_from([*to * 3, *range(len(listed))]))
+        listed[where].append(draw(_hosts(name, policy)))
+    return _named(policy, listed)
+
+
+def _hosts(name: str, policy: Policy) -> st.SearchStrategy[HostName]:
+    """A host name that may state a tenant, a data class, or both, of those that there are."""
+    tenants = [None, *(item.name for item in policy.tenants)]
+    classes = [None, None, *(item.name for item in policy.data_classes)]
+    return st.builds(HostName, st.just(name), st.sampled_from(tenants), st.sampled_from(classes))
+
+
+def _named(policy: Policy, listed: list[list[HostName]]) -> Policy:
+    """A policy whose services have the names listed for each."""
+    services = tuple(
+        replace(
+            item,
+            hostnames=tuple(names),
+            zone="demo.test" if names else None,
+            refusal=CHAT.refusal if names else item.refusal,
+        )
+        for item, names in zip(policy.services, listed, strict=True)
+    )
+    return replace(policy, services=services)
+
+
 _CHANGES: list[Callable[[Any, Policy], Policy]] = [
     _rule,
     _rule,
@@ -320,6 +408,8 @@ _CHANGES: list[Callable[[Any, Policy], Policy]] = [
     _jurisdiction,
     _service,
     _tenant,
+    _host,
+    _host,
 ]
 
 
@@ -327,21 +417,71 @@ _CHANGES: list[Callable[[Any, Policy], Policy]] = [
 def cases(draw: st.DrawFn) -> tuple[Policy, Policy]:
     """A policy and a change of it that compiles."""
     before = draw(policies())
+    endpoint = Endpoint("https://all.test", ipv4=("192.0.2.1",))
+    before = replace(
+        before,
+        regions=tuple(replace(region, endpoints=(endpoint,)) for region in before.regions),
+        zones=GOOD.zones,
+        # The model knows no edges: test_edges_are_part_of_a_fence does.
+        residency_rules=tuple(replace(rule, edges=EdgeScope.ANYWHERE) for rule in before.residency_rules),
+    )
+    listed: list[list[HostName]] = [[] for _ in before.services]
+    for name in draw(st.lists(st.sampled_from(HOSTS), unique=True)):
+        listed[draw(st.integers(0, len(listed) - 1))].append(draw(_hosts(name, before)))
+    before = _named(before, listed)
     return before, draw(changed(before))
 
 
+@st.composite
+def namings(draw: st.DrawFn) -> tuple[Policy, Policy]:
+    """A policy of rules about tenants and data classes, and what becomes of it when host names change."""
+    before, _ = draw(cases())
+    rules = tuple(
+        replace(
+            rule,
+            match=replace(
+                rule.match,
+                tenants=draw(st.sampled_from([(), *((one,) for one in TENANTS)])),
+                data_classes=draw(st.sampled_from([(), (), *((one,) for one in DATA_CLASSES)])),
+                client_countries=(),
+                client_jurisdictions=(),
+            ),
+            mode=RuleMode.ENFORCE,
+            effective_from=None,
+            effective_until=None,
+        )
+        for rule in before.residency_rules
+    )
+    before = after = replace(before, residency_rules=rules)
+    for change in draw(st.lists(st.sampled_from([_host, _host, _host, _rule]), min_size=1, max_size=3)):
+        after = change(draw, after)
+    return before, after
+
+
 @given(case=cases())
-@quick(150)
+@quick(100)
 def test_just_what_a_change_opens_is_found(case: tuple[Policy, Policy]) -> None:
     """The search finds the same rules and services as looking at each kind of request, place and moment."""
-    before, after = case
+    compare(*case)
+
+
+@given(case=namings())
+@quick(40)
+def test_just_what_host_names_open_is_found(case: tuple[Policy, Policy]) -> None:
+    """So it does where what host names state, and where they lead, is most of what changes."""
+    compare(*case)
+
+
+def compare(before: Policy, after: Policy) -> None:
+    """Look for what a change opens, slowly and as it is done."""
     try:
-        compiled = [compile_policy(one, SHIPPED) for one in case]
+        compiled = [compile_policy(one, SHIPPED) for one in (before, after)]
     except PolicyError as error:
         event(f"does not compile: {error.problems[0].code}")
         return
     found = openings(*compiled, NOW)
     event("opens" if found.any else "opens nothing")
+    event(f"by host names alone: {any(one.hosts for one in found.found)}")
     assert not found.unknown
     told = {(one.rule, service) for one in found.found for service in one.services}
     assert told == Model(before, after, NOW).opened()
@@ -494,6 +634,74 @@ def test_what_opens_nothing(case: str) -> None:
     assert not found(SHUT[case]).any
 
 
+def hosted(**names: dict[str, str]) -> Policy:
+    """BEFORE with `records` asked for by names below `demo.test` (`all`: `*`), and what they state."""
+    hosts = tuple(
+        HostName(f"{'*' if name == 'all' else name}.demo.test", **said) for name, said in names.items()
+    )
+    records = replace(RECORDS, hostnames=hosts, zone="demo.test", refusal=CHAT.refusal)
+    return replace(
+        BEFORE,
+        services=(CHAT, records),
+        data_classes=(*BEFORE.data_classes, DataClass("payment")),
+        residency_rules=(
+            *BEFORE.residency_rules,
+            ResidencyRule("pay", Match(("records",), data_classes=("payment",)), Places(("DE",))),
+        ),
+    )
+
+
+BANK, CLINIC, HEALTH = {"tenant": "bank"}, {"tenant": "clinic"}, {"data_class": "health"}
+
+
+def test_what_a_host_name_states_is_part_of_a_fence() -> None:
+    """Stating a tenant or data class of requests by a name lets them out of the rules about others, and is an opening."""
+
+    def opens(before: Policy, after: Policy) -> dict[str, tuple[str, ...]]:
+        return {one.rule: one.hosts for one in found(after, before).found}
+
+    x = ("x.demo.test",)
+    plain = hosted(x={}, y={})
+    assert opens(plain, plain) == {}
+    assert opens(plain, hosted(x=BANK, y={})) == {"clinic": x}
+    assert opens(plain, hosted(x=HEALTH, y={})) == {"pay": x}
+    assert opens(plain, hosted(x=CLINIC, y={})) == {}, "which may be established in Germany, for all we know"
+    assert opens(plain, hosted(x=BANK | HEALTH, y=BANK)) == {"clinic": (*x, "y.demo.test"), "pay": x}
+    assert opens(plain, hosted(x=BANK, y=BANK)) == {"clinic": (*x, "y.demo.test")}
+    named = hosted(x=BANK, y={})
+    gone = tuple(rule for rule in named.residency_rules if rule.name != "clinic")
+    assert opens(plain, replace(named, residency_rules=gone)) == {"clinic": ()}, "by any name"
+    assert opens(hosted(x=CLINIC), hosted(x=BANK)) == {"clinic": x}
+    assert opens(hosted(x=BANK), hosted(x={})) == {}, "stating less opens nothing"
+    assert opens(plain, hosted(x={}, y={}, z=BANK)) == {}, "nothing answered `z` before"
+    assert opens(plain, hosted(x={}, y={}, all=BANK)) == {}, "nor what is below `demo.test`"
+    wild = hosted(all={})
+    assert opens(wild, hosted(all={}, x=BANK)) == {"clinic": x}, "the wildcard answered it"
+    assert opens(wild, hosted(all=BANK)) == {"clinic": ("*.demo.test",)}
+    assert opens(hosted(all=BANK), hosted(all=BANK, x=BANK)) == {}
+    assert opens(hosted(all=BANK, x={}), hosted(all=BANK)) == {"clinic": x}, "the wildcard answers it now"
+    assert opens(hosted(x=BANK), hosted()) == {}
+    (one,) = found(hosted(x=BANK, y={}), plain).found
+    assert (one.tenants, one.fate, one.services) == ((None,), "kept", ("records",)), (
+        "who states the bank itself was out before"
+    )
+
+
+def test_a_host_name_that_moves_takes_along_just_the_rules_about_its_requests() -> None:
+    """A name of one tenant is judged for that tenant; another may go where it likes."""
+    files = replace(RECORDS, name="files")
+
+    def moved(said: dict[str, str], to: dict[str, str]) -> set[str]:
+        before = hosted(x=said)
+        other = replace(hosted(x=to).services[1], name="files")
+        before = replace(before, services=(*before.services, files))
+        return {one.rule for one in found(replace(before, services=(CHAT, RECORDS, other)), before).found}
+
+    assert moved({}, {}) == {"clinic", "established", "pay"}
+    assert moved(BANK | HEALTH, BANK | HEALTH) == {"established"}
+    assert moved(CLINIC | HEALTH, {}) == {"clinic", "established"}
+
+
 def test_edges_are_part_of_a_fence() -> None:
     """Letting edges elsewhere handle requests, or ones that follow an older policy, is an opening; the reverse is none."""
     bound = with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=600.0)
@@ -532,6 +740,7 @@ def test_what_is_opened_is_told() -> None:
         rule="gdpr",
         fate="deleted",
         services=("chat",),
+        hosts=(),
         regions=("us",),
         stand=one.stand,
         run=(),

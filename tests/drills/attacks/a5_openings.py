@@ -59,6 +59,29 @@ def rolled_back(arena: Arena) -> str:
     return "409 fence, twice"
 
 
+@attack("A5", "another tenant stated by a host name, and by a new name below a wildcard")
+def stated(arena: Arena) -> str:
+    """Whose requests come by a name decides which rules concern them, so it opens fences as rules do."""
+    running = arena.shared
+    url = "/v1/services/records"
+    service: dict[str, Any] = running.api("GET", url).json()
+    name = service["hostnames"][0]
+    running.api("PUT", "/v1/tenants/drill", json={}).raise_for_status()
+    try:
+        other = {"name": name, "tenant": "drill"}
+        _refused(running.api("PUT", url, json={**service, "hostnames": [other]}), "fence")
+        wild = [name, f"*.{name}"]
+        running.api("PUT", url, json={**service, "hostnames": wild}).raise_for_status()
+        below = {"name": f"drill.{name}", "tenant": "drill"}
+        answer = running.api("PUT", url, json={**service, "hostnames": [*wild, below]})
+        _refused(answer, "fence")
+        held(f"`drill.{name}`" in answer.text, answer.text[:300])
+    finally:
+        running.api("PUT", url, json=service).raise_for_status()
+        running.api("DELETE", "/v1/tenants/drill").raise_for_status()
+    return "409 fence, twice, naming the name"
+
+
 @attack("A5", "gtm apply of a wrong folder")
 def wrong_folder(arena: Arena) -> str:
     """A policy without anything in it deletes nothing."""
