@@ -175,11 +175,7 @@ def choice(view: View, group: RankingClass) -> Choice:
             quotas = () if number == home else quotas_of(view, group, home, number) or ()
             options.append(maker.served(number, Reason.EXPLORATION, quotas))
             weights.append(service.exploration / len(exploring))
-    canaries = (
-        {}
-        if ignored
-        else {number: share for number, share in canaries_of(view, group).items() if number not in shares}
-    )
+    canaries = {} if ignored else _canaries(view, group, shares)
     taken = sum(canaries.values())
     if canaries:
         weights = [weight * (1 - taken) for weight in weights]
@@ -195,11 +191,11 @@ def choice(view: View, group: RankingClass) -> Choice:
         weights=tuple(weights),
         cumulative=tuple(running / total for running in accumulate(weights)),
         affinity=service.affinity,
-        shares={**{number: share * (1 - taken) for number, share in shares.items()}, **canaries},
+        shares=_beside(shares, canaries) if canaries else shares,
         eligible=eligible,
         canaries=tuple(options[-len(canaries) :]) if canaries else (),
         canary_bounds=tuple(accumulate(canaries.values())),
-        salt=key_hash(f"canary {service.name}"),
+        salt=key_hash(f"canary {service.name}") if canaries else 0,
         sticky=sticky,
         sticky_weights=sticky_weights,
         hashes=tuple(key_hash(option.region or "") for option in sticky),
@@ -209,6 +205,17 @@ def choice(view: View, group: RankingClass) -> Choice:
         refused=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.SHED) if sheds else None,
         over_share=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.OVER_FAIR_SHARE) if sheds else None,
     )
+
+
+def _canaries(view: View, group: RankingClass, shares: Shares) -> Shares:
+    """The shares of canaries, but of those that stand in for all others."""
+    return {number: share for number, share in canaries_of(view, group).items() if number not in shares}
+
+
+def _beside(shares: Shares, canaries: Shares) -> Shares:
+    """All regions' shares, once canaries have taken theirs."""
+    left = 1 - sum(canaries.values())
+    return {**{number: share * left for number, share in shares.items()}, **canaries}
 
 
 def _refused(refusal: Option) -> Choice:

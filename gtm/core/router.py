@@ -40,7 +40,8 @@ class Ranker:
     def kind(self, location: Location) -> object:
         """What rankings tell locations apart by: equal for two locations, they are ranked alike."""
         estimator = self.basis.estimator
-        return estimator.key(location), location_facts(estimator.placed(location))
+        placed = estimator.placed(location) if estimator.table.doubts else location
+        return estimator.key(location), location_facts(placed)
 
     def ranking(self, request: Request) -> Ranking:
         """The ranking of a request.

@@ -82,7 +82,7 @@ class Estimator:
         operator = asn_key(location) if table.asns else None
         if operator not in table.asns:
             operator = None
-        doubt = table.doubt(location)
+        doubt = table.doubt(location) if table.doubts else None
         fastest = None if doubt is None else tuple(sorted(doubt.fastest.items()))
         return location.lat, location.lon, country, operator, network, fastest
 
