@@ -46,12 +46,32 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Canaries:
+    """What a fixed share of clients is sent to. `bounds` are the running sums of the shares; `salt` tells whose they are."""
+
+    options: tuple[Option, ...]
+    shares: tuple[float, ...]
+    bounds: tuple[float, ...]
+    salt: int
+
+    @property
+    def taken(self) -> float:
+        """The share of clients that they serve together."""
+        return self.bounds[-1]
+
+    def of(self, client: int) -> Option | None:
+        """The one that serves a client (the hash of its key), if one does."""
+        place = fraction(client, self.salt)
+        return self.options[bisect_right(self.bounds, place)] if place < self.taken else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """All options of one ranking class in one View, and the odds of each.
 
     `options` with `weights` are what a draw picks from, `cumulative` the running sums of the weights divided by their
     total. `sticky`, with weights and hashes of its own, is what affinity picks from. `canaries` are the last of `options`,
-    with running sums of their shares; `salt` tells which clients are theirs. `home` serves what no quota can be
+    if there are some. `keyed`: it matters who the client is, where that is known, for one of the two. `home` serves what no quota can be
     afforded for. `shed` is the share refused for want of capacity, `shed_tenants` that of tenants where it differs;
     `refused` and `over_share` are the refusals. `shares` are the regions' parts before exploration; `eligible` is the
     mask they were made from.
@@ -66,9 +86,8 @@ class Choice:
     sticky: tuple[Option, ...] = ()
     sticky_weights: tuple[float, ...] = ()
     hashes: tuple[int, ...] = ()
-    canaries: tuple[Option, ...] = ()
-    canary_bounds: tuple[float, ...] = ()
-    salt: int = 0
+    canaries: Canaries | None = None
+    keyed: bool = False
     home: Option | None = None
     shed: float = 0.0
     shed_tenants: Mapping[str, float] | None = None
@@ -79,11 +98,6 @@ class Choice:
     def certain(self) -> Option | None:
         """The only option, if every request of the class ends that way."""
         return self.alone if not self.options[0].quotas and self.shed_tenants is None else None
-
-    @property
-    def keyed(self) -> bool:
-        """Whether it matters who the client is, where that is known."""
-        return bool(self.sticky or self.canaries)
 
     @property
     def alone(self) -> Option | None:
@@ -137,11 +151,11 @@ def _drawn(chosen: Choice, request: Request, draw: float) -> Option:
             key = request.location.network
         if key is not None:
             client = key_hash(key)
-            if chosen.canaries:
-                place = fraction(client, chosen.salt)
-                if place < chosen.canary_bounds[-1]:
-                    return chosen.canaries[bisect_right(chosen.canary_bounds, place)]
-                draw *= 1 - chosen.canary_bounds[-1]  # among the others, which come first
+            if chosen.canaries is not None:
+                canary = chosen.canaries.of(client)
+                if canary is not None:
+                    return canary
+                draw *= 1 - chosen.canaries.taken  # among the others, which come first
             if chosen.sticky:
                 return chosen.sticky[rendezvous(client, chosen.hashes, chosen.sticky_weights)]
     options = chosen.options
@@ -168,21 +182,25 @@ def choice(view: View, group: RankingClass) -> Choice:
     home = order[0]
     options = [maker.share(number, home, main, plan) for number in shares]
     weights = list(shares.values())
-    exploring = () if ignored else explorable(view, group, order, shares)
-    if service.exploration > 0 and exploring:
+    exploring = () if ignored or service.exploration <= 0 else explorable(view, group, order, shares)
+    if exploring:
         weights = [weight * (1 - service.exploration) for weight in weights]
         for number in exploring:
             quotas = () if number == home else quotas_of(view, group, home, number) or ()
             options.append(maker.served(number, Reason.EXPLORATION, quotas))
             weights.append(service.exploration / len(exploring))
-    canaries = {} if ignored else _canaries(view, group, shares)
-    taken = sum(canaries.values())
-    if canaries:
-        weights = [weight * (1 - taken) for weight in weights]
-        options += [maker.served(number, Reason.CANARY) for number in canaries]
-        weights += canaries.values()
+    canaries = None if ignored or not group.service.canaries else _canaries(maker, shares)
+    told = shares
+    if canaries is not None:
+        left = 1 - canaries.taken
+        options += canaries.options
+        weights = [*(weight * left for weight in weights), *canaries.shares]
+        told = {number: share * left for number, share in shares.items()}
+        told |= {
+            option.number: share for option, share in zip(canaries.options, canaries.shares, strict=True)
+        }
     sticky, sticky_weights = _sticky(maker, shares, home, main, plan)
-    if exploring and service.exploration > 0 and service.affinity is not Affinity.NONE and not sticky:
+    if exploring and service.affinity is not Affinity.NONE and not sticky:
         sticky, sticky_weights = (options[0],), (1.0,)  # sessions do not explore
     sheds = plan is not None and service.on_overload is OnOverload.SHED and (plan.shed > 0 or plan.tenants)
     total = sum(weights)
@@ -191,11 +209,10 @@ def choice(view: View, group: RankingClass) -> Choice:
         weights=tuple(weights),
         cumulative=tuple(running / total for running in accumulate(weights)),
         affinity=service.affinity,
-        shares=_beside(shares, canaries) if canaries else shares,
+        shares=told,
         eligible=eligible,
-        canaries=tuple(options[-len(canaries) :]) if canaries else (),
-        canary_bounds=tuple(accumulate(canaries.values())),
-        salt=key_hash(f"canary {service.name}") if canaries else 0,
+        canaries=canaries,
+        keyed=canaries is not None or bool(sticky),
         sticky=sticky,
         sticky_weights=sticky_weights,
         hashes=tuple(key_hash(option.region or "") for option in sticky),
@@ -207,15 +224,18 @@ def choice(view: View, group: RankingClass) -> Choice:
     )
 
 
-def _canaries(view: View, group: RankingClass, shares: Shares) -> Shares:
-    """The shares of canaries, but of those that stand in for all others."""
-    return {number: share for number, share in canaries_of(view, group).items() if number not in shares}
-
-
-def _beside(shares: Shares, canaries: Shares) -> Shares:
-    """All regions' shares, once canaries have taken theirs."""
-    left = 1 - sum(canaries.values())
-    return {**{number: share * left for number, share in shares.items()}, **canaries}
+def _canaries(maker: _Maker, shares: Shares) -> Canaries | None:
+    """The canaries that take clients now, but for those that stand in for all others; None: there are none."""
+    found = {
+        number: share
+        for number, share in canaries_of(maker.view, maker.group).items()
+        if number not in shares
+    }
+    if not found:
+        return None
+    options = tuple(maker.served(number, Reason.CANARY) for number in found)
+    salt = key_hash(f"canary {maker.group.service.service.name}")
+    return Canaries(options, tuple(found.values()), tuple(accumulate(found.values())), salt)
 
 
 def _refused(refusal: Option) -> Choice:
@@ -239,6 +259,7 @@ def _leftovers(maker: _Maker, *, usable_anywhere: bool) -> Choice:
         affinity=maker.group.service.service.affinity,
         shares={},
         eligible=0,
+        keyed=bool(sticky),
         sticky=sticky,
         sticky_weights=weights,
         hashes=tuple(key_hash(option.region or "") for option in sticky),

@@ -128,6 +128,8 @@ def read_cell(text: str) -> Cell:
 
 def _country(location: Location) -> str:
     """The country, or those that a subnet spans: `DE+US+?`, `*`."""
+    if not location.spans:
+        return location.country or ""
     if len(location.spans) > MAX_SPAN:
         return ANYWHERE[0]
     alone = len(location.spans) < 2 and location.spans != ANYWHERE

@@ -84,7 +84,9 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     if service is None:
         raise UnknownNameError("service", request.service)
     _check_names(snapshot, request)
-    request = replace(request, location=basis.estimator.placed(request.location))
+    placed = basis.estimator.placed(request.location)
+    if placed is not request.location:
+        request = replace(request, location=placed)
     within = fence(basis.rules[request.service], service.mask, request)
     paths = basis.estimator.paths(request.location, service.members)
     processing = basis.processing.get(request.service, {})
@@ -92,7 +94,9 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     order = _order(service, paths, latency)
     capable = _with_models(snapshot, service, request)
     priority = request.priority or service.service.priority
-    outside = any(match.compiled.rule.name in basis.outside for match in within.matched)
+    outside = bool(basis.outside) and any(
+        match.compiled.rule.name in basis.outside for match in within.matched
+    )
     group = _class_of(snapshot, service, priority, within.allowed, capable, order, latency, outside, classes)
     return Ranking(group, within, paths, request.tenant, cell_of(request, priority))
 

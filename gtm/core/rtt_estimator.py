@@ -31,7 +31,6 @@ from gtm.core.rtt_model import (
     NetworkPath,
     Parameters,
     Point,
-    Terminal,
     model_ms,
     point_at,
     route_km,
@@ -78,13 +77,14 @@ class Estimator:
         """All that `paths` depends on. The country, operator and network are in it only if the table has them."""
         table = self.table
         country = location.country if location.country in table.countries else None
-        network = _network(table, location)
+        network = _network(table, location) if table.networks else None
         operator = asn_key(location) if table.asns else None
         if operator not in table.asns:
             operator = None
         doubt = table.doubt(location) if table.doubts else None
-        fastest = None if doubt is None else tuple(sorted(doubt.fastest.items()))
-        return location.lat, location.lon, country, operator, network, fastest
+        if doubt is None:
+            return location.lat, location.lon, country, operator, network
+        return location.lat, location.lon, country, operator, network, *sorted(doubt.fastest.items())
 
     def placed(self, location: Location) -> Location:
         """A location, with what measurements say against it."""
@@ -95,7 +95,7 @@ class Estimator:
         lat, lon = location.lat, location.lon
         if lat is None or lon is None:
             return {}
-        network = _network(self.table, location)
+        network = _network(self.table, location) if self.table.networks else None
         own = _NOTHING if network is None else self.table.networks[network]
         doubt = self.table.doubt(location)
         if doubt is None:
@@ -119,21 +119,18 @@ class Estimator:
         """The ways from coordinates in degrees; `own` is the row of the client's network, `bound` in ms per km."""
         client = point_at(*place)
         corrections = self._corrections(location, cell_of(*place), own, members)
+        base_ms, ms_per_km = self._parameters.base_ms, self._parameters.ms_per_km
         paths = {}
         for number in members:
             terminal = self._terminals[number]
             direct = arc_km(client.vector, terminal.point.vector)
             correction, source = corrections[number]
-            model = self._geography(client, terminal, direct)
+            model = base_ms + ms_per_km * route_km(client, terminal, direct)
             floor = bound * direct
-            measured = own.get(self._names[number])
-            if measured is not None:
+            if own and (measured := own.get(self._names[number])) is not None:
                 floor = min(floor, model + measured[0])
             paths[number] = NetworkPath(direct, max(_LEAST_MS, floor, model + correction), source)
         return paths
-
-    def _geography(self, client: Point, terminal: Terminal, direct_km: float) -> float:
-        return self._parameters.base_ms + self._parameters.ms_per_km * route_km(client, terminal, direct_km)
 
     def _anchor(self, doubt: Doubt) -> int | None:
         """The number of the region that a network is nearest to by its round trips."""
@@ -219,7 +216,7 @@ class Estimator:
 
 def _network(table: LatencyTable, location: Location) -> str | None:
     """The key of the client's network, if the table has it."""
-    if location.network is None or not table.networks:
+    if location.network is None:
         return None
     key = network_key(location.network)
     return key if key in table.networks else None

@@ -44,8 +44,6 @@ def shares_of(view: View, group: RankingClass, order: Sequence[int]) -> tuple[Sh
 
 def canaries_of(view: View, group: RankingClass) -> Shares:
     """The shares of a class's canaries that take clients now, those in slow start by as much as they have ramped up."""
-    if not group.service.canaries:
-        return {}
     within = group.allowed & group.willing & view.up
     return {
         number: share * view.ramps.get(number, 1.0)
