@@ -72,24 +72,12 @@ def check_subject(grant: Grant, asked: Address, caller: Address | None) -> None:
     Raises:
         ProblemError: it is another client than the caller, and the token is missing, not known or not enough.
     """
-    if grant is Grant.GRANTED or asked == caller:
-        return
-    if grant is Grant.WRONG_ROLE:
-        challenge = b'Bearer error="insufficient_scope"'
-        raise ProblemError(
-            "forbidden",
+    if asked != caller:
+        _check(
+            grant,
             "looking up other clients takes a token of role viewer, operator or admin",
-            ((b"www-authenticate", challenge),),
+            "looking up other clients than yourself takes a bearer token; without `client_ip` the answer is about you",
         )
-    if grant is Grant.OUTDATED:
-        raise _outdated()
-    if grant is Grant.BAD_TOKEN:
-        raise _unknown_token()
-    raise ProblemError(
-        "unauthorized",
-        "looking up other clients than yourself takes a bearer token; without `client_ip` the answer is about you",
-        ((b"www-authenticate", b"Bearer"),),
-    )
 
 
 def check_reporter(grant: Grant) -> None:
@@ -98,23 +86,11 @@ def check_reporter(grant: Grant) -> None:
     Raises:
         ProblemError: the token is missing, not known or not enough.
     """
-    if grant is Grant.WRONG_ROLE:
-        challenge = b'Bearer error="insufficient_scope"'
-        raise ProblemError(
-            "forbidden",
-            "sending samples takes a token of role reporter or edge",
-            ((b"www-authenticate", challenge),),
-        )
-    if grant is Grant.OUTDATED:
-        raise _outdated()
-    if grant is Grant.BAD_TOKEN:
-        raise _unknown_token()
-    if grant is Grant.NO_TOKEN:
-        raise ProblemError(
-            "unauthorized",
-            "sending samples takes a bearer token of role reporter or edge",
-            ((b"www-authenticate", b"Bearer"),),
-        )
+    _check(
+        grant,
+        "sending samples takes a token of role reporter or edge",
+        "sending samples takes a bearer token of role reporter or edge",
+    )
 
 
 def check_scraper(grant: Grant) -> None:
@@ -123,24 +99,26 @@ def check_scraper(grant: Grant) -> None:
     Raises:
         ProblemError: the token is missing, not known or not enough.
     """
+    _check(
+        grant,
+        "reading the metrics takes a token of role viewer, operator or admin",
+        "reading the metrics from here takes a token of role viewer; "
+        "networks that need none are named with GTM_METRICS_ALLOW",
+    )
+
+
+def _check(grant: Grant, weak: str, missing: str) -> None:
+    """Raise the problem of a token that is not enough (`weak` says what would be), missing, or not believed here."""
+    if grant is Grant.GRANTED:
+        return
     if grant is Grant.WRONG_ROLE:
         challenge = b'Bearer error="insufficient_scope"'
-        raise ProblemError(
-            "forbidden",
-            "reading the metrics takes a token of role viewer, operator or admin",
-            ((b"www-authenticate", challenge),),
-        )
+        raise ProblemError("forbidden", weak, ((b"www-authenticate", challenge),))
     if grant is Grant.OUTDATED:
         raise _outdated()
     if grant is Grant.BAD_TOKEN:
         raise _unknown_token()
-    if grant is Grant.NO_TOKEN:
-        raise ProblemError(
-            "unauthorized",
-            "reading the metrics from here takes a token of role viewer; "
-            "networks that need none are named with GTM_METRICS_ALLOW",
-            ((b"www-authenticate", b"Bearer"),),
-        )
+    raise ProblemError("unauthorized", missing, ((b"www-authenticate", b"Bearer"),))
 
 
 def _unknown_token() -> ProblemError:

@@ -2,8 +2,8 @@
 
 Prints, each beside a peer measured in the same run on the same cores:
   - `decide()` cold, and from a Router's memory, in microseconds (this process, no peer);
-  - edge look-ups and redirects per second and core, beside nginx `return 302` and a bare ASGI application on the same
-    uvicorn;
+  - edge look-ups and redirects per second and core, served as workers serve them, beside nginx `return 302` and a bare ASGI
+    application on uvicorn alone;
   - DNS queries per second and server CPU per query, beside a bare UDP echo in Python.
 
 Needs wrk, dnsperf and nginx (Debian: `apt install wrk dnsperf nginx-light`); what is missing is said and left out.
@@ -117,7 +117,8 @@ def http(seconds: float) -> dict[str, Load]:
     if not missing("nginx"):
         found["nginx_302"] = _nginx(seconds)
     port = free_port()
-    with server(_uvicorn("edge_app:app", port), lambda: _ready(port)) as pid:
+    command = [sys.executable, str(BENCH / "edge_app.py"), str(port)]
+    with server(command, lambda: _ready(port)) as pid:
         base = f"http://127.0.0.1:{port}"
         lookup = f"{base}/v1/route?service=chat&client_ip=81.2.69.142"
         assert httpx.get(lookup).json()["region"].startswith("eu-")
