@@ -118,10 +118,15 @@ class Claim:
             give_way()
 
     async def relieved(self) -> None:
-        """Wait until the predecessor has ended."""
-        what = "worker" if self._orphans else "edge"
+        """Wait until the predecessor has ended. Orphans that do not are killed: nobody else looks after them."""
+        what, patience = ("worker", orphans.ENDING) if self._orphans else ("edge", None)
         for predecessor in self._predecessors:
-            await predecessor.ended()
+            try:
+                await asyncio.wait_for(predecessor.ended(), patience)
+            except TimeoutError:
+                logger.error("the worker of process %d does not end; killing it", predecessor.process)
+                predecessor.kill()
+                await predecessor.ended()
             logger.info("the %s of process %d has ended", what, predecessor.process)
 
     def release(self) -> None:

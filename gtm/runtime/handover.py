@@ -11,7 +11,9 @@ import asyncio
 import errno
 import logging
 import os
+import signal
 import socket
+import struct
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,7 @@ STOP = b"stop"
 _PATIENCE = 10.0
 """Seconds that the other side may take for a step."""
 _LONGEST = 4096
+_CREDENTIALS = struct.Struct("iII")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,10 @@ class Predecessor:
             message = f"process {self.process} was told to end, and has not after {seconds:.0f} s"
             raise HandoverError(errno.ETIMEDOUT, message) from None
 
+    def kill(self) -> None:
+        """Kill it: it hangs."""
+        kill_peer(self._connection)
+
     def close(self) -> None:
         """Let go of it. If it was not told to stop, it goes on."""
         self._connection.close()
@@ -222,6 +229,21 @@ def hand_over(connection: socket.socket, listeners: Sequence[Listener], lock: in
     for one in listeners:
         place = msgspec.json.encode(_Place(one.use, one.host, one.port))
         socket.send_fds(connection, [place], [one.socket.fileno()])
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end; of a connection to a socket in the data directory, those that listen there."""
+    size = _CREDENTIALS.size
+    process, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return process, user
+
+
+def kill_peer(connection: socket.socket) -> None:
+    """Kill the process at the other end, if this one may."""
+    process, _ = peer(connection)
+    if process > 1:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _listen(data_dir: Path) -> socket.socket:

@@ -5,7 +5,8 @@ listening sockets, goes on, and when it hears `stop` it answers what has arrived
 
 Laws:
   1. A worker whose agent lives opens to nobody.
-  2. An orphan that cannot hand over its sockets holds clients up that the kernel still sends to it. It is killed.
+  2. An orphan that cannot hand over its sockets holds clients up that the kernel still sends to it, and one that was told
+     to end and does not would stay for ever. Both are killed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import os
 import secrets
 import signal
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.handover import STOP, HandoverError, Predecessor, hand_over, short
+from gtm.runtime.handover import STOP, HandoverError, Predecessor, hand_over, kill_peer, peer, short
 from gtm.runtime.listeners import Listener, Use
 
 logger = logging.getLogger(__name__)
@@ -32,9 +32,8 @@ logger = logging.getLogger(__name__)
 _NAME = "edge-worker.{}.sock"
 _PATIENCE = 5.0
 """Seconds that a worker may take to notice that its agent is gone, and an orphan to hand its sockets over."""
-_ENDING = 15.0
+ENDING = 15.0
 """Seconds that an edge, and then its orphans, may take to end."""
-_CREDENTIALS = struct.Struct("iII")
 
 
 def make_door(data_dir: Path) -> tuple[Path, socket.socket]:
@@ -91,9 +90,12 @@ class Door:
             except OSError as error:
                 logger.warning("an agent did not take this worker over, going on: %s", error)
                 connection.close()
+        # This frame lasts as long as the process, and with it the connection, whose end tells the agent of this worker's,
+        # and the door, without which nobody would find a worker that hangs from here on.
+        threading.Event().wait()
 
     def _open(self, connection: socket.socket) -> None:
-        process, user = _peer(connection)
+        process, user = peer(connection)
         if user not in (os.geteuid(), 0):
             raise PermissionError(errno.EPERM, f"process {process} belongs to another user")
         if not self._gone.wait(_PATIENCE):
@@ -102,7 +104,7 @@ class Door:
         connection.settimeout(None)
         if connection.recv(len(STOP)) != STOP:
             raise ConnectionError("it hung up")
-        self._successor = connection  # kept open: its end tells the agent of this worker's
+        self._successor = connection
         logger.info("the agent of process %d has taken over; ending", process)
         self._finish()
 
@@ -129,11 +131,8 @@ def _knock(path: Path) -> Predecessor | None:
         with suppress(OSError):
             path.unlink()
     except TimeoutError:
-        process, _ = _peer(connection)
-        logger.error("the worker of process %d, whose agent is gone, hangs; killing it", process)
-        if process > 1:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
+        logger.error("the worker of process %d, whose agent is gone, hangs; killing it", peer(connection)[0])
+        kill_peer(connection)
     except (OSError, ValueError) as error:
         logger.warning("nobody can be taken over at `%s`: %s", path, error)
     connection.close()
@@ -165,7 +164,7 @@ def end(data_dir: Path) -> list[int]:
     """
     ended: list[int] = []
     lock = LockFile(data_dir / "edge.lock")
-    deadline = time.monotonic() + _ENDING
+    deadline = time.monotonic() + ENDING
     while not lock.held:
         try:
             lock.acquire()
@@ -176,13 +175,30 @@ def end(data_dir: Path) -> list[int]:
                 raise HandoverError(errno.ETIMEDOUT, message) from error
             time.sleep(0.05)
     try:
-        for orphan in find(data_dir):
-            orphan.stop()
+        found = find(data_dir)
+        for orphan in found:
+            with suppress(OSError):  # it is gone already
+                orphan.stop()
+        for orphan in found:
+            _see_out(orphan)
             ended.append(orphan.process)
-            orphan.wait(_ENDING)
     finally:
         lock.release()
     return ended
+
+
+def _see_out(orphan: Predecessor) -> None:
+    """Wait until an orphan that was told to end has; kill it if it does not.
+
+    Raises:
+        HandoverError: it cannot be killed either.
+    """
+    try:
+        orphan.wait(ENDING)
+    except HandoverError as error:
+        logger.error("%s; killing it", error.strerror)
+        orphan.kill()
+        orphan.wait(_PATIENCE)
 
 
 def _tell(holder: str, told: Sequence[int]) -> list[int]:
@@ -205,10 +221,3 @@ def own_listeners(kind: str, udp: Sequence[socket.socket], tcp: Sequence[socket.
     ]
     named = [(use, sock.getsockname(), sock) for use, sock in uses]
     return [Listener(use, name[0], name[1], sock) for use, name, sock in named]
-
-
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end; of a connection to a door, those that listen there."""
-    size = _CREDENTIALS.size
-    process, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return process, user

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -45,6 +43,15 @@ _TOLD = {"COLUMNS": "200", "GTM_PROBE_ALLOW": "127.0.0.0/8,::1"}
 """Tests' regions are on this machine."""
 
 
+_OF = "PYTHON_GTM_TEST_OF"
+"""What tells a test's processes from others, workers of workers' agents included: children inherit names like this one."""
+
+
+def marked(data_dir: Path | str) -> dict[str, str]:
+    """What a process on a data directory has in its environment for `remains` to find it and what it starts."""
+    return {_OF: str(data_dir)}
+
+
 class Process:
     """A `gtm` process with its output kept."""
 
@@ -57,6 +64,8 @@ class Process:
     ) -> None:
         self.log = log
         clean = {key: value for key, value in os.environ.items() if not key.startswith("GTM_")}
+        if "--data-dir" in arguments:
+            clean |= marked(arguments[arguments.index("--data-dir") + 1])
         with log.open("ab") as out:
             self.popen = subprocess.Popen(
                 [python, "-m", "gtm.cli", *arguments],
@@ -226,20 +235,28 @@ def alive(pid: int) -> bool:
         return False
 
 
+def stopped(pid: int) -> bool:
+    """Whether every thread of a process is stopped by a signal."""
+    states = [
+        path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
+
+
 def remains(data_dir: Path) -> list[int]:
-    """The processes of an edge on a data directory, whoever's children they are: the lock's holder, and open doors."""
-    found = []
+    """The processes of gtm on a data directory, whoever's children they are, and whether they answer or hang.
+
+    Agents show nobody their environment; they hold the lock.
+    """
+    found = set()
     with suppress(OSError, ValueError):
-        found.append(int((data_dir / "edge.lock").read_text()))
-    for path in data_dir.glob("edge-worker.*.sock"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door, suppress(OSError):
-            directory = os.open(data_dir, os.O_RDONLY)
-            try:
-                door.connect(f"/proc/self/fd/{directory}/{path.name}")
-            finally:
-                os.close(directory)
-            found.append(struct.unpack("iII", door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
-    return [pid for pid in found if alive(pid) and "gtm" in command_line(pid)]
+        found.add(int((data_dir / "edge.lock").read_text()))
+    mark = f"\0{_OF}={data_dir}\0".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in b"\0" + path.read_bytes():
+                found.add(int(path.parent.name))
+    return [pid for pid in sorted(found) if alive(pid) and "-m gtm." in command_line(pid)]
 
 
 def kill_remains(data_dir: Path) -> None:

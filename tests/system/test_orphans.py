@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gtm.runtime import orphans as orphans_module
-from tests.system.harness import Process, alive, eventually, kill_remains, remains
+from tests.system.harness import Process, alive, eventually, kill_remains, marked, remains, stopped
 from tests.system.lone import Clients, LoneEdge, lone_edge
 
 pytestmark = pytest.mark.system
@@ -92,11 +92,6 @@ def test_no_query_is_lost_when_agents_die(tmp_path: Path) -> None:
         assert not any(map(alive, workers_left))
 
 
-def stopped(pid: int) -> bool:
-    """Whether a process is stopped by a signal."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
 def test_orphans_are_ended_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What answers alone can be ended, and an orphan that hangs is killed: it would hold clients up."""
     monkeypatch.setattr(orphans_module, "_PATIENCE", 1.0)
@@ -107,7 +102,7 @@ def test_orphans_are_ended_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         kill(running)
         os.kill(orphans[0], signal.SIGSTOP)
         try:
-            # A signal takes its time: one that was told to end before it stopped would count as ended.
+            # A signal takes its time: one that is told to end before it stopped is killed too, and named.
             eventually(lambda: stopped(orphans[0]), "it hangs")
             assert orphans_module.end(edge.data_dir) == [orphans[1]]
             eventually(lambda: not any(map(alive, orphans)), "they have ended")
@@ -131,7 +126,12 @@ def test_workers_of_an_agent_that_fails_go_on(tmp_path: Path) -> None:
                 [sys.executable, str(tmp_path / "failing.py"), *command, *ports],
                 stdout=out,
                 stderr=out,
-                env={**os.environ, "GTM_TOKEN": "gtm_none", "GTM_PROBE_ALLOW": "127.0.0.0/8"},
+                env={
+                    **os.environ,
+                    **marked(edge.data_dir),
+                    "GTM_TOKEN": "gtm_none",
+                    "GTM_PROBE_ALLOW": "127.0.0.0/8",
+                },
             )
         try:
             eventually(lambda: log.read_text().count("answers from revision 1") == 2, "it answers")

@@ -13,7 +13,7 @@ import dns.query
 import pytest
 
 from gtm.runtime.handover import Predecessor
-from tests.system.harness import PATIENCE, alive, eventually
+from tests.system.harness import PATIENCE, alive, eventually, stopped
 from tests.system.lone import ADDRESS, NAME, Clients, free_port, lone_edge
 
 pytestmark = pytest.mark.system
@@ -83,14 +83,6 @@ def test_addresses_may_change(tmp_path: Path) -> None:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(dropped)
         assert second.popen.poll() is None
-
-
-def stopped(pid: int) -> bool:
-    """Whether every thread of a process has stopped."""
-    states = [
-        path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")
-    ]
-    return set(states) == {"T"}
 
 
 def assert_answers(host: str, port: int) -> None:

@@ -1,0 +1,94 @@
+"""Workers whose agent is gone, and that do not do as they are told: processes that play them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from gtm.runtime import orphans
+from gtm.runtime.claim import Claim
+from gtm.runtime.handover import HandoverError
+from gtm.settings import EdgeSettings
+
+ORPHAN = """
+import sys, threading
+from pathlib import Path
+from gtm.runtime.orphans import Door, make_door
+gone = threading.Event()
+gone.set()
+Door(make_door(Path(sys.argv[1]))[1], [], gone, lambda: print("told", flush=True)).start()
+print("waits", flush=True)
+threading.Event().wait()
+"""
+"""It hands over nothing, hears that it should end, and does not."""
+
+
+@contextmanager
+def hanging(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
+    """An orphan that does not end."""
+    command = [sys.executable, "-c", ORPHAN, str(data_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "waits\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for long."""
+    monkeypatch.setattr(orphans, "ENDING", 0.2)
+
+
+def test_orphans_that_do_not_end_are_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is said to have ended has; the first that hangs keeps no other from being told."""
+    with hanging(tmp_path) as one, hanging(tmp_path) as other:
+        assert sorted(orphans.end(tmp_path)) == sorted([one.pid, other.pid])
+        assert [one.wait(20), other.wait(20)] == [-9, -9]
+        assert [one.stdout.read(), other.stdout.read()] == ["told\n", "told\n"]  # type: ignore[union-attr]
+    assert caplog.text.count("was told to end, and has not after 0 s; killing it") == 2
+    assert orphans.end(tmp_path) == []
+
+
+def test_an_orphan_that_was_told_to_end_can_still_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever told it may die before it has ended: the next that looks kills it."""
+    monkeypatch.setattr(orphans, "_PATIENCE", 0.2)
+    with hanging(tmp_path) as process:
+        (orphan,) = orphans.find(tmp_path)
+        orphan.stop()
+        assert process.stdout is not None
+        assert process.stdout.readline() == "told\n"
+        with pytest.raises(HandoverError, match=f"process {process.pid} was told to end, and has not"):
+            orphan.wait(0.2)
+        orphan.close()
+        assert orphans.find(tmp_path) == []
+        assert process.wait(20) == -9
+
+
+def test_an_agent_that_takes_over_is_rid_of_orphans_that_do_not_end(tmp_path: Path) -> None:
+    """It has told them to end, holds what they held, and nobody else looks after them."""
+
+    async def relieved(claim: Claim) -> None:
+        claim.settle()
+        await asyncio.wait_for(claim.relieved(), 20)
+
+    given = EdgeSettings(tmp_path, "http://127.0.0.1:9", "token", "edge", edge_port=0, dns_port=0)
+    with hanging(tmp_path) as process:
+        claim = Claim(given)
+        try:
+            claim.take()
+            with suppress(TimeoutError):
+                asyncio.run(relieved(claim))
+            assert process.wait(20) == -9
+        finally:
+            claim.release()
