@@ -17,12 +17,11 @@ import json
 import os
 import random
 import socket
+import statistics
 import struct
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -36,17 +35,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from decide_loop import Loop
 from measure import Load, dns_load, free_port, http_load, listening, missing, server
-
-from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.core.compile import compile_policy
-from gtm.core.decide import decide
-from gtm.core.jurisdictions import countries_at
-from gtm.core.model import EndpointHealth, HealthStatus, Location, Policy, Request
-from gtm.core.router import Router
-from gtm.core.state import State
-from gtm.core.view import View, Window, view_of
-from gtm.runtime.assets import demo_policy
 
 BENCH = Path(__file__).parent
 UVICORN = [
@@ -62,50 +52,12 @@ UVICORN = [
 ]
 
 
-def demo_view(policy: Policy) -> View:
-    """The demo world with everything up."""
-    health = {
-        region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
-        for region in policy.regions
-    }
-    now = time.time()
-    return view_of(
-        compile_policy(policy, shipped_jurisdictions(), revision=1), State(1, "", health), Window(now, now)
-    )
-
-
-def microseconds(call: Callable[[int], object], count: int) -> float:
-    """Median over five runs of the time a call takes."""
-    runs = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        for number in range(count):
-            call(number)
-        runs.append(1e6 * (time.perf_counter() - begin) / count)
-    return sorted(runs)[2]
-
-
-def decisions(view: View) -> dict[str, float]:
-    """The cost of `decide()`, cold and remembered, over 1,000 clients in 50 countries."""
-    generator = random.Random(1)
-    eea = countries_at(view.snapshot.jurisdictions["EEA"], view.window.now)
-    countries = generator.sample(sorted(eea), 25) + ["US", "BR", "JP", "SG", "IN"] * 5
-    requests = [
-        Request(
-            "chat",
-            Location(
-                country, lat=generator.uniform(-60, 70), lon=generator.uniform(-180, 180), network=f"net-{n}"
-            ),
-        )
-        for n, country in zip(range(1000), countries * 20, strict=True)
-    ]
-    router = Router(view)
-    for request in requests:
-        router.decide(request, 0.5)
-    return {
-        "cold_us": microseconds(lambda n: decide(view, requests[n % 1000], 0.5), 2_000),
-        "cached_us": microseconds(lambda n: router.decide(requests[n % 1000], 0.5), 100_000),
-    }
+def decisions() -> dict[str, float]:
+    """The cost of `decide()`, cold and remembered: medians of five turns."""
+    loop = Loop()
+    turns = [loop.turn() for _ in range(5)]
+    cold, cached = (statistics.median(column) for column in zip(*turns, strict=True))
+    return {"cold_us": cold, "cached_us": cached}
 
 
 def http(seconds: float) -> dict[str, Load]:
@@ -218,7 +170,7 @@ def main() -> None:
     print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, Python {sys.version.split()[0]}")
     print(subprocess.run(["uname", "-sr"], capture_output=True, text=True, check=True).stdout.strip())
     result: dict[str, object] = {"load_average": os.getloadavg()[0]}
-    costs = decisions(demo_view(demo_policy()))
+    costs = decisions()
     print(f"decide(): cold {costs['cold_us']:.1f} µs, cached {costs['cached_us']:.2f} µs")
     result["decide"] = costs
     if missing("wrk", "taskset"):
