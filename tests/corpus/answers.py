@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ class World:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self._locate = Locator(overrides=HERE / "overrides.yaml").locate
+        self._locate = _locator().locate
         self._clock = NOW
         self.policy = _policy(scene)
         self.holder = ViewHolder(
@@ -180,6 +181,11 @@ class World:
         return json.dumps(found).encode()
 
 
+@cache
+def _locator() -> Locator:
+    return Locator(overrides=HERE / "overrides.yaml")
+
+
 def _policy(scene: Scene) -> Policy:
     policy = load_document(HERE / "world.yaml").to_core()
     if not scene.draining:
@@ -221,7 +227,7 @@ def _table(locate: Callable[[str], Any], policy: Policy) -> LatencyTable:
     """Residuals at every level, and doubts, of networks that the questions are likely to meet."""
     generator = random.Random(11)
     regions = [region.name for region in policy.regions]
-    asked = _asked_networks()
+    asked = _asked_addresses()
 
     def row() -> dict[str, tuple[float, float]]:
         return {
@@ -251,7 +257,8 @@ def _table(locate: Callable[[str], Any], policy: Policy) -> LatencyTable:
     return LatencyTable(9, mutual, networks, {}, countries, places, processing, doubts)
 
 
-def _asked_networks() -> list[str]:
+@cache
+def _asked_addresses() -> tuple[str, ...]:
     """Client addresses of some look-ups of the corpus."""
     found = []
     for question in questions(1, 4000):
@@ -259,7 +266,7 @@ def _asked_networks() -> list[str]:
             found.append(question.request["client_ip"])
         elif isinstance(question, Packet):
             found.append(question.client)
-    return list(dict.fromkeys(found))[:1200]
+    return tuple(dict.fromkeys(found))[:1200]
 
 
 def _plan(router: Router, locate: Callable[[str], Any]) -> Plan:
@@ -272,7 +279,7 @@ def _plan(router: Router, locate: Callable[[str], Any]) -> Plan:
     for service in SERVICES:
         if service not in planned:
             continue
-        for address in _asked_networks()[:300]:
+        for address in _asked_addresses()[:300]:
             for tenant in (None, *TENANTS[:2]):
                 ranking = router.ranker.ranking(Request(service, locate(address), tenant))
                 key = ranking.group.key
