@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -133,8 +132,6 @@ class Claim:
         """Give everything up. A predecessor that was not told to stop goes on."""
         self.listeners.close()
         for predecessor in self._predecessors:
-            if predecessor.lock is not None:
-                os.close(predecessor.lock)
             predecessor.close()
         self._lock.release()
         if self._handover is not None:

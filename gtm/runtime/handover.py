@@ -107,6 +107,7 @@ class Predecessor:
         except (OSError, ValueError):
             for one in found.listeners:
                 one.socket.close()
+            found._drop_lock()
             raise
         return found
 
@@ -145,8 +146,15 @@ class Predecessor:
         kill_peer(self._connection)
 
     def close(self) -> None:
-        """Let go of it. If it was not told to stop, it goes on."""
+        """Let go of it, and of its lock if nobody adopted that. If it was not told to stop, it goes on."""
         self._connection.close()
+        self._drop_lock()
+
+    def _drop_lock(self) -> None:
+        """A lock is held until every copy of its descriptor is closed: one that stays would keep every other edge out."""
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
     def _receive(self) -> None:
         data, descriptors = self._message()

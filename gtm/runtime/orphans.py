@@ -146,10 +146,25 @@ def left_over(data_dir: Path) -> list[Listener]:
         HandoverError: it does not hand them over.
     """
     agent = Predecessor.find(data_dir)
-    found = [agent] if agent is not None else find(data_dir)
+    found = [agent] if agent is not None else _found_if_free(data_dir)
     for one in found:
         one.close()  # it goes on
     return [listener for one in found for listener in one.listeners]
+
+
+def _found_if_free(data_dir: Path) -> list[Predecessor]:
+    """The orphans of a data directory; none while an agent is there, whose workers may not listen at their doors yet."""
+    lock = LockFile(data_dir / "edge.lock")
+    try:
+        lock.acquire()
+    except LockHeld:
+        return []
+    except OSError as error:
+        logger.warning("cannot lock the data directory, going on without a lock: %s", error)
+    try:
+        return find(data_dir)
+    finally:
+        lock.release()
 
 
 def end(data_dir: Path) -> list[int]:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gtm.lockfile import LockFile
 from gtm.runtime import orphans
 from gtm.runtime.claim import Claim
-from gtm.runtime.handover import HandoverError
+from gtm.runtime.handover import Handover, HandoverError
 from gtm.settings import EdgeSettings
 
 ORPHAN = """
@@ -92,3 +93,41 @@ def test_an_agent_that_takes_over_is_rid_of_orphans_that_do_not_end(tmp_path: Pa
             assert process.wait(20) == -9
         finally:
             claim.release()
+
+
+def test_who_looks_what_is_left_over_holds_nobody_out(tmp_path: Path) -> None:
+    """The lock of the data directory comes with the sockets, and is let go again: else no edge could ever start there."""
+
+    async def look() -> None:
+        lock = LockFile(tmp_path / "edge.lock")
+        lock.acquire()
+        handover = Handover(tmp_path, [], lock.descriptor)
+        serving = asyncio.ensure_future(handover.serve())
+        try:
+            while not (tmp_path / "edge.sock").exists():  # noqa: ASYNC110 - a file, not an event
+                await asyncio.sleep(0.01)
+            assert await asyncio.to_thread(orphans.left_over, tmp_path) == []
+            lock.release()
+            other = LockFile(tmp_path / "edge.lock")
+            other.acquire()
+            other.release()
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(look(), 20))
+
+
+def test_doors_of_an_edge_that_just_starts_stay(tmp_path: Path) -> None:
+    """Its workers do not listen yet, nor does its agent: without its lock nobody clears away what seems dead."""
+    path, door = orphans.make_door(tmp_path)
+    lock = LockFile(tmp_path / "edge.lock")
+    lock.acquire()
+    try:
+        assert orphans.left_over(tmp_path) == []
+        assert path.exists()
+    finally:
+        lock.release()
+        door.close()
+    assert orphans.left_over(tmp_path) == []
+    assert not path.exists()
