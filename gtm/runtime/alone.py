@@ -61,8 +61,8 @@ class Tenure:
             self._pulse = message
 
     def ended(self) -> bool:
-        """The agent is gone; whether this worker goes on."""
-        self._gone_at = self._clock()
+        """The agent is gone; whether this worker goes on. One that hung before was gone since it was last heard."""
+        self._gone_at = self._heard
         self.gone.set()
         return self._able and self._pulse.alone
 

@@ -41,9 +41,12 @@ class Told:
     gone: float | None = None
 
     def alone_for(self) -> float:
-        """Without an agent that is there and has spoken within `SILENCE` seconds."""
+        """Without an agent that is there and has spoken within `SILENCE` seconds.
+
+        Counted from its last word, however it ended: one that hung first, and was killed then, gives no time back.
+        """
         if self.gone is not None:
-            return self.now - self.gone
+            return max(self.now - self.heard, 1e-3)
         silent = self.now - self.heard
         return silent if self.pulse.alone and silent > SILENCE else 0.0
 
