@@ -19,6 +19,9 @@ from gtm.geoip.networks import Locate
 LIMIT = 1 << 17
 """How many of each are remembered. Past it the memory starts anew, so that hostile traffic cannot grow it."""
 
+MAX_PARTS = 1 << 18
+"""How many parts of subnets (`Location.parts`, 256 at most of each) are remembered in all: some 80 MB, at 300 bytes each."""
+
 _MAX_REMEMBERED = 128
 """Longer OPT records, in bytes, are read each time: none that repeats is as long."""
 
@@ -128,7 +131,7 @@ class Clients:
         server: what replies may say of the server.
     """
 
-    __slots__ = ("_locate", "_server", "_subnets", "records", "sources")
+    __slots__ = ("_locate", "_parts", "_server", "_subnets", "records", "sources")
 
     def __init__(self, locate: Locate, server: ServerOptions = NO_OPTIONS) -> None:
         self._locate = locate
@@ -136,6 +139,7 @@ class Clients:
         self.records: dict[bytes, Edns] = {}
         self.sources: dict[str, Client] = {}
         self._subnets: dict[Subnet, Client] = {}
+        self._parts = 0
 
     def edns(self, record: bytes) -> Edns | None:
         """What an OPT record says; None if it takes the full way to tell, or if `record` is something else."""
@@ -163,9 +167,13 @@ class Clients:
         found = self._subnets.get(subnet)
         if found is None:
             found = Client(locate_subnet(subnet, self._locate))
-            if len(self._subnets) >= LIMIT:
+            parts = len(found.location.parts)
+            if len(self._subnets) >= LIMIT or self._parts + parts > MAX_PARTS:
                 self._subnets.clear()
+                self.records.clear()  # they hold their subnets' clients
+                self._parts = 0
             self._subnets[subnet] = found
+            self._parts += parts
         return found
 
     def _read(self, record: bytes) -> Edns | None:

@@ -15,11 +15,14 @@ import dns.message
 import dns.rcode
 import pytest
 
-from gtm.dns import wire
+from gtm.core.model import Location
+from gtm.dns import clients, wire
 from gtm.dns.answer import Answerer
+from gtm.dns.clients import Clients
 from gtm.dns.cookies import ServerCookies
 from gtm.dns.limiter import Limiter, RateLimits
 from gtm.dns.server import DnsServer
+from gtm.dns.subnet import Subnet
 from gtm.telemetry import Counts
 from tests.tools import tool
 
@@ -206,3 +209,24 @@ def test_a_flood_of_noise() -> None:
         before = resident(process.pid)
         flood(port, draw, kinds, 80_000)
         assert resident(process.pid) - before < 4 * 1024
+
+
+def test_wide_subnets_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may have 256 parts: what is kept of all of them is bounded by those, not by the subnets alone."""
+    monkeypatch.setattr(clients, "MAX_PARTS", 1000)
+
+    def each_24(address: str | bytes) -> Location:
+        assert isinstance(address, bytes)
+        network = f"{address[0]}.{address[1]}.{address[2]}.0/24"
+        return Location("DE", lat=50.0, lon=8.0, network=network, prefix_length=24, source="geoip")
+
+    known = Clients(each_24)
+    for number in range(40):
+        subnet = Subnet(1, 18, bytes((10, number, 0)))
+        edns = known.edns(wire.opt_record(0, subnet.option(0)))
+        assert edns is not None
+        assert edns.client is known.subnet(subnet)
+        assert len(edns.client.location.parts) == 64
+        kept = {id(one.client): one.client for one in known.records.values() if one.client is not None}
+        kept |= {id(one): one for one in known._subnets.values()}
+        assert sum(len(one.location.parts) for one in kept.values()) <= 1000
