@@ -156,6 +156,8 @@ def joint_key(*keys: str) -> str:
 
 MAX_DEMAND_ROWS = 50_000
 """Rows of demand kept until the next report; what is beyond them is counted in the metrics only."""
+MAX_CLIENTS = 5_000
+"""Client prefixes kept until the metrics are next written: a DNS worker without its agent never writes them."""
 
 _DECISIONS = "gtm_decisions_total"
 _TOP_CLIENTS = "gtm_dns_top_clients"
@@ -259,7 +261,9 @@ class EdgeMetrics:
                 self._demand[row] = self._demand.get(row, 0) + increment
             name, *labels = metric_key(key).split("\t")
             if name == _TOP_CLIENTS and len(labels) == 1:
-                self._clients[labels[0]] = self._clients.get(labels[0], 0) + increment
+                (prefix,) = labels
+                if prefix in self._clients or len(self._clients) < MAX_CLIENTS:
+                    self._clients[prefix] = self._clients.get(prefix, 0) + increment
             if name in METRICS and len(labels) == len(METRICS[name][1]):
                 self._counters[name].labels(*labels).inc(increment)
 

@@ -103,37 +103,36 @@ class OwnProbes:
         self._ca_file = ca_file
         self.health: HealthTable = {}
         """The verdicts; what is not known is missing or unknown."""
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._stopping: threading.Event | None = None
 
     def start(self, snapshot: Snapshot) -> None:
         """Begin; once begun, nothing changes."""
-        if self._thread is None:
-            self._stopping.clear()
-            self._thread = threading.Thread(target=self._run, args=(snapshot,), daemon=True)
-            self._thread.start()
+        if self._stopping is None:
+            self._stopping, self.health = threading.Event(), {}
+            threading.Thread(target=self._run, args=(snapshot, self._stopping), daemon=True).start()
 
     def stop(self) -> None:
-        """End, and forget."""
-        if self._thread is not None:
+        """End, and forget. The thread is not waited for: a name that does not resolve may hold it up for half a minute."""
+        if self._stopping is not None:
             self._stopping.set()
-            self._thread.join()
-            self._thread, self.health = None, {}
+            self._stopping, self.health = None, {}
 
-    def _run(self, snapshot: Snapshot) -> None:
+    def _run(self, snapshot: Snapshot, stopping: threading.Event) -> None:
         try:
-            asyncio.run(self._probe(snapshot))
+            asyncio.run(self._probe(snapshot, stopping))
         except Exception:
             logger.exception("this worker's own probes failed; health stays as it was last known")
 
-    async def _probe(self, snapshot: Snapshot) -> None:
+    async def _probe(self, snapshot: Snapshot, stopping: threading.Event) -> None:
         from gtm.prober import Prober  # few workers ever need it
 
         prober = Prober(lambda: None, time.time, allowed=self._allowed, ca_file=self._ca_file)
         prober.start()
         try:
             prober.update(snapshot)
-            while not await asyncio.to_thread(self._stopping.wait, 0.5):
-                self.health = prober.health()
+            while not await asyncio.to_thread(stopping.wait, 0.5):
+                health = prober.health()
+                if stopping is self._stopping:  # what was stopped says nothing any more
+                    self.health = health
         finally:
             await prober.stop()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,3 +137,27 @@ def test_own_probes_see_what_happens_and_end() -> None:
     probes.stop()
     assert probes.health == {}
     eventually(lambda: threading.active_count() <= before + 1, "the thread has ended")
+
+
+def test_own_probes_that_hang_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping them waits for no name server: the thread that does it also counts, and keeps the limits of DNS."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def resolve(*_: object, **__: object) -> list[object]:
+        asked.set()
+        go_on.wait(20)
+        raise socket.gaierror
+
+    before = threading.active_count()
+    probes = OwnProbes(LOOPBACK)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", resolve)
+        probes.start(SnapshotMessage.of(1, 1.0, policy(1), shipped_jurisdictions()).compiled())
+        assert asked.wait(20)
+        began = time.monotonic()
+        probes.stop()
+        assert time.monotonic() - began < 5
+        assert probes.health == {}
+        go_on.set()
+        eventually(lambda: threading.active_count() <= before + 1, "the thread has ended")
+    assert probes.health == {}

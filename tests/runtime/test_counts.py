@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.telemetry import KEPT_KEYS, Counts, EdgeMetrics, top_client_key
+from gtm.telemetry import KEPT_KEYS, MAX_CLIENTS, Counts, EdgeMetrics, top_client_key
 
 
 def test_each_increment_is_told_once() -> None:
@@ -52,3 +52,11 @@ def test_top_clients_are_those_since_the_last_time() -> None:
     assert len(lines) == 10
     assert 'gtm_dns_top_clients{prefix="198.51.19.0/24"} 40.0' in lines
     assert "gtm_dns_top_clients{" not in metrics.text()
+
+
+def test_top_clients_that_nobody_writes_down_are_bounded() -> None:
+    """A DNS worker that is left alone for days counts on, and serves no metrics."""
+    metrics = EdgeMetrics()
+    for number in range(3 * MAX_CLIENTS):
+        metrics.add({top_client_key(f"prefix {number}"): 1})
+    assert len(metrics._clients) == MAX_CLIENTS
