@@ -50,7 +50,9 @@ logger = logging.getLogger(__name__)
 MAX_URL = 16 * 1024
 """Longest path and query accepted, in bytes together (RFC 9110 §4.1 asks for at least 8,000)."""
 
-_REMEMBERED_QUERY = 1024
+_REMEMBERED = 1024
+"""Bytes of a query and of proxies' headers up to which what follows from them is remembered: memory is bounded by the number
+of answers, and heads may have 32 KiB."""
 _BURST = 25
 """Look-ups of a batch answered in one go, before other requests get their turn."""
 
@@ -217,7 +219,7 @@ class EdgeApp:
             lookup = parse_query(query)
             client = _subject(lookup, caller, grant)
             route = LookupRoute(routes.kind(lookup, client, "/v1/route"))
-            if len(query) <= _REMEMBERED_QUERY and not lookup.explain:
+            if not lookup.explain and _short(query, *forwarded):
                 routes.remember(routes.lookups, key, route)
         return route.respond()
 
@@ -244,7 +246,8 @@ class EdgeApp:
             lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency, host=host)
             caller = self._clients.find(incoming.peer, *forwarded)
             route = RedirectRoute(routes.kind(lookup, caller, instance_of(b"/r/" + service.encode())))
-            routes.remember(routes.redirects, key, route)
+            if _short(*forwarded):
+                routes.remember(routes.redirects, key, route)
         return route.respond(rest, query)
 
     async def _read_batch(self, incoming: Incoming, receive: Receive) -> list[Any] | None:
@@ -371,6 +374,11 @@ def _subject(lookup: Lookup, caller: Address | None, grant: Grant) -> Address | 
         return caller
     check_subject(grant, lookup.client_ip, caller)
     return lookup.client_ip
+
+
+def _short(*texts: bytes | None) -> bool:
+    """Whether a request with these may be remembered."""
+    return sum(len(text) for text in texts if text is not None) <= _REMEMBERED
 
 
 def _header_text(name: str, value: bytes | None) -> str | None:

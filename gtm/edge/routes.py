@@ -35,6 +35,8 @@ RETRY_AFTER = 10
 RETRY_AFTER_OVERLOAD = 2
 """The same where capacity is short: the plan is made anew each second."""
 
+_LONGEST_HOST = 300
+"""Bytes of a Host header that may name a host (253) and a port, with a dot and blanks; longer ones are looked up each time."""
 _URL_SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 _DETAILS = {
@@ -270,9 +272,10 @@ class Routes:
                 if named is not None:
                     stating = named.name if named.name in snapshot.stated else None
                     found = snapshot.hostnames[named.name], stating
-            if len(self._services) >= self._limit:
-                self._services = {}
-            self._services[host] = found
+            if len(host) <= _LONGEST_HOST:  # a header may have 32 KiB
+                if len(self._services) >= self._limit:
+                    self._services = {}
+                self._services[host] = found
             return found
 
     def remember(self, table: dict[Any, Any], key: Any, route: LookupRoute | RedirectRoute) -> None:

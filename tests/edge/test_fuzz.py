@@ -225,6 +225,48 @@ def test_memory_is_bounded() -> None:
         assert len(routes._services) <= 3
 
 
+def test_what_is_long_is_not_remembered() -> None:
+    """A head may have 32 KiB: memory that is bounded by a number of answers takes in only what is short."""
+    edge = _edge()
+    routes = edge.app._current()
+    assert routes.service_of(b"x" * 32_000) is None
+    assert routes.service_of(b"web.demo.test" + b" " * 32_000) == ("web", None)
+
+    def ask(path: str, query: bytes, host: bytes, forwarded: bytes) -> int:
+        sent: list[dict[str, Any]] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            pytest.fail("no body is asked for")
+
+        headers = [(b"host", host), (b"x-forwarded-for", forwarded)]
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+        }
+        asyncio.run(edge.app(scope | {"query_string": query}, receive, send))
+        status = sent[0]["status"]
+        assert isinstance(status, int)
+        return status
+
+    long = b", ".join([b"192.0.2.1"] * 3000)
+    assert ask("/", b"", b"web.demo.test", long) in (307, 451)
+    assert ask("/v1/route", b"service=web", b"edge", long) in (200, 451)
+    assert (routes._services, routes.redirects, routes.lookups) == (
+        {b"web.demo.test": ("web", None), b"edge": None},
+        {},
+        {},
+    )
+    ask("/", b"", b"web.demo.test", b"192.0.2.1")
+    ask("/v1/route", b"service=web", b"edge", b"192.0.2.1")
+    assert (len(routes.redirects), len(routes.lookups)) == (1, 1)
+
+
 def test_a_client_that_leaves_in_the_middle_is_no_error() -> None:
     """Nothing is sent to nobody."""
 
