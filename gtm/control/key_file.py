@@ -5,7 +5,6 @@ Law: a file that is missing or wrong is never replaced while the database holds 
 
 from __future__ import annotations
 
-import os
 import secrets
 from base64 import b64decode, b64encode
 from binascii import Error
@@ -14,6 +13,8 @@ from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from gtm.files import write_whole
 
 _BYTES = 32
 _NONCE = 12
@@ -35,20 +36,10 @@ class KeyFile:
         Raises:
             KeyFileError: it cannot be written.
         """
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(b64encode(secrets.token_bytes(_BYTES)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
             with suppress(FileExistsError):
-                os.link(temporary, self.path)  # whole or not at all, and never over another
-            temporary.unlink()
-            directory = os.open(self.path.parent, os.O_RDONLY)
-            os.fsync(directory)
-            os.close(directory)
+                write_whole(self.path, b64encode(secrets.token_bytes(_BYTES)) + b"\n", over=False)
         except OSError as error:
             raise KeyFileError(
                 f"cannot make the DNSSEC key file `{self.path}`: {error.strerror}; "

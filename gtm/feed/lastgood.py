@@ -1,18 +1,16 @@
 """The last good View on disk: what an edge answers from when it starts and can reach nobody.
 
-One file: a header line (`gtm-last-good 1 <sha256 of the rest>`), then feed messages, one a line. Written to a temporary
-file, synced and renamed, so that a crash leaves the old file or the new one, never half of either.
+One file, written whole: a header line (`gtm-last-good 1 <sha256 of the rest>`), then feed messages, one a line.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from gtm.feed.wire import FeedError, Message, decode, encode
+from gtm.files import write_whole
 
 _MAGIC = b"gtm-last-good 1 "
 
@@ -44,18 +42,7 @@ def write(path: Path, magic: bytes, body: bytes) -> None:
     Raises:
         OSError: the disk refuses; the old file is untouched.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(magic + sha256(body).hexdigest().encode() + b"\n" + body)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    write_whole(path, magic + sha256(body).hexdigest().encode() + b"\n" + body)
 
 
 def read(path: Path, magic: bytes, what: str) -> bytes:

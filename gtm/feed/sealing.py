@@ -12,9 +12,7 @@ Base mode hides content; it does not say who sealed. What an edge follows is as 
 from __future__ import annotations
 
 import logging
-import os
 from base64 import b64decode, b64encode
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from gtm.feed.wire import MAX_LINE, FeedError, KeysMessage, SealedKeysMessage, decode, encode
+from gtm.files import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -66,24 +65,10 @@ class SealingKey:
             logger.warning("`%s` holds no key, making another: %s", path, error)
         made = cls()
         try:
-            made._keep(path)
+            write_whole(path, b64encode(made._key.private_bytes_raw()) + b"\n")
         except OSError as error:
             logger.warning("cannot keep the key that zone-signing keys are sealed to: %s", error)
         return made
-
-    def _keep(self, path: Path) -> None:
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(b64encode(self._key.private_bytes_raw()) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
 
     def open(self, message: SealedKeysMessage, edge: str, token: str) -> KeysMessage:
         """The keys in a message to the edge of this name, which asked with this token.

@@ -153,3 +153,7 @@ class Claim:
             ) from error
         except OSError as error:
             logger.warning("cannot lock the data directory, going on without a lock: %s", error)
+        else:
+            for half in data_dir.glob("edge*.tmp"):  # of edges that were killed while they wrote
+                with suppress(OSError):
+                    half.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 from gtm.core.timekeeping import KEEP_EVERY, STEP, Times
@@ -17,7 +18,7 @@ SPREAD = 60.0
 
 
 class ClockKeeper:
-    """Keeps what a holder knows of the time in a data directory. One thread at a time.
+    """Keeps what a holder knows of the time in a data directory, from any thread: an older time never follows a newer one.
 
     Args:
         data_dir: the edge's.
@@ -29,6 +30,7 @@ class ClockKeeper:
         self._path = data_dir / clockfile.FILE
         self._holder = holder
         self._boot_id = boot
+        self._keeping = threading.Lock()
         self._kept: Times | None = None
         self._kept_at = 0.0
         self._failing = False
@@ -48,23 +50,24 @@ class ClockKeeper:
 
     def keep(self) -> None:
         """Write the times down, if some time has passed since or a clock has stepped."""
-        times, boot = self._holder.times, self._holder.boot()
-        self._watch()
-        last = self._kept
-        raised = last is None or times.latest - last.latest >= STEP
-        if not raised and boot - self._kept_at < KEEP_EVERY:
-            return
-        self._kept, self._kept_at = times, boot  # not again at once where the disk refuses
-        try:
-            clockfile.save(self._path, times.kept(boot, self._boot_id))
-        except OSError as error:
-            if not self._failing:
-                logger.error("cannot keep the time on disk, still trying: %s", error)
-            self._failing = True
-        else:
-            if self._failing:
-                logger.info("kept the time on disk after all")
-            self._failing = False
+        with self._keeping:
+            times, boot = self._holder.times, self._holder.boot()
+            self._watch()
+            last = self._kept
+            raised = last is None or times.latest - last.latest >= STEP
+            if not raised and boot - self._kept_at < KEEP_EVERY:
+                return
+            self._kept, self._kept_at = times, boot  # not again at once where the disk refuses
+            try:
+                clockfile.save(self._path, times.kept(boot, self._boot_id))
+            except OSError as error:
+                if not self._failing:
+                    logger.error("cannot keep the time on disk, still trying: %s", error)
+                self._failing = True
+            else:
+                if self._failing:
+                    logger.info("kept the time on disk after all")
+                self._failing = False
 
     def _watch(self) -> None:
         """Say when clocks are far apart, and when they are not any more."""

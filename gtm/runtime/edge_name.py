@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from gtm.files import write_whole
 from gtm.settings import EdgeSettings
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def remember(settings: EdgeSettings, name: str) -> EdgeSettings:
         return settings
     logger.info("this edge is `%s`: its token is for that name, and --name gives no other", name)
     try:
-        _path(settings).write_text(f"{name}\n", encoding="ascii")
+        write_whole(_path(settings), f"{name}\n".encode())
     except OSError as error:
         logger.warning("cannot keep the edge's name for the next start: %s", error)
     return replace(settings, name=name)

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from gtm.files import write_whole
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -35,7 +37,7 @@ class Facts:
 
     def write(self, data_dir: Path) -> None:
         """Write it."""
-        self.path(data_dir).write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+        write_whole(self.path(data_dir), msgspec.json.format(msgspec.json.encode(self)) + b"\n", mode=0o666)
 
 
 def host_and_port(text: str) -> tuple[str, int]:

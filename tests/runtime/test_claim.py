@@ -71,3 +71,18 @@ def test_a_disk_that_refuses_a_socket_keeps_no_edge_from_running(
         claim.take()
         asyncio.run(claim.leave_to_successor(lambda: pytest.fail("nobody took over"), asyncio.Event()))
     assert "cannot be replaced without a gap" in caplog.text
+
+
+def test_what_a_killed_edge_had_half_written_is_cleared(tmp_path: Path) -> None:
+    """Each kill would leave another: the files of the edge itself, and other people's, stay."""
+    (tmp_path / "edge-last-good").write_bytes(b"kept")
+    (tmp_path / "notes.tmp").write_bytes(b"kept")
+    for number in (1, 2):
+        (tmp_path / f"edge-last-good.{number}.tmp").write_bytes(b"half")
+    with closing(_Released(settings(tmp_path))) as claim:
+        claim.take()
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "edge-last-good",
+            "edge.lock",
+            "notes.tmp",
+        ]

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gtm.core.model import Endpoint, Policy, RefusalAddress
+from gtm.files import write_whole
 
 PORT = 9000
 REFUSAL_HOST = 8
@@ -53,7 +54,8 @@ class DemoFile:
 
     def write(self, data_dir: Path) -> None:
         """Write it."""
-        (data_dir / "demo.json").write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+        content = msgspec.json.format(msgspec.json.encode(self)) + b"\n"
+        write_whole(data_dir / "demo.json", content, mode=0o666)
 
 
 def address(block: int, host: int) -> str:
