@@ -97,8 +97,13 @@ class Child:
         deaths = Deaths()
         while True:
             deaths.started()
-            self.process = await self._lifeline.spawn(self._arguments, self._environment(), self._pass_fds)
-            code = await self.process.wait()
+            try:
+                self.process = await self._lifeline.spawn(
+                    self._arguments, self._environment(), self._pass_fds
+                )
+                how = ending(await self.process.wait())
+            except OSError as error:  # no memory, processes or descriptors: others may give some back
+                how = f"it cannot be started: {error.strerror or error}"
             pause = deaths.pause()
-            logger.error("%s ended (%s); starting it again in %.1f s", self.name, ending(code), pause)
+            logger.error("%s ended (%s); starting it again in %.1f s", self.name, how, pause)
             await asyncio.sleep(pause)

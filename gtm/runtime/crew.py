@@ -157,11 +157,14 @@ class Crew:
         deaths = Deaths()
         while not self._finishing.is_set():
             deaths.started()
-            code = await self._run(kind, name)
+            try:
+                how = ending(await self._run(kind, name))
+            except OSError as error:  # no memory, processes or descriptors: others may give some back
+                how = f"it cannot be started: {error.strerror or error}"
             if self._finishing.is_set():
                 return
             pause = deaths.pause()
-            logger.error("worker %s ended (%s); starting it again in %.1f s", name, ending(code), pause)
+            logger.error("worker %s ended (%s); starting it again in %.1f s", name, how, pause)
             await asyncio.sleep(pause)
 
     async def _run(self, kind: str, name: str) -> int | None:
@@ -170,10 +173,16 @@ class Crew:
         told = self._told(kind, name, theirs, door)
         environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
         descriptors = (told.descriptor, *told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
-        process = await self._lifeline.spawn(["gtm.runtime.worker"], environment, pass_fds=descriptors)
-        theirs.close()
-        if door is not None:
-            door.close()
+        try:
+            process = await self._lifeline.spawn(["gtm.runtime.worker"], environment, pass_fds=descriptors)
+        except OSError:
+            ours.close()
+            _unlink(path)
+            raise
+        finally:
+            theirs.close()
+            if door is not None:
+                door.close()
         link = await AgentEnd.over(ours)
         number = _http_number(name)
         if number is not None:
@@ -194,9 +203,7 @@ class Crew:
             await terminate(process, _PATIENCE)
             if number is not None:
                 self._leases.ended(number)
-            if path is not None:
-                with suppress(OSError):
-                    path.unlink()
+            _unlink(path)
 
     def _door(self) -> tuple[Path | None, socket.socket | None]:
         """Where a next agent finds a worker; nowhere on a disk that refuses."""
@@ -272,6 +279,12 @@ def concerns(worker: str, message: Message) -> bool:
     if _http_number(worker) is None:
         return not isinstance(message, MetricsMessage | SilentMessage)
     return not isinstance(message, KeysMessage)
+
+
+def _unlink(door: Path | None) -> None:
+    if door is not None:
+        with suppress(OSError):
+            door.unlink()
 
 
 def _http_number(name: str) -> int | None:
