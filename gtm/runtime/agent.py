@@ -204,9 +204,9 @@ class Agent:
                 errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
             ) from None
         self._claim.settle()
-        await asyncio.to_thread(self._clock.load)  # what the predecessor saw last
-        self._settled = True
+        self._settled = True  # and workers know before a slow disk is waited for
         self._crew.beat()
+        await asyncio.to_thread(self._clock.load)  # what the predecessor saw last
         if self._claim.inherited:  # until now the predecessor reported
             self._reporting = self._start(self._report())
         self._start(self._claim.relieved())

@@ -16,7 +16,7 @@ from gtm.api.app import create_app
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.runtime import lifeline
-from gtm.runtime.http import PatientProtocol
+from gtm.runtime.http import server_config
 from gtm.runtime.prepare import prepare
 from gtm.runtime.privileges import conceal
 from gtm.runtime.room import raise_descriptor_limit
@@ -104,17 +104,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         name=f"{socket.gethostname()}:{port}",
         deposed=stop,
     )
-    config = uvicorn.Config(
-        app,
-        http=PatientProtocol,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        # Feeds never end by themselves; edges reconnect.
-        timeout_graceful_shutdown=2,
-    )
-    server = _Server(config)
+    server = _Server(server_config(app, grace=2))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

@@ -24,7 +24,6 @@ from math import inf
 from pathlib import Path
 
 import msgspec
-import uvicorn
 
 from gtm.core.latency import SampleKind
 from gtm.core.leases import Parts
@@ -57,7 +56,7 @@ from gtm.geoip.reader import GeoIPError, Locator
 from gtm.runtime import steady
 from gtm.runtime.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.clocks import boot_time
-from gtm.runtime.http import PatientProtocol, PatientServer
+from gtm.runtime.http import KEEP_ALIVE, PatientServer, server_config
 from gtm.runtime.link import WorkerEnd
 from gtm.runtime.listeners import Listener
 from gtm.runtime.logs import configure
@@ -401,17 +400,7 @@ def run_http(worker: Worker) -> None:
         afford=worker.afford,
     )
     worker.intake = app.intake
-    config = uvicorn.Config(
-        app,
-        http=PatientProtocol,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=3,
-    )
+    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False)
     server = PatientServer(config, started=lambda: worker.ready(router))
     tcp = _sockets(worker.settings.tcp)
     worker.start(lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners("http", (), tcp))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import uvicorn
 from bench_view import holder
 
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.geoip.reader import Locator
-from gtm.runtime.http import PatientProtocol, PatientServer
+from gtm.runtime.http import KEEP_ALIVE, PatientServer, server_config
 from gtm.telemetry import Counts
 
 app = EdgeApp(holder(), Locator().locate, EdgeOptions(open_lookups=True), Counts(), lambda: "")
@@ -18,17 +17,7 @@ app = EdgeApp(holder(), Locator().locate, EdgeOptions(open_lookups=True), Counts
 
 def main() -> None:
     """Serve until killed."""
-    config = uvicorn.Config(
-        app,
-        port=int(sys.argv[1]),
-        http=PatientProtocol,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=75,
-    )
+    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, port=int(sys.argv[1]))
     asyncio.run(PatientServer(config, started=lambda: None).serve())
 
 
