@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -41,7 +42,7 @@ class LockFile:
         """
         if self.held:
             return
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = self._open()
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -52,6 +53,15 @@ class LockFile:
             os.close(fd)
             raise
         self.adopt(fd)
+
+    def _open(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            # A disk that broke is read-only from then on: a file that is there can be locked all the same.
+            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
     @property
     def descriptor(self) -> int | None:
