@@ -54,6 +54,18 @@ def make_door(data_dir: Path) -> tuple[Path, socket.socket]:
     return data_dir / name, door
 
 
+def listen_early(door: int) -> None:
+    """Let agents knock from now on, for `Door` to open later.
+
+    A worker that begins while its agent dies may go on alone, and a door at which nobody listens counts as a dead one's.
+
+    Args:
+        door: the descriptor of a door of `make_door`, which stays the caller's.
+    """
+    with socket.socket(fileno=os.dup(door)) as waiting:
+        waiting.listen()
+
+
 class Door:
     """The worker's side: opens to a next agent once its own is gone.
 
@@ -78,7 +90,7 @@ class Door:
         self._successor: socket.socket | None = None
 
     def start(self) -> None:
-        """Wait for agents on a thread of its own. From here on the door names this process to them (SO_PEERCRED)."""
+        """Wait for agents on a thread of its own. The door names the process that listens to them (SO_PEERCRED)."""
         self._waiting.listen()
         threading.Thread(target=self._serve, daemon=True, name="door").start()
 

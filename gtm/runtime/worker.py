@@ -60,7 +60,7 @@ from gtm.runtime.http import KEEP_ALIVE, PatientServer, server_config
 from gtm.runtime.link import WorkerEnd
 from gtm.runtime.listeners import Listener
 from gtm.runtime.logs import configure
-from gtm.runtime.orphans import Door, own_listeners
+from gtm.runtime.orphans import Door, listen_early, own_listeners
 from gtm.runtime.room import raise_descriptor_limit
 from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
@@ -417,6 +417,8 @@ def main() -> None:
     settings = msgspec.json.decode(os.environ[ENVIRONMENT], type=WorkerSettings, strict=False)
     configure(settings.log_level, settings.name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if settings.door is not None:
+        listen_early(settings.door)
     steady.begin()
     raise_descriptor_limit()
     worker = Worker(settings)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gtm.environment import inherited
 from gtm.lockfile import LockFile
 from gtm.runtime import orphans
 from gtm.runtime.claim import Claim
-from gtm.runtime.handover import Handover, HandoverError
+from gtm.runtime.handover import Handover, HandoverError, short
+from gtm.runtime.worker_settings import ENVIRONMENT, WorkerSettings
 from gtm.settings import EdgeSettings
+from tests.system.harness import eventually
 
 ORPHAN = """
 import sys, threading
@@ -131,3 +136,48 @@ def test_doors_of_an_edge_that_just_starts_stay(tmp_path: Path) -> None:
         door.close()
     assert orphans.left_over(tmp_path) == []
     assert not path.exists()
+
+
+def test_a_worker_can_be_found_before_it_has_a_view(tmp_path: Path) -> None:
+    """It may get its View from an agent that dies this moment, and goes on alone: nobody may take its door for a dead one's."""
+    path, door = orphans.make_door(tmp_path)
+    ours, theirs = socket.socketpair()
+    told = WorkerSettings(
+        "dns",
+        "dns-1",
+        theirs.fileno(),
+        (),
+        (),
+        None,
+        None,
+        None,
+        (),
+        False,
+        False,
+        "info",
+        door=door.fileno(),
+    )
+    environment = {**inherited(), ENVIRONMENT: msgspec.json.encode(told).decode()}
+    command = [sys.executable, "-m", "gtm.runtime.worker"]
+    with (
+        ours,
+        subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(), door.fileno())) as process,
+    ):
+        theirs.close()
+        door.close()
+        try:
+            eventually(lambda: _answers(path), "it listens at its door")
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+def _answers(door: Path) -> bool:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
+        short(door.parent, door.name) as name,
+    ):
+        with suppress(ConnectionRefusedError):
+            connection.connect(name)
+            return True
+        return False
