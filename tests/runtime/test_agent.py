@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from gtm.core.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
-from gtm.feed.wire import StateMessage
+from gtm.core.timekeeping import Kept
+from gtm.feed import clockfile
+from gtm.feed.wire import HeartbeatMessage, Message, PulseMessage, StateMessage, TimesMessage
 from gtm.runtime.agent import Agent
+from gtm.runtime.clocks import boot_id, boot_time
 from gtm.settings import EdgeSettings
 
 PLAN = Plan(1.0, {"class": ClassPlan({"de": 1.0})}, {"de": 3.0})
@@ -74,3 +79,71 @@ def test_the_plan_is_reported_when_control_asks(tmp_path: Path, monkeypatch: pyt
     assert edge.agent._next_report().plan is None
     edge.agent._wants_plan = True
     assert edge.agent._next_report().plan is PLAN
+
+
+def _ahead(data_dir: Path, seconds: float) -> float:
+    """What an edge before this one kept: its clock, or control's, was so far ahead."""
+    latest = time.time() + seconds
+    clockfile.save(data_dir / clockfile.FILE, Kept(boot_id(), boot_time(), latest))
+    return latest
+
+
+@pytest.mark.anyio
+async def test_times_on_disk_count_before_the_first_view(tmp_path: Path) -> None:
+    """Workers that start are told of them first."""
+    latest = _ahead(tmp_path, 5_000)
+    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    await agent._load_last_good()
+    assert agent._holder.window.latest >= latest
+    first = agent._everything()[0]
+    assert isinstance(first, TimesMessage)
+    assert first.times.window(boot_time()).latest >= latest
+
+
+@pytest.mark.anyio
+async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp_path: Path) -> None:
+    """A heartbeat that is ahead is on disk and with the workers at once, not with the next second."""
+    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    await agent._tell_times()
+    sent: list[Message] = []
+    agent._crew = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
+    ahead = time.time() + 5_000
+    await agent._receive(HeartbeatMessage(ahead))
+    assert clockfile.load(tmp_path / clockfile.FILE).latest >= ahead
+    (told,) = sent
+    assert isinstance(told, TimesMessage)
+    assert told.times.window(boot_time()).latest >= ahead
+
+
+@pytest.mark.anyio
+async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) -> None:
+    """Workers may go on alone from the moment their predecessors end; then what the predecessor saw last counts."""
+    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    pulses: list[tuple[PulseMessage, float]] = []
+    written: list[float] = []
+    ready = asyncio.Event()
+    ready.set()
+
+    async def nothing(*_: object) -> None:
+        return
+
+    agent._crew = SimpleNamespace(  # type: ignore[assignment]
+        ready=ready, revision=1, beat=lambda: pulses.append((agent._pulse(), agent._holder.window.latest))
+    )
+    agent._claim = SimpleNamespace(  # type: ignore[assignment]
+        inherited=True,
+        replaced=False,
+        settle=lambda: written.append(_ahead(tmp_path, 5_000)),
+        relieved=nothing,
+        leave_to_successor=nothing,
+    )
+    assert not agent._pulse().alone
+    await agent._settle()
+    ((pulse, known),) = pulses
+    assert pulse.alone
+    assert known < written[0] <= agent._holder.window.latest
+    agent.stop()
+    assert not agent._pulse().alone
+    for task in agent._tasks:
+        task.cancel()
+    await asyncio.gather(*agent._tasks, return_exceptions=True)

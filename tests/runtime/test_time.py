@@ -6,6 +6,7 @@ ever shown, and knows neither windows nor Views.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -474,6 +475,34 @@ def test_the_file_is_written_when_a_clock_steps_and_now_and_then(
     shown["boot"] = 60.0
     missing.keep()
     assert "kept the time on disk after all" in caplog.text
+
+
+def test_an_older_time_never_follows_a_newer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks of an agent keep times, each on a thread of its own, and a disk may be slow."""
+    shown = {"ahead": START}
+    holder = ViewHolder(lambda: 5.0 + shown["ahead"], boot=lambda: 5.0)
+    keeper = ClockKeeper(tmp_path, holder, "a")
+    begun, go_on = threading.Event(), threading.Event()
+    save = clockfile.save
+
+    def slow(path: Path, kept: Kept) -> None:
+        if not begun.is_set():
+            begun.set()
+            go_on.wait(20)
+        save(path, kept)
+
+    monkeypatch.setattr(clockfile, "save", slow)
+    threads = [threading.Thread(target=keeper.keep) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(20)
+    shown["ahead"] += 9_000
+    holder.tick()
+    threads[1].start()
+    threads[1].join(0.3)  # it must wait
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert clockfile.load(tmp_path / clockfile.FILE).latest == 5.0 + START + 9_000
 
 
 @quick(60)
