@@ -18,11 +18,13 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from gtm import __version__
 from gtm.core.leases import LeaseHolder
@@ -63,6 +65,9 @@ from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
 logger = logging.getLogger(__name__)
+
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
 LEARN_EVERY = 10
 """Seconds in an interval of probes' round trips."""
@@ -111,6 +116,8 @@ class Agent:
         self._claim = Claim(settings)
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
         self._saving = asyncio.Lock()
+        # A thread of its own: those that all share may be busy with names that do not resolve, for half a minute each.
+        self._disk = ThreadPoolExecutor(1, "disk")
         self._unsaved = False
         self._crew: Crew | None = None
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
@@ -133,6 +140,7 @@ class Agent:
             conceal()  # again: becoming another user may have undone it
             await self._run()
         finally:
+            self._disk.shutdown(wait=False)
             self._claim.release()
 
     async def _run(self) -> None:
@@ -206,7 +214,7 @@ class Agent:
         self._claim.settle()
         self._settled = True  # and workers know before a slow disk is waited for
         self._crew.beat()
-        await asyncio.to_thread(self._clock.load)  # what the predecessor saw last
+        await self._on_disk(self._clock.load)  # what the predecessor saw last
         if self._claim.inherited:  # until now the predecessor reported
             self._reporting = self._start(self._report())
         self._start(self._claim.relieved())
@@ -236,6 +244,12 @@ class Agent:
             left -= min(time.monotonic() - self._lost_at, PLAN_KEPT)
         return PulseMessage(self._settled and not self._stopping.is_set(), left, self.settings.name)
 
+    async def _on_disk(
+        self, work: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Result:
+        """Do what may wait for a disk, beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._disk, partial(work, *args, **kwargs))
+
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         task.add_done_callback(self._task_ended)
@@ -260,10 +274,10 @@ class Agent:
 
     async def _load_last_good(self) -> None:
         path = self._last_good
-        await asyncio.to_thread(self._clock.load)  # before the first View
+        await self._on_disk(self._clock.load)  # before the first View
         await self._tell_times()
         try:
-            for message in await asyncio.to_thread(lastgood.load, path):
+            for message in await self._on_disk(lastgood.load, path):
                 self._take(message)
             if self._snapshot is not None:
                 logger.info("loaded revision %d from %s", self._snapshot.revision, path)
@@ -276,7 +290,7 @@ class Agent:
         """Follow control's feed for ever, reconnecting with growing pauses."""
         failures = 0
         refused = False
-        key = await asyncio.to_thread(SealingKey.kept, self.settings.data_dir)
+        key = await self._on_disk(SealingKey.kept, self.settings.data_dir)
         async with self._client(key) as client:
             while True:
                 client.edge = self.settings.name
@@ -376,7 +390,7 @@ class Agent:
         async with self._saving:
             messages = self._lasting()
             try:
-                await asyncio.to_thread(lastgood.save, self._last_good, messages)
+                await self._on_disk(lastgood.save, self._last_good, messages)
             except OSError as error:
                 if not self._unsaved:
                     logger.error("cannot save the last-good file, still trying: %s", error)
@@ -419,7 +433,7 @@ class Agent:
     async def _keep_times(self) -> None:
         """Keep the times on disk, if it is time to."""
         if not self._claim.replaced:
-            await asyncio.to_thread(self._clock.keep)
+            await self._on_disk(self._clock.keep)
 
     def _everything(self) -> list[Message]:
         """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""

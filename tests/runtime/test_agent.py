@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -147,3 +148,21 @@ async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) ->
     for task in agent._tasks:
         task.cancel()
     await asyncio.gather(*agent._tasks, return_exceptions=True)
+
+
+@pytest.mark.anyio
+async def test_names_that_do_not_resolve_hold_no_times_up(tmp_path: Path) -> None:
+    """Probes resolve on threads that all share: while these are busy, times are kept and told, and so is what control says."""
+    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    go_on = threading.Event()
+    busy = [asyncio.ensure_future(asyncio.to_thread(go_on.wait, 20)) for _ in range(64)]
+    try:
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await agent._receive(HeartbeatMessage(time.time() + 5_000))
+            await agent._save()
+        assert clockfile.load(tmp_path / clockfile.FILE).latest >= time.time() + 4_900
+        assert not busy[-1].done()
+    finally:
+        go_on.set()
+        await asyncio.gather(*busy)
