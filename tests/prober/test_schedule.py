@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -364,3 +365,17 @@ async def test_a_check_that_outlasts_its_interval_is_followed_at_once() -> None:
         (watch,) = prober._watches.values()
         prober._take(watch, ProbeResult(ok=True, at=time.time()), 9.9)
         await until(lambda: len(server.heads) == 2)
+
+
+async def test_jitter_parts_edges_and_makes_no_failure_known_later() -> None:
+    """Checks follow each other at 90–100% of the interval, by what is drawn: neither in step nor ever after it."""
+    probe = replace(SLOW, interval=10.0)
+    async with probing(region("a", "http://127.0.0.1:1", probe=probe)) as (prober, _):
+        (watch,) = prober._watches.values()
+        assert watch.job is not None
+        now = datetime.now(UTC)
+        pauses = [(watch.job.trigger.get_next_fire_time(now, now) - now).total_seconds() for _ in range(500)]
+        pauses += [schedule._pause(probe) for _ in range(500)]
+    for half in (pauses[:500], pauses[500:]):
+        assert 9.0 <= min(half) < 9.1
+        assert 9.9 < max(half) <= 10.0
