@@ -327,7 +327,9 @@ def _timed(services: Iterable[Service], concerning: Mapping[str, Sequence[RulePe
         found = passing.get(id(periods))
         if found is None:
             first, last = periods[0], periods[-1]
-            dated = first.starts > -inf or last.ends < inf or first.rule.max_policy_age is not None
+            # A rule without dates of its own has several periods where a membership that it names begins or ends.
+            dated = len(periods) > 1 or first.starts > -inf or last.ends < inf
+            dated = dated or first.rule.max_policy_age is not None
             found = passing[id(periods)] = first.enforced and dated
         return found
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
-from gtm.core.model import Match, Places, Policy, Request, ResidencyRule, RuleMode
+from gtm.core.model import Jurisdiction, Match, Places, Policy, Request, ResidencyRule, RuleMode, Term
 from gtm.core.router import Router
 from gtm.core.view import Window, bound_within, build_view, view_of
 from gtm.dns.answer import Answerer
@@ -94,6 +94,18 @@ def test_the_end_of_a_rule_bounds_answers_too() -> None:
     """What was refused or sent elsewhere under a rule comes back when it ends."""
     ending = rule(effective_from=None, effective_until=datetime.fromtimestamp(BEGINS, UTC))
     assert max(ttls(Answerer(at(9, ending), locate, Counts()), "web", "A", subnet=DE)) == 8
+
+
+@pytest.mark.parametrize("dated", ["effective_from", "effective_until"])
+def test_a_membership_that_begins_or_ends_bounds_answers_too(dated: str) -> None:
+    """A rule without dates of its own changes when an adequacy decision lapses, or comes into force."""
+    term = Term("US", **{dated: datetime.fromtimestamp(BEGINS, UTC)})
+    friends = Jurisdiction("FRIENDS", members=("DE", "US"), terms=(term,))
+    rules = rule(effective_from=None, allow=Places(("FRIENDS",)))
+    snapshot = compile_policy(replace(policy(rules), jurisdictions=(friends,)), ())
+    view = view_of(snapshot, router().view.state, Window(BEGINS - 9, BEGINS - 9))
+    assert view.ttl_of(snapshot.services["web"]) == 8
+    assert max(ttls(Answerer(Router(view), locate, Counts()), "web", "A", subnet=US)) == 8
 
 
 def test_a_day_of_ttl_costs_17_views() -> None:
