@@ -3,7 +3,8 @@
 What two policies say can be compared once both are told in the same terms (a `Ground`): the services (and the host names
 by which they are asked for), clients, tenants and data classes that their rules tell apart, and the places that they may be served in. Places are the regions of the
 policy that is to be; and regions to come, by where they might stand and by who might run them, each looked at alone. So are
-the edges that may handle a request: by where they stand, by who runs them, and by the age of the policy they follow.
+the edges that may handle a request: by where they stand, by who runs them, by the region they run in, and by the age of the
+policy they follow.
 
 Which clients a rule concerns is asked of the one function that decides it (`gtm.core.residency.fence`), for a client of
 every kind.
@@ -19,6 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from gtm.core.boxes import Box, Wall
 from gtm.core.countries import COUNTRIES
+from gtm.core.edges import EdgePlace, inside, settled
 from gtm.core.jurisdictions import Membership
 from gtm.core.model import ANYWHERE, Location, Places, Policy, Region, Request, ResidencyRule
 from gtm.core.references import Checks, some
@@ -155,13 +157,16 @@ class Ground:
 
     `ways` stand where walls have services. `tenants` and `classes` are what requests state themselves. Places are the new policy's regions, then
     each country for regions that stand there, then each (first: unknown) for regions that are run from there; likewise for
-    edges, where unknown comes first both times; then the `ages` of policies (at most so many seconds, the last infinite).
+    edges, where unknown comes first both times; then the regions of either policy by name (`edge_regions`), for edges that
+    run in them wherever they say they stand, and the new policy's, for edges that say nothing else and stand where the region
+    does; then the `ages` of policies (at most so many seconds, the last infinite).
     """
 
     ways: tuple[Way, ...]
     tenants: tuple[str | None, ...]
     classes: tuple[str | None, ...]
     regions: tuple[Region, ...]
+    edge_regions: tuple[str, ...]
     ages: tuple[float, ...]
     now: float
 
@@ -181,12 +186,27 @@ class Ground:
         return self.run + len(_OPERATORS)
 
     @property
+    def edges_in(self) -> int:
+        """The number of the first bit for the regions that edges run in."""
+        return self.edges_from + 2 * len(_OPERATORS)
+
+    @property
+    def edges_of(self) -> int:
+        """The number of the first bit for the regions whose place is that of edges."""
+        return self.edges_in + len(self.edge_regions)
+
+    @property
+    def aged(self) -> int:
+        """The number of the first bit for the ages of policies that edges follow."""
+        return self.edges_of + len(self.regions)
+
+    @property
     def places(self) -> int:
         """The mask of all places."""
-        return (1 << self.edges_from + 2 * len(_OPERATORS) + len(self.ages)) - 1
+        return (1 << self.aged + len(self.ages)) - 1
 
-    def closed_edges(self, period: CompiledRule) -> int:
-        """The mask of edges that a period of a rule closes."""
+    def closed_edges(self, period: CompiledRule, regions: Sequence[Region]) -> int:
+        """The mask of edges that a period of a rule closes. `regions`: the ground's, as the rule's policy sees them."""
         closed = 0
         for block, countries in enumerate((period.edge_countries, period.edge_operators)):
             first = self.edges_from + block * len(_OPERATORS)
@@ -194,10 +214,19 @@ class Ground:
                 closed |= sum(
                     1 << first + number for number, code in enumerate(_OPERATORS) if code not in countries
                 )
+        if period.edge_countries is not None:
+            denied = period.rule.deny.regions
+            closed |= sum(
+                1 << self.edges_in + number for number, name in enumerate(self.edge_regions) if name in denied
+            )
+            closed |= sum(
+                1 << self.edges_of + number
+                for number, region in enumerate(regions)
+                if not inside(period, settled(EdgePlace(region=region.name), (region,)))
+            )
         most = period.rule.max_policy_age
         if most is not None:
-            first = self.edges_from + 2 * len(_OPERATORS)
-            closed |= sum(1 << first + number for number, age in enumerate(self.ages) if age > most)
+            closed |= sum(1 << self.aged + number for number, age in enumerate(self.ages) if age > most)
         return closed
 
     def edges(self, mask: int) -> Iterator[str]:
@@ -211,8 +240,11 @@ class Ground:
             ]
             if codes:
                 yield f"{text} {some(codes, 'countries')}"
-        first = self.edges_from + 2 * len(_OPERATORS)
-        ages = [number for number in range(len(self.ages)) if mask >> first + number & 1]
+        names = (*self.edge_regions, *(region.name for region in self.regions))
+        run = {name: None for number, name in enumerate(names) if mask >> self.edges_in + number & 1}
+        if run:
+            yield f"edges that run in {some([f'`{name}`' for name in run], 'regions')}"
+        ages = [number for number in range(len(self.ages)) if mask >> self.aged + number & 1]
         if ages:
             # A bit stands for what is older than the age before it.
             yield f"edges that follow a policy older than {self.ages[ages[0] - 1]:g} s"
@@ -250,7 +282,9 @@ class Bounded:
         self._services = _numbered(way.service[side] for way in ground.ways)
         self._tenants = _Stated(ground.tenants, [way.tenant for way in ground.ways], side)
         self._classes = _Stated(ground.classes, [way.data_class for way in ground.ways], side)
-        self._compiled = [part for rule in policy.residency_rules for part in _parts(ground, compiler, rule)]
+        self._compiled = [
+            part for rule in policy.residency_rules for part in _parts(ground, compiler, rule, regions)
+        ]
 
     @property
     def rules(self) -> Iterator[CompiledRule]:
@@ -334,8 +368,10 @@ def _numbered(names: Iterable[_Name]) -> dict[_Name, int]:
     return found
 
 
-def _parts(ground: Ground, compiler: RuleCompiler, rule: ResidencyRule) -> Iterator[tuple[CompiledRule, int]]:
-    """A rule's periods, and what each closes of the places.
+def _parts(
+    ground: Ground, compiler: RuleCompiler, rule: ResidencyRule, seen: Sequence[Region]
+) -> Iterator[tuple[CompiledRule, int]]:
+    """A rule's periods, and what each closes of the places. `seen`: the ground's regions, as its policy sees them.
 
     Where regions to come stand and who runs them is looked at apart, so a rule about both is read twice more.
     """
@@ -357,7 +393,7 @@ def _parts(ground: Ground, compiler: RuleCompiler, rule: ResidencyRule) -> Itera
     for reading, looked_at in readings:
         for period in compiler.compile(reading):
             if period.enforced and period.ends > ground.now:
-                edges = ground.closed_edges(period) if reading is rule else 0
+                edges = ground.closed_edges(period, seen) if reading is rule else 0
                 yield period, looked_at & ~period.allowed | edges
 
 

@@ -80,7 +80,7 @@ class Opening:
 
     `services` (`""`: services to come), to whom requests come by `hosts` (empty: however they come), `regions`, and for regions to come the countries where they may `stand` and from
     which they may be `run`; `edges` says in words what edges may handle it beside. `countries` are the clients' (None: unknown; none: only of subnets too wide); `certain`: not only of those who are located
-    badly or behind anonymising networks. `tenants` and `classes` have None for requests that state none. From the POSIX
+    badly, in doubt or behind anonymising networks. `tenants` and `classes` have None for requests that state none. From the POSIX
     time `starts` (`later`: not yet now) until `ends`, at the widest. `fate`: what became of the rule, `deleted`, `changed`
     or `kept`.
     """
@@ -195,8 +195,16 @@ def _ground(before: Snapshot, after: Snapshot, ways: tuple[Way, ...], now: float
     classes = {item.name for policy in (old, new) for item in policy.data_classes}
     stated = {rule.max_policy_age for policy in (old, new) for rule in policy.residency_rules}
     ages = (*sorted(age for age in stated if age is not None), inf)
-    names = (None, *sorted(tenants)), (None, *sorted(classes))
-    return Ground(ways, *names, after.regions, ages, now)
+    regions = sorted(before.region_numbers.keys() | after.region_numbers.keys())
+    return Ground(
+        ways=ways,
+        tenants=(None, *sorted(tenants)),
+        classes=(None, *sorted(classes)),
+        regions=after.regions,
+        edge_regions=tuple(regions),
+        ages=ages,
+        now=now,
+    )
 
 
 def _ways(before: Snapshot, after: Snapshot) -> dict[Way, list[str]]:

@@ -122,7 +122,9 @@ def _clients(one: Opening) -> str:
         text = "clients of unknown location"
     else:
         return "client subnets that are too wide to look at"
-    return text if one.certain else f"{text} who are located roughly, or behind anonymising networks"
+    return (
+        text if one.certain else f"{text} who are located roughly or in doubt, or behind anonymising networks"
+    )
 
 
 def _stating(one: Opening) -> str:

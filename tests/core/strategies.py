@@ -178,6 +178,7 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
         on_doubtful_location=draw(st.sampled_from(OnDoubtfulLocation)),
         max_accuracy_km=draw(st.sampled_from([None, None, 100.0])),
         edges=draw(st.sampled_from(EdgeScope)),
+        max_policy_age=draw(st.sampled_from([None, None, 60.0, 600.0])),
         legal_basis=draw(st.sampled_from(["", "GDPR Art. 44"])),
         effective_from=None if since is None else datetime.fromtimestamp(since, UTC),
         effective_until=None if until is None else datetime.fromtimestamp(until, UTC),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import cache
+from itertools import product
 from math import inf
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from gtm.core import openings as subject
 from gtm.core.compile import compile_policy
+from gtm.core.edges import EdgePlace
 from gtm.core.model import (
     DataClass,
     EdgeScope,
@@ -42,7 +44,7 @@ from gtm.core.residency import LocationFacts
 from gtm.core.state import State
 from gtm.core.view import Window
 from tests.core import test_compile as plain
-from tests.core.reference import Reference
+from tests.core.reference import Reference, edge_inside
 from tests.core.strategies import (
     COUNTRIES,
     DATA_CLASSES,
@@ -58,7 +60,87 @@ NOW = 150.0
 TOO_WIDE = Location(source="mixed")
 """A client subnet of more parts than anybody looks at."""
 
+EVERYWHERE = (*COUNTRIES, "IE", "AQ")
+"""The countries that rules tell apart; `AQ` stands for all others."""
+KINDS = (
+    TOO_WIDE,
+    *(
+        Location(country, source="geoip", anonymous=anonymous, doubtful=doubtful, accuracy_km=accuracy)
+        for country in (None, *EVERYWHERE)
+        for anonymous in (False, True)
+        for accuracy, doubtful in ((100.0, False), (None, False), (100.0, True))
+    ),
+)
+"""A client of every kind."""
+STAND = tuple(Region(f"in {code}", 0, 0, code, ()) for code in EVERYWHERE)
+RUN = tuple(Region(f"by {code}", 0, 0, "XX", (), operator_country=code) for code in (None, *EVERYWHERE))
+EDGES = ("edges in", "edges that are run from", "edges that run in", "edges that follow")
+"""How edges are told of."""
+Statement = tuple[str | None, str | None]
+"""A tenant and a data class."""
+
 # --- the model ---
+
+
+def edge_words(edge: EdgePlace) -> str:
+    """One edge among all that are looked at."""
+    if edge.region is not None:
+        return f"edges that run in {edge.region}, {edge.country}"
+    return (
+        f"edges in {edge.country}"
+        if edge.country != "XX"
+        else f"edges that are run from {edge.operator_country}"
+    )
+
+
+def told(place: str) -> str:
+    """A place as far as it is compared: which edges they are is told in words that leave out most of many."""
+    return next((words for words in EDGES if place.startswith(words)), place)
+
+
+def stood(policy: Policy, edge: EdgePlace) -> EdgePlace:
+    """Where an edge stands: what it does not say is as of the region it runs in."""
+    home = next((region for region in policy.regions if region.name == edge.region), None)
+    if home is None or edge.country is not None:
+        return edge
+    return EdgePlace(home.country, home.operator_country, home.name)
+
+
+class Side:
+    """What one policy's rules say at a moment: which concern a request, as bits, and the places that each keeps it from."""
+
+    def __init__(self, model: Model, side: int, at: datetime) -> None:
+        self.reference, self.at = model.sides[side], at
+        policy = self.reference.policy
+        self.binding = [rule for rule in policy.residency_rules if rule.mode is RuleMode.ENFORCE]
+        self.kept = [frozenset(model.keeps(policy, rule.name, at)) for rule in self.binding]
+        self.anywhere = [
+            replace(
+                rule, match=replace(rule.match, services=(), client_countries=(), client_jurisdictions=())
+            )
+            for rule in self.binding
+        ]
+        self.located = cache(self._located)
+        self.stated = cache(self._stated)
+
+    def _located(self, service: str, place: Location) -> int:
+        """The rules that concern some request from there to a service."""
+        parts = () if place is TOO_WIDE else None
+        return self._bits(self.binding, Request(service, place), parts)
+
+    def _stated(self, tenant: str | None, data_class: str | None) -> int:
+        """The rules that concern some request that states this."""
+        return self._bits(self.anywhere, Request("", tenant=tenant, data_class=data_class), None)
+
+    def _bits(self, rules: list[ResidencyRule], asked: Request, parts: tuple[()] | None) -> int:
+        concerns = (self.reference.concerns(rule, asked, self.at, parts) for rule in rules)
+        return sum(bound << number for number, bound in enumerate(concerns))
+
+    def keeping(self, mask: int) -> Iterator[tuple[str, frozenset[str]]]:
+        """The rules of a mask, and what they keep."""
+        for number, rule in enumerate(self.binding):
+            if mask >> number & 1:
+                yield rule.name, self.kept[number]
 
 
 class Model:
@@ -68,39 +150,54 @@ class Model:
         then = {region.name: region for region in before.regions}
         old_tenants = {tenant.name: tenant for tenant in (*after.tenants, *before.tenants)}
         new_tenants = {tenant.name: tenant for tenant in (*before.tenants, *after.tenants)}
-        self.tenants = (None, *old_tenants)
+        self.statements = [
+            (tenant, data) for tenant in (None, *old_tenants) for data in (None, *DATA_CLASSES)
+        ]
         as_it_was = replace(
             before,
             regions=tuple(then.get(region.name, region) for region in after.regions),
             tenants=tuple(old_tenants.values()),
         )
         self.before, self.after, self.now = before, after, now
-        self.places = set(range(len(after.regions) + 2 * len(COUNTRIES) + 1))
+        self.ages = sorted(
+            {age for one in (before, after) for rule in one.residency_rules if (age := rule.max_policy_age)}
+        )
         self.sides = [
             Reference(one, SHIPPED, State(0), Window(now, now))
             for one in (as_it_was, replace(after, tenants=tuple(new_tenants.values())))
         ]
 
-    def opened(self) -> set[tuple[str, str]]:
-        """The old rules that kept a service from a place (`""`: services to come) that nothing keeps it from now."""
-        found = set()
+    def opened(self) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+        """The old rules that kept a service from a place (`""`: services to come) that nothing keeps it from now.
+
+        Each with the service, and each with the place.
+        """
+        services, opened = set(), set()
         for at in self.moments():
-            old, new = (self.told(side, at) for side in (0, 1))
-            for before, after in self.services():
-                for kind in self.kinds():
-                    open_now = self.places - set().union(*(kept for _, kept in new(after, *kind)))
-                    found |= {(rule, after) for rule, kept in old(before, *kind) if kept & open_now}
-            for (before, was), (after, now) in self.by_name():
-                for place, *said in self.kinds():
-                    then, since = self.meant(was, said), self.meant(now, said)
-                    if then is None or since is None:
-                        continue  # refused before: nobody was kept from anything; or refused now: nobody is served
-                    open_now = self.places - set().union(*(kept for _, kept in new(after, place, *since)))
-                    found |= {(rule, after) for rule, kept in old(before, place, *then) if kept & open_now}
-        return found
+            old, new = (Side(self, side, at) for side in (0, 1))
+            for (before, after), stated in self.ways():
+                # Requests that the same rules concern on both sides need to be looked at once only.
+                places = {(old.located(before, place), new.located(after, place)) for place in KINDS}
+                said = {(old.stated(*then), new.stated(*since)) for then, since in stated}
+                for (old_place, new_place), (then, since) in product(places, said):
+                    closed = frozenset[str]().union(*(kept for _, kept in new.keeping(new_place & since)))
+                    for rule, kept in old.keeping(old_place & then):
+                        if left := kept - closed:
+                            services.add((rule, after))
+                            opened |= {(rule, told(place)) for place in left}
+        return services, opened
+
+    def ways(self) -> Iterator[tuple[tuple[str, str], list[tuple[Statement, Statement]]]]:
+        """To which service requests come before and after, and as whose they are read."""
+        for pair in self.services():
+            yield pair, [(one, one) for one in self.statements]
+        for (before, was), (after, now) in self.by_name():
+            meant = ((self.meant(was, said), self.meant(now, said)) for said in self.statements)
+            # Refused before: nobody was kept from anything. Refused now: nobody is served.
+            yield (before, after), [(then, since) for then, since in meant if then and since]
 
     @staticmethod
-    def meant(host: HostName, said: list[str | None]) -> tuple[str | None, str | None] | None:
+    def meant(host: HostName, said: Statement) -> Statement | None:
         """The tenant and data class of a request by a name; None: it contradicts the name."""
         pairs = list(zip((host.tenant, host.data_class), said, strict=True))
         if any(one and other and one != other for one, other in pairs):
@@ -117,58 +214,38 @@ class Model:
                 told.add((old, new))
         return told
 
-    def told(self, side: int, at: datetime) -> Callable[..., list[tuple[str, frozenset[int]]]]:
-        """Who asks how → the rules that concern it, and the places that each keeps it from."""
-        reference = self.sides[side]
-        binding = [rule for rule in reference.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
-        kept = {rule.name: frozenset(self.keeps(reference.policy, rule.name, at)) for rule in binding}
-
-        @cache
-        def located(service: str, place: Location) -> set[str]:
-            parts = () if place is TOO_WIDE else None
-            asked = Request(service, place)
-            return {rule.name for rule in binding if reference.concerns(rule, asked, at, parts)}
-
-        @cache
-        def stated(tenant: str | None, data_class: str | None) -> set[str]:
-            anywhere = [
-                replace(
-                    rule,
-                    match=replace(rule.match, services=(), client_countries=(), client_jurisdictions=()),
-                )
-                for rule in binding
-            ]
-            asked = Request("", tenant=tenant, data_class=data_class)
-            return {rule.name for rule in anywhere if reference.concerns(rule, asked, at)}
-
-        def rules_of(
-            service: str, place: Location, tenant: str | None, data_class: str | None
-        ) -> list[tuple[str, frozenset[int]]]:
-            both = located(service, place) & stated(tenant, data_class)
-            return [(rule.name, kept[rule.name]) for rule in binding if rule.name in both]
-
-        return rules_of
-
-    def keeps(self, policy: Policy, name: str, at: datetime) -> Iterator[int]:
+    def keeps(self, policy: Policy, name: str, at: datetime) -> Iterator[str]:
         """The places that a rule does not permit: regions; and those to come, by where they stand, and by who runs them.
 
-        Regions to come are looked at with just what of the rule is about that.
+        Regions to come are looked at with just what of the rule is about that. So are edges; and those in a region that say
+        nothing of themselves, and those whose policy is older than some rule accepts.
         """
-        number = 0
-        for read, regions in self.readings(policy):
+        whole, places, operators = self.readings(policy)
+        named = {region.name for one in (self.before, self.after) for region in one.regions}
+        for read, stand, edges in (
+            (whole, policy.regions, [EdgePlace(region=region.name) for region in policy.regions]),
+            (places, STAND, [EdgePlace(code) for code in (None, *EVERYWHERE)]),
+            (operators, RUN, [EdgePlace("XX", code) for code in (None, *EVERYWHERE)]),
+            (self.by_region(policy), (), [EdgePlace("XX", region=region) for region in named]),
+        ):
             reference = Reference(read, SHIPPED, State(0), Window(self.now, self.now))
-            for region in regions:
-                if not reference.permits(reference.rules[name], region, at):
-                    yield number
-                number += 1
-
-    def readings(self, policy: Policy) -> Iterator[tuple[Policy, tuple[Region, ...]]]:
-        """A policy with regions, and with what of its rules is about them."""
-        yield policy, policy.regions
-        stand = tuple(Region(f"in {code}", 0, 0, code, ()) for code in COUNTRIES)
-        run = tuple(
-            Region(f"by {code}", 0, 0, "XX", (), operator_country=code) for code in (None, *COUNTRIES)
+            rule = reference.rules[name]
+            yield from (region.name for region in stand if not reference.permits(rule, region, at))
+            if rule.edges is EdgeScope.IN_FENCE:
+                yield from (
+                    edge_words(edge)
+                    for edge in edges
+                    if not edge_inside(reference, rule, stood(read, edge), at)
+                )
+        most = rule.max_policy_age
+        yield from (
+            f"edges that follow a policy older than {age:g} s"
+            for age in self.ages
+            if most is not None and most <= age
         )
+
+    def readings(self, policy: Policy) -> tuple[Policy, Policy, Policy]:
+        """A policy; with what of its rules is about where regions stand; and with what is about who runs them."""
         places = tuple(
             replace(
                 rule,
@@ -177,7 +254,6 @@ class Model:
             )
             for rule in policy.residency_rules
         )
-        yield replace(policy, regions=stand, residency_rules=places), stand
         operators = tuple(
             replace(
                 rule,
@@ -186,7 +262,20 @@ class Model:
             )
             for rule in policy.residency_rules
         )
-        yield replace(policy, regions=run, residency_rules=operators), run
+        # Regions to come, beside those that rules name: an edge stands where one of these does.
+        return (
+            policy,
+            replace(policy, regions=(*policy.regions, *STAND), residency_rules=places),
+            replace(policy, regions=RUN, residency_rules=operators),
+        )
+
+    def by_region(self, policy: Policy) -> Policy:
+        """With what of its rules is about the regions that edges run in, wherever they say they stand."""
+        rules = tuple(
+            replace(rule, allow=Places(), deny=Places(regions=rule.deny.regions))
+            for rule in policy.residency_rules
+        )
+        return replace(policy, residency_rules=rules)
 
     def services(self) -> Iterator[tuple[str, str]]:
         """Names before and after, of services that there will be."""
@@ -198,21 +287,6 @@ class Model:
                 shared = {item.region for item in other.members} & {item.region for item in service.members}
                 if other.name not in new and name not in old and shared:
                     yield other.name, name
-
-    def kinds(self) -> Iterator[tuple[Location, str | None, str | None]]:
-        """Where a client is, and what it states: one of every kind."""
-        yield from (
-            (TOO_WIDE, tenant, data_class) for tenant in self.tenants for data_class in (None, *DATA_CLASSES)
-        )
-        for country in (None, *COUNTRIES):
-            for anonymous in (False, True):
-                for accuracy, doubtful in ((100.0, False), (None, False), (100.0, True)):
-                    place = Location(
-                        country, source="geoip", anonymous=anonymous, doubtful=doubtful, accuracy_km=accuracy
-                    )
-                    for tenant in self.tenants:
-                        for data_class in (None, *DATA_CLASSES):
-                            yield place, tenant, data_class
 
     def moments(self) -> list[datetime]:
         """Now, and every later moment at which something may change."""
@@ -270,6 +344,8 @@ _FIELDS = (
     "max_accuracy_km",
     "effective_from",
     "effective_until",
+    "edges",
+    "max_policy_age",
 )
 
 
@@ -278,7 +354,7 @@ def _rule(draw: Any, policy: Policy) -> Policy:
     known = policy.regions
     services = tuple(item.name for item in policy.services)
     listed = list(policy.residency_rules)
-    other = replace(draw(rules("new", known, services)), edges=EdgeScope.ANYWHERE)
+    other = draw(rules("new", known, services))
     if not listed:
         return replace(policy, residency_rules=(other,))
     number = draw(st.integers(0, len(listed) - 1))
@@ -422,8 +498,6 @@ def cases(draw: st.DrawFn) -> tuple[Policy, Policy]:
         before,
         regions=tuple(replace(region, endpoints=(endpoint,)) for region in before.regions),
         zones=GOOD.zones,
-        # The model knows no edges: test_edges_are_part_of_a_fence does.
-        residency_rules=tuple(replace(rule, edges=EdgeScope.ANYWHERE) for rule in before.residency_rules),
     )
     listed: list[list[HostName]] = [[] for _ in before.services]
     for name in draw(st.lists(st.sampled_from(HOSTS), unique=True)):
@@ -483,8 +557,19 @@ def compare(before: Policy, after: Policy) -> None:
     event("opens" if found.any else "opens nothing")
     event(f"by host names alone: {any(one.hosts for one in found.found)}")
     assert not found.unknown
-    told = {(one.rule, service) for one in found.found for service in one.services}
-    assert told == Model(before, after, NOW).opened()
+    services = {(one.rule, service) for one in found.found for service in one.services}
+    places = {(one.rule, place) for one in found.found for place in places_of(one)}
+    assert (services, places) == Model(before, after, NOW).opened()
+
+
+def places_of(one: Opening) -> Iterator[str]:
+    """The places of an opening as the model has them: of edges, how they are told."""
+    yield from one.regions
+    yield from (f"in {code}" for code in one.stand if code in EVERYWHERE)
+    yield from (
+        f"by {None if len(code) > 2 else code}" for code in one.run if len(code) > 2 or code in EVERYWHERE
+    )
+    yield from map(told, one.edges)
 
 
 # --- one by one ---
@@ -722,6 +807,22 @@ def test_edges_are_part_of_a_fence() -> None:
     run = with_rule(3, edges=EdgeScope.IN_FENCE)
     (one,) = found(BEFORE, run).found
     assert one.edges == ("edges in an unknown country", "edges that are run from an unknown country, BR")
+
+
+def test_edges_in_regions_are_part_of_a_fence() -> None:
+    """What a rule says of a region holds for the edges in it, even where another rule goes on keeping the region itself."""
+    denied = ResidencyRule("edges", deny=Places(regions=("us",)), edges=EdgeScope.IN_FENCE)
+    regions = ResidencyRule("regions", deny=Places(("US",), ("us",)))
+    before = replace(BEFORE, residency_rules=(denied, regions))
+    elsewhere = replace(denied, deny=Places(("SG",)))
+    (one,) = found(replace(before, residency_rules=(elsewhere, regions)), before).found
+    assert (one.rule, one.regions, one.edges) == ("edges", (), ("edges that run in `us`",))
+    bound = replace(denied, deny=Places(("US",)))
+    moved = replace(BEFORE, regions=(DE, replace(US, country="DE")), residency_rules=(bound, regions))
+    told = {
+        one.rule: (one.regions, one.edges) for one in found(moved, replace(moved, regions=(DE, US))).found
+    }
+    assert told == {"edges": ((), ("edges that run in `us`",))}, "its edges stand where it does"
 
 
 def test_a_rule_that_is_over_may_go() -> None:
