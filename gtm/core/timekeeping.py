@@ -125,13 +125,19 @@ class Times:
         another, all that is known is that what was kept is past; what control's clock shows has to be heard anew.
         """
         same = bool(boot_id) and kept.boot_id == boot_id and kept.boot <= boot
+        heard = kept.heard
         since = kept.boot if same else boot
         # Less than a step is not written at once, nor are the seconds since the last time it was.
         floor = kept.latest - since + boot + LEAD + STEP if same else kept.latest + UNKEPT
+        latest = max(self.latest, kept.latest - since)
+        if heard is not None and not same:
+            heard -= max(
+                0.0, floor - (boot + latest)
+            )  # seconds that may have passed and were not written down
         return replace(
             self,
-            latest=max(self.latest, kept.latest - since),
+            latest=latest,
             control=kept.control - since if same and kept.control is not None else self.control,
-            heard=max((at for at in (self.heard, kept.heard) if at is not None), default=None),
+            heard=max((at for at in (self.heard, heard) if at is not None), default=None),
             floor=floor if self.floor is None else max(floor, self.floor),
         )

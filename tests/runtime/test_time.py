@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from gtm.core.model import Endpoint, Member, Places, Policy, Region, ResidencyRule, Service
 from gtm.core.state import State
-from gtm.core.timekeeping import KEEP_EVERY, Kept
+from gtm.core.timekeeping import KEEP_EVERY, UNKEPT, Kept, Times
 from gtm.feed import clockfile, lastgood
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
@@ -380,7 +380,19 @@ def test_a_restart_makes_no_policy_younger() -> None:
         assert one.workers[0].window.age == pytest.approx(42.0)
         one.boot, one.boot_id = 3.0, "b"
         one.start()
-        assert 11.0 <= one.workers[0].window.age <= 43.0
+        assert 42.0 <= one.workers[0].window.age <= 43.0 + UNKEPT, "what was not written any more counts, too"
+
+
+def test_a_reboot_under_a_wrong_clock_makes_no_policy_younger() -> None:
+    """What was not written down before the machine went off counts as passed; a clock that is right needs no such margin."""
+    before = Times.of(1_000.0, 50_000.0).heard_at(1_000.0)
+    kept = before.kept(1_000.0, "a")
+    age = before.window(1_000.0 + KEEP_EVERY).age
+    for clock in (49_000.0, 50_000.0, 50_000.0 + KEEP_EVERY):
+        assert Times.of(5.0, clock).resumed(kept, 5.0, "b").window(5.0).age >= age
+    right = Times.of(5.0, 50_100.0).resumed(kept, 5.0, "b")
+    assert right.window(5.0).age == pytest.approx(101.0)
+    assert right.heard_at(5.0).window(5.0).age == pytest.approx(1.0)
 
 
 def test_a_worker_without_an_agent_looks_at_the_clock_itself() -> None:
