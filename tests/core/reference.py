@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
+from math import inf
 
 from gtm.core.countries import COUNTRIES
 from gtm.core.edges import EdgePlace
@@ -222,13 +223,19 @@ class Reference:
             if rule.mode is RuleMode.ENFORCE:
                 for at in moments:
                     if self.concerns(rule, request, at, parts):
-                        left = [region for region in left if self.permits(rule, region, at)]
+                        old = self.outdated(rule)
+                        left = [region for region in left if not old and self.permits(rule, region, at)]
         return {region.name for region in left}
+
+    def outdated(self, rule: ResidencyRule) -> bool:
+        """Whether control was not heard for so long that the rule allows nothing."""
+        return rule.max_policy_age is not None and self.window.age >= rule.max_policy_age
 
     def excludes(self, rule: ResidencyRule, region: Region, request: Request) -> bool:
         """Whether a rule keeps a region from serving a request."""
         return any(
-            self.concerns(rule, request, at) and not self.permits(rule, region, at) for at in self.moments()
+            self.concerns(rule, request, at) and (self.outdated(rule) or not self.permits(rule, region, at))
+            for at in self.moments()
         )
 
     def willing(self, request: Request) -> set[str]:
@@ -261,12 +268,14 @@ class Atlas:
     """All that is said of addresses: by a database of places, one of anonymising networks, and the operator.
 
     `places` has the country and the accuracy radius in km of networks that do not overlap, `hidden` are the anonymising
-    ones, and `overrides` the operator's countries, of which the most specific network wins.
+    ones, and `overrides` the operator's countries, of which the most specific network wins. `doubted` are networks of which
+    measured round trips contradict what the database of places says.
     """
 
     places: Mapping[IPv4Network, tuple[str, float | None]]
     hidden: tuple[IPv4Network, ...]
     overrides: Mapping[IPv4Network, str]
+    doubted: frozenset[IPv4Network] = frozenset()
 
     def at(self, address: IPv4Address) -> Location:
         """What is known of where an address is."""
@@ -277,7 +286,10 @@ class Atlas:
         anonymous = any(address in network for network in self.hidden)
         for network, (country, accuracy) in self.places.items():
             if address in network:
-                return Location(country, source="geoip", anonymous=anonymous, accuracy_km=accuracy)
+                doubtful = any(address in disputed for disputed in self.doubted)
+                return Location(
+                    country, source="geoip", anonymous=anonymous, accuracy_km=accuracy, doubtful=doubtful
+                )
         return Location(anonymous=anonymous)
 
     def parts(self, subnet: IPv4Network) -> Parts:
@@ -288,7 +300,7 @@ class Atlas:
         """
         if self.networks(subnet) > LOOKED_AT:
             return ()
-        every = [network for network in self._every() if network.overlaps(subnet)]
+        every = [network for network in (*self._every(), *self.doubted) if network.overlaps(subnet)]
         edges = {
             subnet.network_address,
             *(network.network_address for network in every),
@@ -319,10 +331,14 @@ class Atlas:
 
 @dataclass
 class Clock:
-    """What an edge's clock has shown, whatever it did since, restarts and all: nothing that was in force is lifted."""
+    """What an edge's clock has shown, whatever it did since, restarts and all: nothing that was in force is lifted.
+
+    `heard` is what the latest was when control was heard; None: it never was.
+    """
 
     now: float
     latest: float
+    heard: float | None = None
 
     def shows(self, reading: float) -> None:
         """The clock is read."""
@@ -330,8 +346,8 @@ class Clock:
 
     @property
     def window(self) -> Window:
-        """The time that rules are read at."""
-        return Window(self.now, self.latest)
+        """The time that rules are read at, and how old the policy is."""
+        return Window(self.now, self.latest, inf if self.heard is None else self.latest - self.heard)
 
 
 def edge_inside(world: Reference, rule: ResidencyRule, edge: EdgePlace, at: datetime) -> bool:

@@ -35,8 +35,13 @@ Mutants of the code that it was tried on (12,000 cases each, seed 3; the first w
 | the highest reading does not outlive a restart | 173 | 0 |
 | nothing kept of the time outlives a restart | 379 | 0 |
 | a step of the clock is not kept on disk | 73 | 0 |
+| doubt is never read as unknown | 16 | 0 |
+| `trust` is read as `match` of doubts | 0 | 114 |
+| doubt is that of a subnet's first address | 7 | 0 |
+| a doubt outlives what was claimed | 0 | 6 |
+| one reporter makes a location doubtful | 0 | 7 |
 
-Not in it: how long answers are kept, and `max_policy_age`.
+Not in it: how long answers are kept, and where the edge stands.
 """
 
 from __future__ import annotations
@@ -47,7 +52,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network
 from pathlib import Path
 from random import Random
 
@@ -55,6 +61,7 @@ import yaml
 
 from gtm.core.choice import pick
 from gtm.core.model import EndpointHealth, HealthStatus, Location, Policy, Request
+from gtm.core.rtt_doubt import Doubt, claim_of
 from gtm.core.state import State
 from gtm.dns.clients import Clients
 from gtm.dns.subnet import Subnet
@@ -125,9 +132,32 @@ class World:
 
     def steps(self) -> Iterator[str]:
         """Let time pass, one event after the other; what happened, in words."""
+        self._doubt()
         yield "at first"
         for _ in range(STEPS - 1):
-            yield self.edge.event(self.rng, self.clock)
+            if self.rng.random() < 0.2:
+                self._doubt()
+                yield "after measurements"
+            else:
+                yield self.edge.event(self.rng, self.clock)
+
+    def _doubt(self) -> None:
+        """Round trips contradict some of what is said of places; of others they did before, or only one balancer's do."""
+        rng, doubts, doubted = self.rng, dict[str, Doubt](), set[IPv4Network]()
+        for client in rng.sample(self.clients, CLIENTS // 2):
+            location = self._locator.locate(rng.choice((client.subnet[0], client.subnet[-1])).packed)
+            claim = claim_of(location)
+            if location.network is None or claim is None or location.source == "override":
+                continue
+            kind = rng.choice(["doubtful", "doubtful", "disputed", "of before"])
+            if location.network not in doubts:
+                stated = f"{claim}, then" if kind == "of before" else claim
+                doubts[location.network] = Doubt(stated, kind != "disputed", {})
+                if kind == "doubtful":
+                    doubted.add(IPv4Network(location.network))
+        self.edge.doubt(doubts)
+        self.atlas = replace(self.atlas, doubted=frozenset(doubted))
+        self.parts = {one: self.atlas.parts(one.subnet) for one in self.clients}
 
     def close(self) -> None:
         """Give the memory back."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from random import Random
 
+from gtm.core.latency import LatencyTable
 from gtm.core.model import Jurisdiction, Policy
 from gtm.core.router import Router
+from gtm.core.rtt_doubt import Doubt
 from gtm.core.state import State
 from gtm.core.timekeeping import LEAD, UNKEPT
 from gtm.core.view import Window
+from gtm.feed import clockfile
 from gtm.feed.holder import ViewHolder
-from gtm.feed.wire import SnapshotMessage, StateMessage
+from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage
 from gtm.runtime.clock_keeper import ClockKeeper
 from tests.core.reference import Clock
 from tests.drills.fence_worlds import DAY
@@ -37,6 +41,8 @@ class Edge:
         self._directory = directory
         self._boots = 0
         self._restarted = False
+        self._heard: float | None = None  # as far as the disk is sure to have it
+        self._table = LatencyTable()
         self._messages = (SnapshotMessage.of(1, 0.0, policy, shipped), StateMessage(state))
         self._start()
 
@@ -52,18 +58,34 @@ class Edge:
         self._holder = ViewHolder(lambda: self._now, boot=lambda: 0.0)
         self._keeper = ClockKeeper(self._directory, self._holder, f"boot-{self._boots}")
         self._keeper.load()
-        for message in self._messages:
+        for message in (*self._messages, LatencyMessage(self._table)):
             self._holder.apply(message)
         self._keeper.keep()
+
+    def doubt(self, doubts: dict[str, Doubt]) -> None:
+        """Another latency table comes from control, with these doubts."""
+        self._table = LatencyTable(self._table.version + 1, doubts=doubts)
+        self._holder.apply(LatencyMessage(self._table))
 
     def event(self, rng: Random, clock: Clock) -> str:
         """Something happens to its clock; what, in words. The model's clock is told, too."""
         kind = rng.choice(
-            ["a moment", "a while", "back", "ahead", "a change", "the next change", "a restart", "a reboot"]
+            [
+                "a moment",
+                "a while",
+                "back",
+                "ahead",
+                "a change",
+                "the next change",
+                "a restart",
+                "a reboot",
+                "a word from control",
+                "a word from control",
+            ]
         )
         if kind in ("a restart", "a reboot"):
             to = max(0.0, self._now + rng.choice([0.0, 0.0, -rng.uniform(0, 5 * DAY)]))
-        elif kind == "a moment":
+        elif kind in ("a moment", "a word from control"):
             to = self._now + rng.choice([1e-6, 0.5, 1.0])
         elif kind == "a while":
             to = self._now + rng.uniform(0, 1.5 * DAY)
@@ -80,7 +102,14 @@ class Edge:
         if kind in ("a restart", "a reboot"):
             self._boots += kind == "a reboot"
             self._restarted = True
+            self._heard = clockfile.load(self._directory / clockfile.FILE).heard
+            if self._heard is not None and kind == "a reboot":
+                self._heard -= UNKEPT
             self._start()
+        elif kind == "a word from control":
+            self._holder.hear(self._messages[1])
+            self._keeper.keep()
+            clock.heard = self._heard = clock.latest
         else:
             self._holder.tick()
             self._keeper.keep()
@@ -89,4 +118,6 @@ class Edge:
     def windows(self, clock: Clock) -> tuple[Window, Window]:
         """The times that rules must be read at at least, and may be read at at most."""
         window = clock.window
-        return window, replace(window, latest=window.latest + (LEAD + UNKEPT if self._restarted else LEAD))
+        latest = window.latest + (LEAD + UNKEPT if self._restarted else LEAD)
+        age = inf if self._heard is None else window.latest - self._heard + LEAD
+        return window, replace(window, latest=latest, age=age)
