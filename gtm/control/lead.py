@@ -77,14 +77,28 @@ class Lead:
             try:
                 async with self._database.seat(f"{_PREFIX}{self._name}") as seat:
                     while True:
-                        async with asyncio.timeout(PATIENCE):
-                            await self._look(seat)
+                        await self._look_in_time(seat)
                         self._looked.set()
                         await asyncio.sleep(EVERY)
             except (StorageUnavailable, TimeoutError) as error:
                 self._cut_off(error)
             self._looked.set()
             await asyncio.sleep(EVERY)
+
+    async def _look_in_time(self, seat: Seat) -> None:
+        """Look at the lock.
+
+        Raises:
+            TimeoutError: there was no answer in time. By then this process counts as cut off already: to give up a query
+                whose connection is silent takes the driver some 10 s more, in which another may be active.
+        """
+        error = TimeoutError(f"no answer within {PATIENCE:g} s")
+        late = asyncio.get_running_loop().call_later(PATIENCE, self._cut_off, error)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._look(seat)
+        finally:
+            late.cancel()
 
     async def _look(self, seat: Seat) -> None:
         new = not seat.held
@@ -103,6 +117,7 @@ class Lead:
             self.taken.set()
 
     def _cut_off(self, error: Exception) -> None:
+        """The lock may be another's from now on, if anybody stood by for it."""
         if self.standing is Standing.ACTIVE and self.standbys:
             self.standing = Standing.ADRIFT
             logger.error(

@@ -1,0 +1,97 @@
+"""One control of several is active: what the one that is cut off knows, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from gtm.control.lead import FENCE, Lead, Standing
+from gtm.storage.session import Database
+
+pytestmark = pytest.mark.anyio
+
+
+class Wire:
+    """A way to Postgres over TCP that can fall silent: nothing is closed, and nothing gets through any more."""
+
+    def __init__(self, database_url: str) -> None:
+        self._target = psycopg.conninfo.conninfo_to_dict(database_url)
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._carried = 0
+
+    def silence(self) -> None:
+        """Let nothing through from now on, of new connections neither."""
+        self._passes.clear()
+
+    def mend(self) -> None:
+        """Let all through, what was held up first."""
+        self._passes.set()
+
+    @asynccontextmanager
+    async def url(self) -> AsyncIterator[str]:
+        """The database's URL by this way."""
+        given = {name: quote(str(value), safe="") for name, value in self._target.items()}
+        async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            yield f"postgresql://{given['user']}:{given.get('password', '')}@127.0.0.1:{port}/{given['dbname']}"
+        while self._carried:
+            await asyncio.sleep(0.01)
+
+    async def _serve(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        self._carried += 1
+        await self._passes.wait()
+        host, port = str(self._target["host"]), int(self._target.get("port", 5432))
+        far, there = (
+            await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+            if host.startswith("/")
+            else await asyncio.open_connection(host, port)
+        )
+        await asyncio.gather(self._carry(near, there), self._carry(far, back))
+        self._carried -= 1
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65536):
+                await self._passes.wait()
+                sink.write(data)
+        sink.close()
+        with suppress(OSError):
+            await sink.wait_closed()
+
+
+async def _eventually(wanted: Standing, lead: Lead, within: float) -> None:
+    """Wait until a control is what it should be, for so many seconds."""
+    began = monotonic()
+    while lead.standing is not wanted:
+        assert monotonic() - began < within, f"is {lead.standing} still after {within:g} s"
+        await asyncio.sleep(0.02)
+
+
+async def test_a_silent_network_is_noticed_in_time(database_url: str) -> None:
+    """Who is cut off without a word stops before anybody else may lease, whatever its connection still waits for."""
+    wire = Wire(database_url)
+    async with wire.url() as url:
+        databases = Database(url), Database(database_url)
+        leads = [Lead(database, name, lambda: None) for database, name in zip(databases, "ab", strict=True)]
+        tasks = [asyncio.create_task(leads[0].run())]
+        try:
+            await _eventually(Standing.ACTIVE, leads[0], 30)
+            tasks.append(asyncio.create_task(leads[1].run()))
+            while not leads[0].standbys:
+                await asyncio.sleep(0.05)
+            wire.silence()
+            await _eventually(Standing.ADRIFT, leads[0], FENCE)
+        finally:
+            wire.mend()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            for database in databases:
+                await database.dispose()
