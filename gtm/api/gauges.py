@@ -1,11 +1,13 @@
-"""What goes on this second, as Prometheus gauges: read from memory when they are scraped.
+"""What goes on this second, as Prometheus gauges: worked out from memory when they are scraped.
 
 Labels only ever take values from the policy, from names of edges and tokens, or from closed sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic, thread_time
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -14,9 +16,12 @@ from prometheus_client.registry import Collector
 from gtm.control.lead import Standing
 from gtm.control.overview import Moment, moment_of, top_document
 from gtm.control.publish import FeedHub
+from gtm.control.vantages import LiveEdge
 from gtm.core.dnssec import expiry
 from gtm.core.model import HealthStatus
 
+REST = 4.0
+"""How many times what a look took (of a processor) it is shown: scrapers take at most a fifth of one."""
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_control_feed_subscribers": ("Edges that follow the feed.", ()),
     "gtm_control_revision": ("The policy revision published; 0: none.", ()),
@@ -84,7 +89,10 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 class ControlGauges(Collector):
-    """Looks at the hub whenever it is scraped.
+    """What a hub knows, as of the last `look`; nothing before the first.
+
+    A look at a large policy takes up to a second of a processor, and scrapers ask as often as they like. So looks are taken
+    beside the event loop, one at a time, and each is shown for a while (`REST`).
 
     Args:
         hub: of this control process.
@@ -92,6 +100,22 @@ class ControlGauges(Collector):
 
     def __init__(self, hub: FeedHub) -> None:
         self._hub = hub
+        self._seen: list[_Value] = []
+        self._until = 0.0
+        self._looking = asyncio.Lock()
+
+    async def look(self) -> None:
+        """Look at the hub, unless the last look was so lately that it has to do."""
+        async with self._looking:
+            if monotonic() < self._until:
+                return
+            began = thread_time()
+            moment, edges = moment_of(self._hub), self._hub.edges()
+            ours = [*_of_control(self._hub, moment, edges)]
+            spent = thread_time() - began
+            theirs, more = await asyncio.to_thread(_of_world, moment, edges)
+            self._seen = [*ours, *theirs]
+            self._until = monotonic() + REST * (spent + more)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Names alone, for the registry to find clashes by."""
@@ -99,9 +123,9 @@ class ControlGauges(Collector):
             yield GaugeMetricFamily(name, text, labels=labels)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """All of them now."""
+        """All of them, as they were seen."""
         families = {family.name: family for family in self.describe()}
-        for name, labels, value in _values(self._hub):
+        for name, labels, value in self._seen:
             if value is not None:
                 families[name].add_metric(list(labels), float(value))
         yield from families.values()
@@ -128,24 +152,29 @@ class ReportsDropped(Collector):
 _Value = tuple[str, tuple[str, ...], float | None]
 
 
-def _values(hub: FeedHub) -> Iterator[_Value]:
-    moment = moment_of(hub)
-    top = top_document(moment, hub.edges(), database_up=hub.database_up)
-    yield from _of_control(hub, moment, top)
-    yield from _of_endpoints(hub, moment)
+def _of_world(moment: Moment, edges: Sequence[LiveEdge]) -> tuple[list[_Value], float]:
+    """Of regions, endpoints, spillover, quotas and refusals; and what it took, in seconds of a processor.
+
+    For any thread: what it reads is replaced when it changes, never changed in place.
+    """
+    began = thread_time()
+    found = [*_of_endpoints(moment, edges)]
+    top = top_document(moment, edges, database_up=True)
     for region in top["regions"]:
-        yield from _of_region(region)
+        found += _of_region(region)
     for way in top["spill"]:
-        yield "gtm_spill", (way["from"], way["to"]), way["requests_per_second"]
+        found.append(("gtm_spill", (way["from"], way["to"]), way["requests_per_second"]))
     for quota in top["quotas"]:
-        yield "gtm_quota_allowed", (quota["name"],), quota["allowed"]
-        yield "gtm_quota_planned", (quota["name"],), quota["planned"]
+        found.append(("gtm_quota_allowed", (quota["name"],), quota["allowed"]))
+        found.append(("gtm_quota_planned", (quota["name"],), quota["planned"]))
     for refused in top["refusals"]:
-        yield "gtm_refused", (refused["service"], refused["outcome"]), refused["requests_per_second"]
+        labels = refused["service"], refused["outcome"]
+        found.append(("gtm_refused", labels, refused["requests_per_second"]))
+    return found, thread_time() - began
 
 
-def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterator[_Value]:
-    snapshot, plan = hub.snapshot, top["plan"]
+def _of_control(hub: FeedHub, moment: Moment, edges: Sequence[LiveEdge]) -> Iterator[_Value]:
+    snapshot, planned = hub.snapshot, moment.planned
     for name, value in (
         ("gtm_control_feed_subscribers", hub.followers.count),
         ("gtm_control_revision", moment.revision),
@@ -155,14 +184,14 @@ def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterato
         ("gtm_control_dnssec_problem", bool(hub.dnssec.problem)),
         ("gtm_control_doubtful_networks", sum(one.doubt.doubtful for one in hub.latency.disputed)),
         ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(hub.dnssec.keys)),
-        ("gtm_control_edges_live", len(top["edges"])),
+        ("gtm_control_edges_live", len(edges)),
         ("gtm_control_active", hub.standing is Standing.ACTIVE),
         ("gtm_control_standbys", hub.lead.standbys if hub.lead is not None else 0),
         ("gtm_control_health_disputed_regions", len(hub.vantages.judgement.alarm.disputed)),
         ("gtm_control_feed_refused", len(hub.followers.refused)),
-        ("gtm_plan_timestamp_seconds", plan["made"] or 0),
-        ("gtm_plan_seconds", plan["tick_ms"] / 1000),
-        ("gtm_plan_failed", plan["error"] is not None),
+        ("gtm_plan_timestamp_seconds", planned.plan.made),
+        ("gtm_plan_seconds", planned.seconds),
+        ("gtm_plan_failed", bool(planned.error)),
     ):
         yield name, (), value
     for name, edge in hub.heard().items():
@@ -170,8 +199,8 @@ def _of_control(hub: FeedHub, moment: Moment, top: Mapping[str, Any]) -> Iterato
         yield "gtm_control_edge_revision", (name,), edge.report.revision
 
 
-def _of_endpoints(hub: FeedHub, moment: Moment) -> Iterator[_Value]:
-    reports = [edge.report.health for edge in hub.edges()]
+def _of_endpoints(moment: Moment, edges: Sequence[LiveEdge]) -> Iterator[_Value]:
+    reports = [edge.report.health for edge in edges]
     for region in moment.regions:
         for endpoint in region.endpoints:
             agreed = moment.health.get(region.name, {}).get(endpoint.url)

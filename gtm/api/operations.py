@@ -50,7 +50,8 @@ _viewer = requires(Role.VIEWER)
 
 def metrics_router(metrics: Metrics, hub: FeedHub, allowed: tuple[Network, ...]) -> APIRouter:
     """`/metrics`, with gauges that look at the hub when they are scraped. `allowed`: who needs no token."""
-    metrics.registry.register(ControlGauges(hub))
+    gauges = ControlGauges(hub)
+    metrics.registry.register(gauges)
     metrics.registry.register(ReportsDropped(hub))
     scraped = APIRouter(tags=["operations"])
 
@@ -68,6 +69,7 @@ def metrics_router(metrics: Metrics, hub: FeedHub, allowed: tuple[Network, ...])
     async def scrape(ctx: Ctx, request: Request, credentials: Credentials) -> Response:
         if not _near(request, allowed):
             await _viewer(ctx, credentials)
+        await gauges.look()
         return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return scraped

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Response
 from pydantic import Field
 
@@ -167,7 +169,7 @@ class TopView(Schema):
 async def get_plan(ctx: Ctx, _: Viewer) -> Response:
     """As of the last tick."""
     ctx.hub.must_be_active()
-    return reply(plan_document(moment_of(ctx.hub)))
+    return reply(await asyncio.to_thread(plan_document, moment_of(ctx.hub)))
 
 
 @router.get(
@@ -181,4 +183,5 @@ async def get_plan(ctx: Ctx, _: Viewer) -> Response:
 async def get_top(ctx: Ctx, _: Viewer) -> Response:
     """What is known now."""
     ctx.hub.must_be_active()
-    return reply(top_document(moment_of(ctx.hub), ctx.hub.edges(), database_up=ctx.hub.database_up))
+    moment, edges = moment_of(ctx.hub), ctx.hub.edges()
+    return reply(await asyncio.to_thread(top_document, moment, edges, database_up=ctx.hub.database_up))

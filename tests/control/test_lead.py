@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from urllib.parse import quote
@@ -41,8 +41,7 @@ class Wire:
         async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             yield f"postgresql://{given['user']}:{given.get('password', '')}@127.0.0.1:{port}/{given['dbname']}"
-        while self._carried:
-            await asyncio.sleep(0.01)
+        await _eventually(lambda: not self._carried)
 
     async def _serve(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         self._carried += 1
@@ -66,11 +65,11 @@ class Wire:
             await sink.wait_closed()
 
 
-async def _eventually(wanted: Standing, lead: Lead, within: float) -> None:
-    """Wait until a control is what it should be, for so many seconds."""
+async def _eventually(check: Callable[[], object], within: float = 30.0) -> None:
+    """Wait for something, for so many seconds."""
     began = monotonic()
-    while lead.standing is not wanted:
-        assert monotonic() - began < within, f"is {lead.standing} still after {within:g} s"
+    while not check():
+        assert monotonic() - began < within, f"did not happen within {within:g} s"
         await asyncio.sleep(0.02)
 
 
@@ -82,12 +81,11 @@ async def test_a_silent_network_is_noticed_in_time(database_url: str) -> None:
         leads = [Lead(database, name, lambda: None) for database, name in zip(databases, "ab", strict=True)]
         tasks = [asyncio.create_task(leads[0].run())]
         try:
-            await _eventually(Standing.ACTIVE, leads[0], 30)
+            await _eventually(lambda: leads[0].standing is Standing.ACTIVE)
             tasks.append(asyncio.create_task(leads[1].run()))
-            while not leads[0].standbys:
-                await asyncio.sleep(0.05)
+            await _eventually(lambda: leads[0].standbys)
             wire.silence()
-            await _eventually(Standing.ADRIFT, leads[0], FENCE)
+            await _eventually(lambda: leads[0].standing is Standing.ADRIFT, FENCE)
         finally:
             wire.mend()
             for task in tasks:
