@@ -141,7 +141,7 @@ class Client:
         """
         return self._answered(self._request(method, path, parameters, body, headers), accept)
 
-    def send(self, method: str, path: str, *, body: Any) -> None:
+    def send(self, method: str, path: str, *, body: Any = None) -> None:
         """Make a request whose answer has no content (204).
 
         Raises:

@@ -40,7 +40,7 @@ def forget(
     """Strike an edge off that is gone for good: it no longer counts as silent. One that is live is not forgotten."""
     from gtm.cli import client, output
 
-    client.control(control_url, token).call("DELETE", f"/v1/edges/{client.segment(name)}")
+    client.control(control_url, token).send("DELETE", f"/v1/edges/{client.segment(name)}")
     output.say(f"edge {name} is forgotten")
 
 
