@@ -1,6 +1,7 @@
 """Second persons' approvals of changes that open a fence (GTM_FENCE_APPROVALS).
 
-Law: an approval is of one change to one revision, by somebody else than who makes it, and ends by itself.
+Law: an approval is of one change to one revision, by somebody else than who makes it, and ends by itself, or with its
+approver's token: one that is revoked, or replaced without a grace, because it was stolen leaves none behind.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Invalid
+from gtm.core.access import Role, permits
 from gtm.core.model import Policy
 from gtm.core.problems import Problem
 from gtm.storage.approvals import Approval
@@ -63,7 +65,18 @@ async def list_all(database: Database) -> list[Approval]:
 
 
 async def standing(transaction: Transaction, change: str, author: str) -> list[Approval]:
-    """The approvals of a change that hold now, but for its author's own."""
+    """The approvals of a change that hold now: of tokens that may give one still, but for the author's own."""
     now = datetime.now(UTC)
-    found = await transaction.approvals.of(change)
-    return [one for one in found if one.expires_at > now and one.approver != author]
+    since: dict[str, datetime] = {}
+    for token in (await transaction.tokens.live()).values():
+        if permits(token.role, Role.FENCE_ADMIN) and (token.ends_at is None or token.ends_at > now):
+            since[token.name] = min(token.created_at, since.get(token.name, token.created_at))
+    return [
+        one
+        for one in await transaction.approvals.of(change)
+        if one.approver != author
+        and one.expires_at > now
+        # A name that is used anew does not speak for who had it before.
+        and (began := since.get(one.approver)) is not None
+        and began <= one.created_at
+    ]

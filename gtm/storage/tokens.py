@@ -140,6 +140,7 @@ class TokenRepository:
         Returns:
             The latest. If none works any more, as it was: the first revocation's time stays.
         """
+        await self._hold(name)
         query = (
             update(tables.tokens)
             .where(tables.tokens.c.name == name, _working())
@@ -161,6 +162,7 @@ class TokenRepository:
 
         The old one stops working at `ends_at`, and so do those that were replaced before it. None: there is none.
         """
+        await self._hold(name)
         held = select(tables.tokens).where(tables.tokens.c.name == name, tables.tokens.c.revoked_at.is_(None))
         old = (await self._connection.execute(held)).mappings().one_or_none()
         if old is None:
@@ -174,6 +176,11 @@ class TokenRepository:
         kept = {key: value for key, value in old.items() if key not in ("created_at", "revoked_at")}
         query = insert(tables.tokens).values({**kept, "id": token_id, "sha256": sha256}).returning(*_COLUMNS)
         return _token((await self._connection.execute(query)).mappings().one())
+
+    async def _hold(self, name: str) -> None:
+        """Wait for whoever else changes the tokens of a name: a rotation and another, or a revocation, see each other."""
+        rows = select(tables.tokens.c.id).where(tables.tokens.c.name == name)
+        await self._connection.execute(rows.order_by(tables.tokens.c.id).with_for_update())
 
 
 def _working() -> ColumnElement[bool]:

@@ -208,6 +208,37 @@ def test_approvals_end(careful: Api) -> None:
     )
 
 
+def test_an_approval_ends_with_its_approver(careful: Api) -> None:
+    """Of a token that was revoked, or replaced because it leaked, no approval is left, whoever has its name next."""
+
+    def approve(text: str) -> None:
+        given = careful.anonymous.post(
+            "/v1/fence-approvals",
+            json={"sha256": delete().json()["fingerprint"], "reason": "mine"},
+            headers={"Authorization": f"Bearer {text}"},
+        )
+        assert given.status_code == 201
+
+    def made(path: str, body: dict[str, Any]) -> str:
+        text: str = careful.admin.post(f"/v1/tokens{path}", json=body).json()["token"]
+        return text
+
+    def delete() -> httpx.Response:
+        return careful.fence_admin.delete(RULE, params=REASON)
+
+    approve(made("", {"name": "second", "role": "fence-admin"}))
+    careful.admin.delete("/v1/tokens/second")
+    assert delete().status_code == 409, "revoked"
+    text = made("", {"name": "second", "role": "fence-admin"})
+    assert delete().status_code == 409, "somebody else's"
+    approve(text)
+    made("/second:rotate", {"grace_seconds": 0})
+    assert delete().status_code == 409, "replaced at once"
+    approve(made("/second:rotate", {"grace_seconds": 0}))
+    made("/second:rotate", {"grace_seconds": 60})
+    assert delete().status_code == 200, "replaced with a grace, in which both are the same one's"
+
+
 def test_tokens_are_replaced(api: Api) -> None:
     """A new text keeps name, role and expiry; the old one ends after its grace, or at once when the name is revoked."""
 

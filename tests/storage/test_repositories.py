@@ -239,6 +239,33 @@ async def test_live_tokens(database: Database) -> None:
     assert (one.id, again.id) == ("first", "second")
 
 
+@pytest.mark.parametrize("second", ["rotate", "revoke"])
+async def test_tokens_are_changed_one_after_the_other(database: Database, second: str) -> None:
+    """Who replaces or revokes a token while another replaces it finds the new one, and leaves none too many."""
+    digests = [hashlib.sha256(bytes([n])).digest() for n in range(3)]
+    now = datetime.now(UTC)
+
+    async def next_change() -> None:
+        async with database.transaction() as tx:
+            if second == "rotate":
+                assert await tx.tokens.rotate("ci", digests[2], now, token_id="third") is not None
+            else:
+                assert await tx.tokens.revoke("ci") is not None
+
+    async with database.transaction() as tx:
+        await tx.tokens.add("ci", Role.VIEWER, digests[0], token_id="first")
+    async with database.transaction() as tx:
+        await tx.tokens.rotate("ci", digests[1], now, token_id="second")
+        waiting = asyncio.create_task(next_change())
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+    await waiting
+    async with database.transaction() as tx:
+        assert [token.id for token in (await tx.tokens.live()).values()] == (
+            ["third"] if second == "rotate" else []
+        )
+
+
 async def test_edges(database: Database) -> None:
     """Of each edge the latest report stands, whatever order reports arrive in."""
     start = datetime(2030, 1, 1, tzinfo=UTC)
