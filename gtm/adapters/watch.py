@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
@@ -14,6 +14,8 @@ from gtm.adapters.reading import Reading, signals
 from gtm.adapters.servers import Kind, Series, read_server
 
 _AT_ONCE = 16
+PATIENCE = 10.0
+"""Seconds that a whole answer may take: all servers wait for the slowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class Target:
     def source(self) -> str:
         """Host and port, which tell servers of one region apart."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def shown(self) -> str:
+        """The URL without the password that may be in it, for messages."""
+        return urlunsplit(urlsplit(self.url)._replace(netloc=self.source, query=""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +117,11 @@ class Watch:
     def _tell(self, target: Target, what: str) -> Iterator[str]:
         before, self._said[target] = self._said.get(target, ""), what
         if what != before:
-            yield f"{target.url}: {what or 'all is read again'}"
+            yield f"{target.shown}: {what or 'all is read again'}"
 
     def _ask(self, target: Target) -> Reading | str:
         """A reading, or why there is none."""
+        end = self._monotonic() + PATIENCE
         try:
             with self._client.stream("GET", target.url) as response:
                 if response.status_code != 200:
@@ -123,6 +131,8 @@ class Watch:
                     body += chunk
                     if len(body) > MAX_BYTES:
                         return f"answers with more than {MAX_BYTES} bytes"
+                    if self._monotonic() > end:
+                        return f"has not answered in full after {PATIENCE:g} s"
             text = body.decode(errors="replace")
             fixed = self._fixed
             return read_server(target.kind, text, self._monotonic(), fixed.labels, fixed.series)
