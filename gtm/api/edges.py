@@ -392,7 +392,9 @@ def _warnings(hub: FeedHub) -> list[str]:
         found.append(f"locations: round trips contradict those of {doubtful} networks; see `gtm latency`")
     if hub.latency.set_aside:
         names = ", ".join(f"{reporter}…" for reporter in sorted(hub.latency.set_aside))
-        found.append(f"locations: these tokens dispute too many to have a vote: {names}; see `gtm latency`")
+        found.append(
+            f"locations: these tokens are said to dispute too many to have a vote: {names}; see `gtm latency`"
+        )
     return [*found, f"dnssec: {hub.dnssec.problem}"] if hub.dnssec.problem else found
 
 

@@ -89,7 +89,11 @@ def _doubts(found: Mapping[str, Any]) -> None:
             empty="",
         )
     for reporter in found["set_aside"]:
-        output.warn([f"token {reporter}… disputes too many locations to have a vote: where is its region?"])
+        output.warn(
+            [
+                f"token {reporter}… disputes too many locations to have a vote, or an edge says so: where is its region?"
+            ]
+        )
 
 
 def _votes(one: Mapping[str, Any], found: Mapping[str, Any]) -> str:

@@ -240,7 +240,7 @@ class LatencyBook:
         for reporter in sorted(reporters - self.set_aside):
             logger.warning(
                 "the reporter with token %s… disputes the locations of too many networks to have a vote: its region's "
-                "coordinates are wrong, or its samples are",
+                "coordinates are wrong, or its samples are, or an edge speaks in its name",
                 reporter,
             )
         self.set_aside = reporters

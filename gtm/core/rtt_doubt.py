@@ -10,13 +10,14 @@ Laws:
      edges and samples it speaks through.
   3. A token that disputes more than `DoubtSettings.share` of the networks measured has no vote: its region stands
      elsewhere, or it lies. Votes that came through one edge alone make few networks doubtful.
+     What one edge says in others' names, or of made-up reporters, takes no vote, room or place from what others say.
   4. A doubt is of a network and of what was claimed of it: another claim ends it. So do samples that fit, and time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from ipaddress import ip_network
 from math import isfinite
@@ -113,7 +114,10 @@ class DoubtSettings:
 
 @dataclass(frozen=True, slots=True)
 class Disputed:
-    """A network as control sees it: its `doubt`, and the reporters whose votes count. `since`: newest evidence."""
+    """A network as control sees it: its `doubt`, and whose votes count.
+
+    `edges` are whom those votes came through, `weight` is of the samples against the claim, as of now.
+    """
 
     network: str
     doubt: Doubt
@@ -198,7 +202,7 @@ class Doubts:
         """Add what an edge sent.
 
         Args:
-            edge: its name.
+            edge: a name that it shares with no other: its token's.
             witnesses: `check_witness` has found nothing wrong; those dated after `now` count as of now.
             now: POSIX seconds.
         """
@@ -220,25 +224,38 @@ class Doubts:
         self._votes = {key: vote for key, vote in self._votes.items() if vote.region not in gone}
 
     def set_aside(self, measured: Mapping[str, int], now: float) -> frozenset[str]:
-        """The reporters without a vote, because they dispute too much.
+        """The reporters without a vote, at least through some edge, because they dispute too much.
 
         Args:
             measured: how many networks were measured from each region, by whomever.
             now: POSIX seconds.
         """
-        disputed: dict[str, set[tuple[str, str]]] = {}
+        return frozenset(reporter for reporter, _ in self._aside(measured, now))
+
+    def _aside(self, measured: Mapping[str, int], now: float) -> frozenset[tuple[str, str]]:
+        """The reporters, each with an edge, whose votes through that edge do not count.
+
+        Where a reporter disputes too much, the edges through which it disputes most are left out first, until the rest
+        is little enough: an edge that speaks in another's name takes its own word away, and no vote that came
+        through others.
+        """
+        through: dict[str, dict[str, set[tuple[str, str]]]] = {}
         regions: dict[str, set[str]] = {}
         for vote in self._votes.values():
             if self._counts(vote, now, published=True):
-                disputed.setdefault(vote.reporter, set()).add((vote.network, vote.claim))
+                found = through.setdefault(vote.reporter, {}).setdefault(vote.edge, set())
+                found.add((vote.network, vote.claim))
                 regions.setdefault(vote.reporter, set()).add(vote.region)
         settings = self.settings
-        return frozenset(
-            reporter
-            for reporter, found in disputed.items()
-            if len(found) > settings.spared
-            and len(found) > settings.share * max(measured.get(region, 0) for region in regions[reporter])
-        )
+        aside = set()
+        for reporter, by_edge in through.items():
+            most = settings.share * max(measured.get(region, 0) for region in regions[reporter])
+            rest: set[tuple[str, str]] = set()
+            for edge in sorted(by_edge, key=lambda edge: (len(by_edge[edge]), edge)):
+                rest |= by_edge[edge]
+                if len(rest) > max(settings.spared, most):
+                    aside.add((reporter, edge))
+        return frozenset(aside)
 
     def disputed(
         self,
@@ -255,25 +272,24 @@ class Doubts:
             regions: names of those that the policy has.
             measured: as for `set_aside`.
         """
-        known, aside = frozenset(regions), self.set_aside(measured, now)
+        known, aside = frozenset(regions), self._aside(measured, now)
         cases: dict[tuple[str, str], _Case] = {}
         for vote in self._votes.values():
             before = previous.get(vote.network)
             published = before is not None and before.claim == vote.claim
-            if vote.region not in known or vote.reporter in aside:
+            if vote.region not in known or (vote.reporter, vote.edge) in aside:
                 continue
             if self._counts(vote, now, published=published):
                 case = cases.setdefault((vote.network, vote.claim), _Case())
                 case.votes.append(vote)
                 case.weight += vote.against * self._decay(vote, now)
-        # Of two claims of a network (edges with different databases) the heavier is told.
-        heaviest: dict[str, tuple[str, _Case]] = {}
+        # Of two claims of a network (edges with different databases) one is told: that of more edges, then the heavier.
+        told: dict[str, Disputed] = {}
         for (network, claim), case in sorted(cases.items()):
-            if network not in heaviest or case.weight > heaviest[network][1].weight:
-                heaviest[network] = claim, case
-        found = [self._judged(network, claim, case) for network, (claim, case) in heaviest.items()]
-        found.sort(key=lambda one: (not one.doubt.doubtful, -one.weight, one.network))
-        return self._bounded(found)
+            one = self._judged(network, claim, case)
+            if network not in told or _standing(one) > _standing(told[network]):
+                told[network] = one
+        return self._bounded(told.values())
 
     def _judged(self, network: str, claim: str, case: _Case) -> Disputed:
         fastest: dict[str, float] = {}
@@ -284,19 +300,20 @@ class Doubts:
         doubtful = len(reporters) >= self.settings.votes
         return Disputed(network, Doubt(claim, doubtful, fastest), reporters, edges, case.weight)
 
-    def _bounded(self, found: list[Disputed]) -> list[Disputed]:
+    def _bounded(self, found: Iterable[Disputed]) -> list[Disputed]:
         """As many as may be told, and of those that hang on one edge's word, few that are doubtful."""
         alone: dict[str, int] = {}
         kept = []
-        for one in found[: self.settings.max_doubts]:
+        for one in sorted(found, key=_order):
             if one.doubt.doubtful and len(one.edges) == 1:
                 (edge,) = one.edges
                 alone[edge] = alone.get(edge, 0) + 1
                 if alone[edge] > self.settings.alone:
-                    doubt = one.doubt._replace(doubtful=False)
-                    one = Disputed(one.network, doubt, one.reporters, one.edges, one.weight)  # noqa: PLW2901
+                    kept.append(replace(one, doubt=one.doubt._replace(doubtful=False)))
+                    continue
             kept.append(one)
-        return kept
+        # Only now cut off: what is one edge's word too many must not take the place of a doubt.
+        return sorted(kept, key=_order)[: self.settings.max_doubts]
 
     def _add(self, edge: str, witness: Witness, dated: float) -> None:
         key = (witness.network, witness.claim, witness.region, witness.reporter, edge)
@@ -329,13 +346,31 @@ class Doubts:
         return float(0.5 ** (max(0.0, now - vote.updated) / self.settings.half_life))
 
     def _shorten(self, now: float) -> None:
-        """Keep each reporter's heaviest votes, equally many of all: nobody's votes crowd out another's."""
-        by_reporter: dict[tuple[str, str], list[Vote]] = {}
+        """Keep the heaviest votes, as many of each edge as of any other, and of each reporter of an edge likewise.
+
+        First by edge, because an edge can make up reporters: however many, they share its room.
+        """
+        by_edge: dict[str, dict[str, list[Vote]]] = {}
         for vote in self._votes.values():
-            by_reporter.setdefault((vote.edge, vote.reporter), []).append(vote)
-        each = max(1, self.settings.max_votes * 3 // 4 // len(by_reporter))
-        self._votes = {
-            vote[:5]: vote
-            for votes in by_reporter.values()
-            for vote in nlargest(each, votes, key=lambda vote: vote.against * self._decay(vote, now))
-        }
+            by_edge.setdefault(vote.edge, {}).setdefault(vote.reporter, []).append(vote)
+        room = max(1, self.settings.max_votes * 3 // 4 // len(by_edge))
+
+        def weight(vote: Vote) -> float:
+            return vote.against * self._decay(vote, now)
+
+        kept: list[Vote] = []
+        for by_reporter in by_edge.values():
+            each = max(1, room // len(by_reporter))
+            of_edge = [vote for votes in by_reporter.values() for vote in nlargest(each, votes, key=weight)]
+            kept += nlargest(room, of_edge, key=weight)
+        self._votes = {vote[:5]: vote for vote in kept}
+
+
+def _standing(one: Disputed) -> tuple[bool, int, float]:
+    """Which of a network's claims is told: the greatest."""
+    return one.doubt.doubtful, len(one.edges), one.weight
+
+
+def _order(one: Disputed) -> tuple[bool, float, str]:
+    """The doubtful first, then the heaviest."""
+    return not one.doubt.doubtful, -one.weight, one.network

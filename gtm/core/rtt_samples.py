@@ -137,7 +137,7 @@ class _Report:
     def __init__(self, sample: Sample) -> None:
         location = sample.location
         self.keys: tuple[tuple[Level, str], ...] = _keys(sample)
-        self.network = location.network
+        self.network = None if location.network is None else network_key(location.network)
         self.claim = claim_of(location)
         self.region = sample.region
         self.source = source_bit(sample.source)

@@ -37,10 +37,13 @@ class LatencyTable:
     doubts: dict[str, Doubt] = field(default_factory=dict)
 
     def doubt(self, location: Location) -> Doubt | None:
-        """The doubt about where a location's network is; None if it is believed."""
+        """The doubt about where a location's network is; None if it is believed.
+
+        Of one narrower than a /24 or /48 it is that of the /24 or /48 around it, if it is of the same claim.
+        """
         if not self.doubts or location.network is None:
             return None
-        found = self.doubts.get(location.network)
+        found = self.doubts.get(network_key(location.network))
         return found if found is not None and found.doubtful and found.claim == claim_of(location) else None
 
     def dubious(self, location: Location) -> bool:
@@ -49,7 +52,7 @@ class LatencyTable:
             return False
         if not location.subnet:
             return self.doubt(location) is not None
-        found = ((self.doubts.get(network), claim) for network, claim in location.parts)
+        found = ((self.doubts.get(network_key(network)), claim) for network, claim in location.parts)
         return any(doubt is not None and doubt.doubtful and doubt.claim == claim for doubt, claim in found)
 
     def __post_init__(self) -> None:

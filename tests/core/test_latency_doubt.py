@@ -169,13 +169,28 @@ def test_nobody_without_a_token_disputes_anything(samples: list[Sample], known: 
 
 
 def test_networks_of_one_person_are_not_named() -> None:
-    """Below a /24 or a /48 there is no doubt, for it would name a client."""
+    """What balancers say of a network below a /24 or a /48 is told of the /24 or /48 around it."""
     assert tellable("192.0.2.0/24")
     assert tellable("2001:db8::/48")
     for network in ("192.0.2.0/25", "2001:db8::/49", None, "192.0.2.1/24", "all"):
         assert not tellable(network)
-    narrow = replace(NEW_YORK, network="192.0.2.0/25")
-    assert said(honest(narrow))[0] == []
+    narrow = replace(NEW_YORK, network="192.0.2.128/25", prefix_length=25)
+    assert said(honest(narrow))[0] == said(honest())[0]
+    only = {NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})}
+    assert said(honest(narrow, ["us-east"]), only)[1] == {(Level.NETWORK, NETWORK)}
+
+
+def test_narrow_networks_are_doubted_with_the_one_around_them() -> None:
+    """Where the database cuts narrower than a doubt may be told, all parts with the disputed claim are in doubt."""
+    table = LatencyTable(doubts={NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})})
+    narrow = replace(NEW_YORK, network="192.0.2.128/25", prefix_length=25)
+    assert table.dubious(narrow)
+    assert not table.dubious(replace(narrow, lat=34.0, lon=-118.2)), "another part, of another claim"
+    subnet = replace(
+        narrow, subnet=NETWORK, parts=(("192.0.2.0/25", "US|34,-119"), (narrow.network or "", CLAIM))
+    )
+    assert table.dubious(subnet)
+    assert not table.dubious(replace(subnet, parts=subnet.parts[:1]))
 
 
 # --- whose word it takes ---
@@ -302,6 +317,49 @@ def test_nobody_crowds_out_anothers_votes() -> None:
     kept = doubts.votes(0.0)
     assert len(kept) <= 100
     assert {vote.region for vote in kept if vote.network == NETWORK} == {"eu-central", "eu-west"}
+
+
+HONEST = [
+    (edge, Witness(NETWORK, CLAIM, "eu-central", reporter, 5, 0, 3.0, 0.0))
+    for edge, reporter in (("edge-1", "a"), ("edge-2", "b"))
+]
+MANY = [f"{20 + number // 256}.{number % 256}.0.0/16" for number in range(1200)]
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        pytest.param(
+            [Witness(net, CLAIM, "eu-central", who, 50, 0, 3.0, 0.0) for net in MANY[:1100] for who in "xy"],
+            id="more doubts than are told",
+        ),
+        pytest.param(
+            [Witness(net, CLAIM, "eu-central", "a", 50, 0, 3.0, 0.0) for net in MANY],
+            id="in the name of one who disputes, so that it disputes too much",
+        ),
+        pytest.param(
+            [Witness(NETWORK, "DE|50,8", name, who, 100, 0, 3.0, 0.0) for name in NAMES for who in "xyz"],
+            id="a heavier doubt of another claim of the network",
+        ),
+        pytest.param(
+            [Witness(MANY[0], CLAIM, "eu-central", f"{n}", 100, 0, 3.0, 0.0) for n in range(6000)],
+            id="more reporters than there is room for votes",
+        ),
+    ],
+)
+def test_one_edge_cannot_end_what_others_doubt(lies: list[Witness]) -> None:
+    """Whatever an edge's token says, and in whose name: a doubt that two edges' reporters raised stays."""
+    doubts = Doubts(settings=DoubtSettings(max_votes=5_000))
+    for edge, witness in HONEST:
+        doubts.merge(edge, [witness], 0.0)
+    for lie in lies:
+        doubts.merge("edge-3", [lie], 0.0)
+    assert len(doubts.votes(0.0)) <= 5_000
+    found = doubts.disputed({}, 0.0, NAMES, dict.fromkeys(NAMES, 4_500))
+    assert [(one.doubt.claim, one.doubt.doubtful) for one in found if one.network == NETWORK] == [
+        (CLAIM, True)
+    ]
+    assert len(found) <= 1_000
 
 
 # --- how it ends ---
