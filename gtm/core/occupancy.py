@@ -37,8 +37,10 @@ TIME_CONSTANT = 20.0
 _ENOUGH_SECONDS = 2.5
 """Seconds observed before the means say anything: three reports of one each second."""
 _ENOUGH_REQUESTS = 2.0
-_LEAST_OUTSTANDING = 1.0
-"""Mean outstanding requests under which a few short ones, or none, happened to be there when reports were made."""
+_ENOUGH_OCCUPIED = 5.0
+"""Request-seconds seen before the means say anything: fewer are a few short ones, or none, that happened to be there when
+reports were made. Over the full time constant that is a mean of a quarter of a request: a region that is left nearly empty
+because a far too long time was declared must be seen to be quick, or it would stay empty."""
 _LEAST_SERVED = 0.05
 """Share of what was sent that counts as served at least: a region that nothing leaves at all is full, not infinitely slow."""
 _OTHER_UNIT = 1.5
@@ -76,7 +78,7 @@ class Occupancy:
         """How long a request is served, in ms per request sent; None while too little was observed."""
         if self.weight < _ENOUGH_SECONDS or self.sent < _ENOUGH_REQUESTS:
             return None
-        if self.occupied < _LEAST_OUTSTANDING * self.weight:
+        if self.occupied < _ENOUGH_OCCUPIED:
             return None
         piled = self.piled if self.piled <= _OTHER_UNIT * self.sent else 0.0
         served = max(self.sent - piled, _LEAST_SERVED * self.sent)

@@ -60,12 +60,18 @@ def test_a_standing_queue_counts_twice_in_the_end_and_is_forgotten_half_as_fast(
 
 @pytest.mark.parametrize(
     ("outstanding", "sent", "seconds"),
-    [(64.0, 30.0, 3), (0.5, 30.0, 60), (64.0, 0.05, 60), (64.0, 0.0, 60)],
+    [(64.0, 30.0, 3), (0.2, 30.0, 60), (64.0, 0.05, 60), (64.0, 0.0, 60)],
     ids=["two seconds", "hardly anything inside", "hardly anything sent", "nothing sent"],
 )
 def test_too_little_says_nothing(outstanding: float, sent: float, seconds: int) -> None:
     """Few reports, or few requests, are no observation."""
     assert _reports(outstanding, sent, seconds=seconds).service_time_ms is None
+
+
+def test_a_nearly_empty_region_is_measured_in_time() -> None:
+    """A mean of half a request is too little for some seconds, and enough after twenty."""
+    assert _reports(0.5, 2.0, seconds=9).service_time_ms is None
+    assert _reports(0.5, 2.0, seconds=21).service_time_ms == pytest.approx(250.0)
 
 
 def test_nothing_leaves_a_stuck_region() -> None:
