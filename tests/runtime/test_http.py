@@ -20,8 +20,8 @@ from gtm.runtime.http import PatientProtocol, PatientServer
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Say ok, or the length of the body and the number of headers to those who POST."""
-    reply = b"ok"
+    """Say ok, much, or the length of the body and the number of headers to those who POST."""
+    reply = bytes(32 * 1024 * 1024) if scope["path"] == "/much" else b"ok"
     if scope["method"] == "POST" and scope["path"] != "/early":
         length = 0
         while (message := await receive())["type"] == "http.request":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -181,3 +183,18 @@ def _answers(door: Path) -> bool:
             connection.connect(name)
             return True
         return False
+
+
+def test_a_door_opens_to_its_own_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can reach the socket all the same gets no sockets, and ends no worker."""
+    gone, told = threading.Event(), threading.Event()
+    gone.set()
+    _, door = orphans.make_door(tmp_path)
+    orphans.Door(door, [], gone, told.set).start()
+    with monkeypatch.context() as patched:
+        patched.setattr(orphans, "peer", lambda _: (1, os.geteuid() + 4711))
+        assert orphans.find(tmp_path) == []
+    (orphan,) = orphans.find(tmp_path)
+    orphan.stop()
+    assert told.wait(20)
+    orphan.close()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gtm.runtime.http import PatientProtocol
 from gtm.runtime.room import MAX_CONNECTIONS, Room, fitting
 from tests.runtime.test_http import read_until, serving
+from tests.system.harness import eventually
 
 ASK = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -66,6 +67,32 @@ def test_clients_that_never_end_a_request_keep_no_new_one_out() -> None:
         for one in new:  # they came in a crowd, and all get to ask
             one.sendall(ASK)
             read_until(one, b"ok")
+
+
+def test_clients_that_take_no_answer_go_at_once() -> None:
+    """What waits to be sent to one that is evicted goes with it: else its descriptor and memory would stay."""
+    lost: list[object] = []
+
+    class _Told(_Small):
+        def connection_lost(self, exc: Exception | None) -> None:
+            lost.append(self)
+            super().connection_lost(exc)
+
+    with serving(_Told) as port, ExitStack() as stack:
+
+        def client() -> socket.socket:
+            return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+
+        deaf = [client() for _ in range(4)]
+        for one in deaf:
+            one.sendall(ASK.replace(b"/ ", b"/much ", 1))
+            assert one.recv(1) == b"H"  # and no more
+        new = client()
+        new.sendall(ASK)
+        read_until(new, b"ok")
+        eventually(lambda: len(lost) == 1, "the first that takes nothing is gone")
+        for one in deaf[1:]:
+            one.close()
 
 
 STEPS = st.lists(
