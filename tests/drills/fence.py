@@ -40,6 +40,10 @@ Mutants of the code that it was tried on (12,000 cases each, seed 3; the first w
 | doubt is that of a subnet's first address | 7 | 0 |
 | a doubt outlives what was claimed | 0 | 6 |
 | one reporter makes a location doubtful | 0 | 7 |
+| `max_policy_age` does not bind | 447 | 0 |
+| a restart makes a policy young | 177 | 19 |
+| a restart makes a policy old | 0 | 10 |
+| the age of a policy goes back with the clock | 143 | 0 |
 
 Not in it: how long answers are kept, and where the edge stands.
 """
@@ -133,6 +137,8 @@ class World:
     def steps(self) -> Iterator[str]:
         """Let time pass, one event after the other; what happened, in words."""
         self._doubt()
+        if self.rng.random() < 0.8:
+            self.edge.hear(self.clock)
         yield "at first"
         for _ in range(STEPS - 1):
             if self.rng.random() < 0.2:

@@ -62,6 +62,12 @@ class Edge:
             self._holder.apply(message)
         self._keeper.keep()
 
+    def hear(self, clock: Clock) -> None:
+        """A word comes from control; the model's clock is told, too."""
+        self._holder.hear(self._messages[1])
+        self._keeper.keep()
+        clock.heard = self._heard = clock.latest
+
     def doubt(self, doubts: dict[str, Doubt]) -> None:
         """Another latency table comes from control, with these doubts."""
         self._table = LatencyTable(self._table.version + 1, doubts=doubts)
@@ -107,9 +113,7 @@ class Edge:
                 self._heard -= UNKEPT
             self._start()
         elif kind == "a word from control":
-            self._holder.hear(self._messages[1])
-            self._keeper.keep()
-            clock.heard = self._heard = clock.latest
+            self.hear(clock)
         else:
             self._holder.tick()
             self._keeper.keep()

@@ -76,7 +76,7 @@ def _rule(rng: Random, name: str, regions: tuple[str, ...], services: tuple[str,
         max_accuracy_km=rng.choice([None, None, 100.0]),
         effective_from=begin,
         effective_until=end,
-        max_policy_age=rng.choice([None, None, None, None, 0.5 * DAY, 2 * DAY]),
+        max_policy_age=rng.choice([None, None, None, DAY, 2 * DAY]),
         acknowledge_empty_fence=True,
     )
 
