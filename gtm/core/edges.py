@@ -93,7 +93,7 @@ def zones_elsewhere(
         return frozenset()
     against = [rule for rule in rules if rule.rule.name in outside]
     found: set[str] = set()
-    for zone in sorted(snapshot.policy.zones, key=lambda item: len(item.name)):
+    for zone in snapshot.policy.zones:
         above = closest(snapshot.zones, zone.name.partition(".")[2])
         services = {
             item.name for item in snapshot.policy.services if item.zone == zone.name and item.hostnames
