@@ -175,13 +175,8 @@ class Database:
         Raises:
             StorageUnavailable: the server can't be reached, or the connection was lost.
         """
-        _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
-        arguments.pop("context", None)
         with unavailable():
-            connection = await psycopg.AsyncConnection.connect(
-                autocommit=True, **{**_connect_args(self._engine.url), **arguments}
-            )
-            async with connection:
+            async with await self._connection_apart() as connection:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
                 yield ""
                 async for notification in connection.notifies():
@@ -194,18 +189,21 @@ class Database:
         Raises:
             StorageUnavailable: the server can't be reached, or the connection was lost, and with it the seat.
         """
-        _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
-        arguments.pop("context", None)
         with unavailable():
-            connection = await psycopg.AsyncConnection.connect(
-                autocommit=True, **{**_connect_args(self._engine.url), **arguments}
-            )
-            async with connection:
+            async with await self._connection_apart() as connection:
                 await connection.execute("SELECT set_config('application_name', %s, false)", (name[:63],))
                 # Through which the server, too, soon notices that this process is gone without a word.
                 for setting, value in _SERVER_LIVENESS.items():
                     await connection.execute("SELECT set_config(%s, %s, false)", (setting, value))
                 yield Seat(connection)
+
+    async def _connection_apart(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
+        """A connection beside the pool, in autocommit mode, that its user keeps."""
+        _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
+        arguments.pop("context", None)
+        return await psycopg.AsyncConnection.connect(
+            autocommit=True, **{**_connect_args(self._engine.url), **arguments}
+        )
 
     async def dispose(self) -> None:
         """Close all connections."""
