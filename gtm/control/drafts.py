@@ -31,6 +31,8 @@ from gtm.geoip.networks import parse_client
 
 MAX_PAIRS = 10_000_000
 """Regions × services and rules of a draft: 1,000 of the one, 10,000 of the others."""
+MAX_ANSWER = 32 * 1024 * 1024
+"""Bytes of an answer, which control holds in its own memory."""
 
 _Body = TypeVar("_Body", bound=Document)
 
@@ -189,12 +191,23 @@ def done(job: Job) -> dict[str, Any]:
 
 def answer(job: Job) -> bytes:
     """What the process says to control: a digit for what came of it, and JSON."""
+    said = _answer(job)
+    if len(said) <= MAX_ANSWER:
+        return said
+    return _refused(ContentTooLarge(f"the answer has {len(said)} bytes; at most {MAX_ANSWER} are given"))
+
+
+def _answer(job: Job) -> bytes:
     try:
         return b"1" + msgspec.json.encode(done(job))
     except ControlError as error:
-        return b"0" + msgspec.json.encode([type(error).__name__, error.detail, error.problems])
+        return _refused(error)
     except PolicyError as error:
         return b"0" + msgspec.json.encode(["", "", error.problems])
+
+
+def _refused(error: ControlError) -> bytes:
+    return b"0" + msgspec.json.encode([type(error).__name__, error.detail, error.problems])
 
 
 def understood(said: bytes) -> bytes:

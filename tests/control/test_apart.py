@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from gtm.control.apart import Apart
-from gtm.control.drafts import MAX_PAIRS, ExplainRequest, Job, parsed
+from gtm.control.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, understood
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, Unavailable
 from gtm.control.situation import Situation
 from gtm.core.state import State
@@ -101,3 +101,12 @@ def test_what_is_no_request_is_invalid(body: bytes) -> None:
     """JSON of any shape."""
     with pytest.raises(Invalid):
         parsed(ExplainRequest, body)
+
+
+def test_an_answer_too_large_for_control_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draft of a megabyte can have problems by the hundred megabytes, which control would hold and read."""
+    wrong = json.dumps({**DRAFT, "policy": {"regions": [0] * 1_000}}).encode()
+    assert len(answer(job(wrong))) > 10_000
+    monkeypatch.setattr("gtm.control.drafts.MAX_ANSWER", 10_000)
+    with pytest.raises(ContentTooLarge, match="at most 10000 are given"):
+        understood(answer(job(wrong)))
