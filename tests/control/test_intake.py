@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.demand import MAX_ROWS, DemandBook, Row, row_text
-from gtm.control.intake import MAX_DETAIL, Intake
+from gtm.control.intake import MAX_DETAIL, MAX_LEASES, Intake
 from gtm.control.latency import MAX_SHARE, LatencyBook
-from gtm.control.takeover import MAX_AHEAD, plan_problem
+from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.compile import compile_policy
 from gtm.core.latency import Delta, Level
 from gtm.core.leases import Lease, LeaseUse
@@ -186,3 +186,25 @@ def test_one_tokens_samples_leave_room_for_others() -> None:
         book.take([delta] * (MAX_SHARE // 2), "greedy")
     book.take([delta] * 100, "modest")
     assert len(book._waiting) == MAX_SHARE + 100
+
+
+def test_no_part_of_a_report_grows_beyond_the_policy() -> None:
+    """Quotas before a policy is loaded, classes and tenants of a plan, and regions that an edge overrules are bounded."""
+    many = {f"quota-{number}": 1 for number in range(MAX_LEASES + 1)}
+    dropped: Counter[str] = Counter()
+    unread = Intake(None, dropped).read(EdgeReport("1", 1, 1, {}, leases=LeaseUse("i", 1, used=many)), NOW)
+    assert unread.leases is not None
+    assert (len(unread.leases.used), dropped["leases"]) == (MAX_LEASES, 1)
+    one = ClassPlan({"a": 1.0})
+    plans = (
+        Plan(NOW, {str(number): one for number in range(MAX_CLASSES + 1)}),
+        Plan(NOW, {"known": one, "strange": ClassPlan({"a": 1.0}, tenants={"x": 0.5, "": 0.5})}),
+    )
+    large, strange = (
+        Intake(SNAPSHOT, dropped).read(EdgeReport("1", 1, 1, {}, plan=plan), NOW).plan for plan in plans
+    )
+    assert large is None
+    assert strange is not None
+    assert strange.classes.keys() == {"known"}
+    report = EdgeReport("1", 1, 1, {}, overruled=("a", "ghost"))
+    assert Intake(SNAPSHOT, dropped).read(report, NOW).overruled == ("a",)

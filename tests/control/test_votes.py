@@ -371,3 +371,13 @@ def test_one_token_fills_no_memory() -> None:
     assert all(not edge.report.health for edge in control.vantages.all()), (
         "what edges said is dropped with their vote"
     )
+
+
+def test_nothing_is_told_before_all_edges_had_the_time_to_report() -> None:
+    """The first edge that a new control hears of is not most of them: until the others could have spoken, none decides."""
+    control = Control(["a", "b", "c"])
+    control.report("t", "t-1", {"a": False, "b": True, "c": True})
+    control.now += GATHERING - 0.1
+    assert control.judge().told == {}
+    control.now += 0.2
+    assert control.judge().told.keys() == {"a", "b", "c"}

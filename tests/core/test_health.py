@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.health import ProbeResult, Track, VantageReport, advance, combine, fill
+from gtm.core.health import ProbeResult, Track, VantageReport, advance, combine, fill, overruled
 from gtm.core.model import EndpointHealth, HealthStatus, Probe
 from tests.core.strategies import quick
 
@@ -154,3 +154,11 @@ def test_own_verdicts_fill_what_the_vantages_do_not_know() -> None:
     own = {"r": {"a": up, "b": up}, "t": {"d": down}}
     assert fill(agreed, own) == {"r": {"a": down, "b": up}, "s": {"c": up}, "t": {"d": down}}
     assert own == {"r": {"a": up, "b": up}, "t": {"d": down}}
+
+
+@pytest.mark.parametrize(("lost", "kept"), [("a", ""), ("ab", ""), ("abc", "abc"), ("abcd", "abcd")])
+def test_an_edge_goes_by_its_own_probes_where_votes_take_more_than_half(lost: str, kept: str) -> None:
+    """Of four regions that it sees up, votes may take two; where they take three, all three stay."""
+    own = {region: {"u": EndpointHealth(HealthStatus.UP)} for region in "abcd"}
+    agreed = {region: {"u": EndpointHealth(HealthStatus.DOWN)} for region in lost}
+    assert overruled(agreed, own) == set(kept)
