@@ -12,6 +12,11 @@ import psycopg
 import pytest
 
 from gtm.control.lead import FENCE, Lead, Standing
+from gtm.control.publish import FeedHub
+from gtm.core.compile import compile_policy
+from gtm.core.leases import LeaseUse
+from gtm.core.model import Policy
+from gtm.feed.wire import EdgeReport
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio
@@ -93,3 +98,19 @@ async def test_a_silent_network_is_noticed_in_time(database_url: str) -> None:
             await asyncio.wait(tasks)
             for database in databases:
                 await database.dispose()
+
+
+@pytest.mark.parametrize(("standing", "works"), [(Standing.ACTIVE, True), (Standing.ADRIFT, False)])
+async def test_a_control_adrift_neither_leases_nor_plans(standing: Standing, *, works: bool) -> None:
+    """Another may do both by now. It takes reports in all the same."""
+    database = Database("postgresql://nobody@127.0.0.1:1/none")
+    lead = Lead(database, "a", lambda: None)
+    lead.standing = standing
+    hub = FeedHub(database, lead=lead)
+    reply = hub.report("edge", "192.0.2.1", EdgeReport("1", 1, 1, {}, leases=LeaseUse("i", 1)))
+    assert (reply.leases is not None) is works
+    assert [edge.name for edge in hub.edges()] == ["edge"]
+    hub.compiled = compile_policy(Policy(), (), revision=1)
+    await hub.plan()
+    assert (hub.planner.latest.plan.made > 0) is works
+    await database.dispose()
