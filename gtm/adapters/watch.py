@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -139,4 +140,5 @@ class Watch:
         except MetricsError as error:
             return str(error)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            return f"cannot be read ({str(error).lower() or type(error).__name__})"
+            said = re.sub(r"^\[Errno -?\d+\] ", "", str(error)).lower()
+            return f"cannot be read ({said or type(error).__name__})"

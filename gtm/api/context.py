@@ -150,7 +150,10 @@ def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
             raise Unauthorized(NO_TOKEN)
         found = await authenticate(ctx, credentials.credentials)
         if not permits(found.role, role):
-            raise Forbidden(f"this needs a token of role `{role.value}`; yours is `{found.role.value}`")
+            raise Forbidden(
+                f"this needs a token of role `{role.value}`; yours is `{found.role.value}` "
+                f"(gtm token create NAME --role {role.value})"
+            )
         return found
 
     return principal

@@ -31,6 +31,10 @@ _UNAUTHENTICATED = (
     "this needs a token: set GTM_TOKEN to the one printed at the first start, or to one made by "
     "`gtm token create NAME --role ROLE`; lost them all? add --direct to that command on control's machine"
 )
+_NOT_KNOWN = (
+    "see that GTM_TOKEN (or --token) has all of its text and that it is of this installation; another is made by "
+    "`gtm token create NAME --role ROLE`, without any token with --direct on control's machine"
+)
 
 
 class Document(dict[str, Any]):
@@ -214,7 +218,9 @@ class Client:
         if problems == (str(detail),):
             problems = ()
         if answer.status in {401, 403}:
-            message = _UNAUTHENTICATED if self._token is None and answer.status == 401 else str(detail)
+            message = str(detail)
+            if answer.status == 401:
+                message = _UNAUTHENTICATED if self._token is None else f"{detail}: {_NOT_KNOWN}"
             return CommandError(message, Exit.NOT_ALLOWED, problems)
         code = Exit.UNREACHABLE if answer.status >= 500 else Exit.BAD_INPUT
         return CommandError(str(detail), code, problems)
@@ -297,4 +303,6 @@ def _problem(item: Any) -> str:
 def _reason(error: Exception) -> str:
     """What the operating system said, without the layers around it."""
     text = str(error) or type(error).__name__
+    if "WRONG_VERSION_NUMBER" in text.upper():
+        return "it speaks http there, not https"
     return re.sub(r"^\[Errno -?\d+\] ", "", text).lower()

@@ -63,6 +63,12 @@ def import_(
         made = draft(name, _source(kind, file, name, config))
     except ImportProblem as error:
         raise CommandError(f"cannot import `{file}`: {error}; nothing was written") from error
+    if not (made.zone["records"] or made.services):
+        hint = f"is it of zone `{name}`, and {kind.value}'s?"
+        raise CommandError(
+            f"nothing in `{file}` can be taken over: {hint} Nothing was written",
+            problems=tuple(dict.fromkeys(made.notes)),
+        )
     folder = out or Path(name)
     written = _write(folder, files(made, f"{kind.value}, {file.name}"))
     if as_json:

@@ -192,6 +192,7 @@ def _write(folder: Path, plan: _Plan) -> None:
     from gtm.cli import output
     from gtm.cli.welcome import program
     from gtm.control.folders import check_references, read_folder
+    from gtm.control.plausibility import plausibility
 
     files = {"regions.yaml": _regions(plan), "services.yaml": _services(plan)}
     if plan.gdpr:
@@ -204,7 +205,7 @@ def _write(folder: Path, plan: _Plan) -> None:
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"cannot write `{folder}`: {(error.strerror or str(error)).lower()}") from error
-    problems, _ = check_references(read_folder(folder))
+    problems, snapshot = check_references(read_folder(folder))
     if problems:
         for name in files:
             (folder / name).unlink()
@@ -214,6 +215,8 @@ def _write(folder: Path, plan: _Plan) -> None:
             "what was given makes no sound policy; nothing was written", problems=tuple(map(str, problems))
         )
     output.say(f"{folder}: {', '.join(files)}")
+    if snapshot is not None:
+        output.warn(map(str, plausibility(snapshot.policy)))
     gtm = program()
     output.say(f"next: {gtm} check {folder}   then, with GTM_TOKEN set: {gtm} apply {folder}")
 

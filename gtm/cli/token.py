@@ -108,7 +108,7 @@ def rotate(
         made = client.control(control_url, token).call("POST", path, body=body).body
     _show(made, as_json=as_json)
     if not as_json:
-        ends = output.when(datetime.now(UTC) + timedelta(seconds=seconds))
+        ends = output.when(datetime.now(UTC).timestamp() + seconds)
         output.note(f"the text before it {f'works until {ends} UTC' if seconds else 'has ended'}")
 
 

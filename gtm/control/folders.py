@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ EXPECTATIONS = "expect.yaml"
 SUFFIXES = frozenset({".yaml", ".yml"})
 _NAME_ENDS = re.compile(r"[.\[]")
 _STEP = re.compile(r"[^.\[\]]+")
+_UNREAD = frozenset({"invalid_yaml", "unreadable", "too_large"})
+"""Problems of whole files: any name may be in what was not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,16 @@ def check_references(folder: Folder) -> tuple[list[Problem], Snapshot | None]:
     try:
         snapshot = compile_policy(folder.document().to_core(), shipped_jurisdictions())
     except PolicyError as error:
-        problems += [_located(folder, problem) for problem in error.problems if not _follows(folder, problem)]
+        unread = next((one.path for one in folder.problems if one.code in _UNREAD), None)
+        for problem in error.problems:
+            if _follows(folder, problem):
+                continue
+            found = _located(folder, problem)
+            if unread is not None and problem.code == "unknown_reference":
+                found = replace(
+                    found, message=f"{found.message}, unless `{unread}` has it, which cannot be read"
+                )
+            problems.append(found)
     return problems, snapshot if not problems else None
 
 

@@ -45,6 +45,8 @@ _PLAIN = {
     "tuple_type": "must be a list",
     "list_type": "must be a list",
 }
+_FEW = 6
+"""Fields that are listed where none is like an unknown one."""
 _NUMBERS = frozenset({"int_type", "float_type"})
 _NUMBER = re.compile(r"\s*[-+]?[0-9.]{1,30}([eE][-+]?[0-9]{1,3})?\s*")
 _OWN = frozenset({"out_of_range", "invalid_format", "unknown_reference", "wrong_type", "overlap"})
@@ -92,7 +94,7 @@ def problems_of_errors(
 
 
 def _meant(loc: Sequence[str | int], model: type[BaseModel]) -> str:
-    """The field of the same object whose name is most like that of an unknown one, as a question; or nothing."""
+    """The field of the same object whose name is most like that of an unknown one, as a question; else all of few."""
     models = [model]
     for part in loc[:-1]:
         if isinstance(part, str) and not _is_branch(part):
@@ -100,7 +102,9 @@ def _meant(loc: Sequence[str | int], model: type[BaseModel]) -> str:
             models = [found for field in fields for found in _models(field.annotation)]
     known = [name for each in models for name in each.model_fields]
     close = get_close_matches(str(loc[-1])[:_SHOWN], known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+    if close:
+        return f"; did you mean `{close[0]}`?"
+    return f"; known are {', '.join(known)}" if 0 < len(known) <= _FEW else ""
 
 
 def body_models(route: Any) -> list[type[BaseModel]]:

@@ -127,12 +127,20 @@ def load_marked(text: str | bytes) -> list[tuple[Any, Marks]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise YamlError(f"{where}{error.problem or error.context or 'not YAML'}") from error
+        tabs = "; YAML is indented by spaces, never by tabs" if _at_tab(text, mark) else ""
+        raise YamlError(f"{where}{error.problem or error.context or 'not YAML'}{tabs}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(f"not YAML in UTF-8: {' '.join(str(error).split())}") from error
     except (RecursionError, ValueError, TypeError) as error:
         raise YamlError(f"not acceptable YAML: {error}") from error
     return documents
+
+
+def _at_tab(text: str | bytes, mark: Any) -> bool:
+    """Whether a line on which reading stopped is indented by a tab."""
+    lines = (text if isinstance(text, bytes) else text.encode()).splitlines()
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else b""
+    return b"\t" in line[: len(line) - len(line.lstrip())]
 
 
 def _check_depth(text: str | bytes) -> None:

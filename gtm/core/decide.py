@@ -79,7 +79,9 @@ def explained(view: View, ranking: Ranking, chosen: Choice, option: Option) -> D
         option: the one picked.
     """
     group, snapshot = ranking.group, view.snapshot
-    judge = Judge(view, ranking, Objections(ranking.within), chosen.shares, chosen.eligible)
+    # A refusal because of where the edge stands was made without a look at health: the regions' own state is told.
+    eligible = group.willing & view.up if group.outside else chosen.eligible
+    judge = Judge(view, ranking, Objections(ranking.within), chosen.shares, eligible)
     return Decision(
         service=group.service.service.name,
         outcome=option.outcome,

@@ -33,7 +33,7 @@ def edge_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
         names = [f"`{name}`" for name in dict.fromkeys(rule.rule.name for rule in rules)]
         listed = [f"{server.name} ({server.country or 'country not stated'})" for server in outside]
         text = (
-            f"residency rule{'s' * (len(names) > 1)} {some(names, 'rules')} bind edges, and name servers of this zone stand "
+            f"residency rule{'s' * (len(names) > 1)} {some(names, 'rules')} {'bind' if len(names) > 1 else 'binds'} edges, and name servers of this zone stand "
             f"outside: {some(listed, 'servers')}; they see who asks, and refuse; give the host names a zone of their own "
             "whose name servers stand inside, and say so by their `country`"
         )

@@ -75,8 +75,27 @@ def test_misspelt_fields(bare: Gtm, folder: Path) -> None:
     }
     assert told["wieght"]["message"].endswith("; did you mean `weight`?")
     assert told["servce"]["message"].endswith("; did you mean `service`?")
-    assert told["zzz"]["message"] == "unknown field: remove it, or check its spelling"
+    assert told["zzz"]["message"].endswith("spelling; known are region, weight, share, capacity")
     assert {told[name]["code"] for name in ("wieght", "servce", "zzz")} == {"unknown_field"}
+
+
+def test_a_field_of_few_is_told_with_the_others(bare: Gtm, folder: Path) -> None:
+    """Where none is like it, the object's fields are listed."""
+    (folder / "a.yaml").write_text("residency_rules: [{name: x, match: {}, allow: {countries: [DE]}}]\n")
+    (told,) = bare("check", folder, "--json").json["problems"]
+    assert told["message"].endswith("; known are jurisdictions, regions, operator_jurisdictions")
+
+
+def test_a_file_that_is_no_yaml(bare: Gtm, folder: Path) -> None:
+    """What refers to names that may be in it is told so; a tab is called one."""
+    (folder / "a.yaml").write_text("services: [{name: x, members: [{region: there}]}]\n")
+    (folder / "b.yaml").write_text("regions:\n\t- name: there\n")
+    told, reference = bare("check", folder, "--json").json["problems"]
+    assert told["code"] == "invalid_yaml"
+    assert "no region `there`" in reference["message"]
+    assert reference["message"].endswith("b.yaml` has it, which cannot be read")
+    assert "line 2, column 1" in told["message"]
+    assert told["message"].endswith("YAML is indented by spaces, never by tabs")
 
 
 def test_warnings_and_no_expectations(bare: Gtm, folder: Path) -> None:

@@ -96,6 +96,13 @@ def test_urls_that_are_none(bare: Gtm, url: str) -> None:
     assert "--edge" in bare("route", "web", "--edge", url).err
 
 
+def test_https_to_what_speaks_http(bare: Gtm, stranger: str) -> None:
+    """Nothing is wrong with a server that is up: the scheme is."""
+    done = bare("status", "--control", stranger.replace("http://", "https://"), "--token", "gtm_x_y")
+    assert done.code == Exit.UNREACHABLE
+    assert "it speaks http there, not https" in " ".join(done.err.split())
+
+
 def test_tokens_that_are_none(bare: Gtm, control: Control) -> None:
     """Without a token the error says where to get one; one that cannot be is not sent, nor repeated."""
     missing = bare("status", "--control", control.url)
@@ -103,6 +110,7 @@ def test_tokens_that_are_none(bare: Gtm, control: Control) -> None:
     assert "gtm token create" in missing.err
     forged = bare("status", "--control", control.url, "--token", "gtm_0000000000_forged")
     assert forged.code == Exit.NOT_ALLOWED
+    assert "see that GTM_TOKEN (or --token)" in " ".join(forged.err.split())
     for text in ("gtm_ä", "gtm_a gtm_b", "gtm_a\nX-Evil: 1"):
         done = bare("status", "--control", control.url, "--token", text)
         assert done.code == Exit.NOT_ALLOWED

@@ -33,6 +33,16 @@ def test_a_folder_is_written_and_the_rest_is_said(bare: Gtm, tmp_path: Path) -> 
         assert all(note in done.out for note in told["not_taken_over"])
 
 
+def test_another_zones_file_writes_nothing(bare: Gtm, tmp_path: Path) -> None:
+    """A file of which nothing can be taken is a mistake, and no policy."""
+    (tmp_path / "zone").write_text(ROUTE53)
+    for arguments in (("route53", "--zone", "example.org"), ("octodns", "--zone", "example.com")):
+        done = bare("import", arguments[0], tmp_path / "zone", *arguments[1:], "--out", tmp_path / "out")
+        assert done.code == 2
+        assert "can be taken over: is it of zone" in done.err
+        assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_read_writes_nothing(bare: Gtm, tmp_path: Path) -> None:
     """One message with the reason, exit code 2, and no folder."""
     (tmp_path / "zone").write_text("www A nonsense\n")

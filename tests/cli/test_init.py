@@ -85,6 +85,12 @@ def test_what_cannot_be_written_is_said(
     assert not (tmp_path / "p").exists()
 
 
+def test_swapped_coordinates_are_said(bare: Gtm, tmp_path: Path) -> None:
+    """As `gtm check` says it, and at once."""
+    done = bare.ok("init", tmp_path / "p", "--region", "lab@DE,8.7,50.1=https://a.test")
+    assert "seem to be swapped" in " ".join(done.err.split())
+
+
 def test_no_policy_is_overwritten(bare: Gtm, tmp_path: Path) -> None:
     """A folder that has YAML already stays as it is."""
     (tmp_path / "a.yaml").write_text("regions: []\n")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from gtm.core.candidates import Exclusion
 from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
 from gtm.core.edges import EdgePlace, place_of, rules_against, servers_inside, zones_elsewhere
@@ -17,6 +18,8 @@ from gtm.core.findings import findings
 from gtm.core.model import (
     EdgeScope,
     Endpoint,
+    EndpointHealth,
+    HealthStatus,
     Location,
     Match,
     Member,
@@ -177,6 +180,17 @@ def test_the_answer_says_where_to_go() -> None:
     assert document["edge"]["rules"] == ["gdpr"]
     assert [server["name"] for server in document["edge"]["inside"]] == ["ns1.eu.api.test", "ns2.eu.api.test"]
     assert "edge" not in answer(view, AMERICAN, decide(view, AMERICAN, 0.0), client=None, endpoint=None)
+
+
+def test_regions_are_told_as_they_are_where_the_edge_refuses() -> None:
+    """What is up is not said to be down: the refusal is because of the edge."""
+    health = {
+        region.name: {one.url: EndpointHealth(HealthStatus.UP, 0.0) for one in region.endpoints}
+        for region in (DE,)
+    }
+    view = view_of(_snapshot(), State(health=health), Window(0.0, 0.0), edge=EdgePlace("US"))
+    told = {item.region: item.excluded for item in decide(view, GERMAN, 0.0).candidates}
+    assert told == {"de": None, "us": Exclusion.RESIDENCY}
 
 
 def _elsewhere(snapshot: Snapshot, edge: EdgePlace) -> frozenset[str]:
