@@ -24,6 +24,7 @@ from gtm.core.snapshot import Snapshot
 from gtm.core.state import NO_PLAN, State
 from gtm.feed.wire import PulseMessage
 from gtm.settings import Network
+from gtm.transport import tls_context
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +127,8 @@ class OwnProbes:
     async def _probe(self, snapshot: Snapshot, stopping: threading.Event) -> None:
         from gtm.prober import Prober  # few workers ever need it
 
+        # What cannot be read now could be read at the start: every https endpoint would look down, and is not.
+        tls_context(self._ca_file)
         prober = Prober(lambda: None, time.time, allowed=self._allowed, ca_file=self._ca_file)
         prober.start()
         try:

@@ -30,6 +30,8 @@ from gtm.runtime.listeners import Listener, Use
 logger = logging.getLogger(__name__)
 
 _NAME = "edge-worker.{}.sock"
+_AGAIN = 0.5
+"""Seconds until a door that could not open is tried again."""
 _PATIENCE = 5.0
 """Seconds that a worker may take to notice that its agent is gone, and an orphan to hand its sockets over."""
 ENDING = 15.0
@@ -96,7 +98,13 @@ class Door:
 
     def _serve(self) -> None:
         while self._successor is None:
-            connection, _ = self._waiting.accept()
+            try:
+                connection, _ = self._waiting.accept()
+            except OSError as error:
+                # No descriptor is free: a door that ended here would leave this worker to nobody, for good.
+                logger.warning("could not open to an agent, trying again: %s", error)
+                threading.Event().wait(_AGAIN)
+                continue
             try:
                 self._open(connection)
             except OSError as error:

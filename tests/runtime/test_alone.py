@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -160,4 +161,16 @@ def test_own_probes_that_hang_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) ->
         assert probes.health == {}
         go_on.set()
         eventually(lambda: threading.active_count() <= before + 1, "the thread has ended")
+    assert probes.health == {}
+
+
+def test_certificates_that_are_gone_declare_nothing_dead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that cannot be read any more says nothing about regions: health stays as it was last known."""
+    before = threading.active_count()
+    probes = OwnProbes(LOOPBACK, tmp_path / "gone.pem")
+    probes.start(SnapshotMessage.of(1, 1.0, policy(1), shipped_jurisdictions()).compiled())
+    eventually(lambda: "stays as it was last known" in caplog.text, "it is said")
+    eventually(lambda: threading.active_count() <= before, "the thread has ended")
     assert probes.health == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import subprocess
@@ -195,6 +196,34 @@ def test_a_door_opens_to_its_own_user_alone(tmp_path: Path, monkeypatch: pytest.
         patched.setattr(orphans, "peer", lambda _: (1, os.geteuid() + 4711))
         assert orphans.find(tmp_path) == []
     (orphan,) = orphans.find(tmp_path)
+    orphan.stop()
+    assert told.wait(20)
+    orphan.close()
+
+
+def test_a_door_without_a_descriptor_is_tried_again(tmp_path: Path) -> None:
+    """While no descriptor is free nobody can be let in; a door that gave up then would leave the worker to nobody."""
+
+    class Short:
+        def __init__(self, door: socket.socket) -> None:
+            self.door, self.refusals = door, 3
+
+        def listen(self) -> None:
+            self.door.listen()
+
+        def accept(self) -> object:
+            if self.refusals:
+                self.refusals -= 1
+                raise OSError(errno.EMFILE, "too many open files")
+            return self.door.accept()
+
+    gone, told = threading.Event(), threading.Event()
+    gone.set()
+    _, door = orphans.make_door(tmp_path)
+    short_of = Short(door)
+    orphans.Door(short_of, [], gone, told.set).start()  # type: ignore[arg-type]
+    (orphan,) = orphans.find(tmp_path)
+    assert short_of.refusals == 0
     orphan.stop()
     assert told.wait(20)
     orphan.close()
