@@ -460,6 +460,17 @@ def test_a_doubtful_network_without_samples_of_a_region_stands_near_those_who_ha
     assert Estimator(REGIONS, nowhere).paths(NEW_YORK, range(3)) == {}
 
 
+def test_light_bounds_no_estimate_from_a_place_that_is_a_guess() -> None:
+    """A doubtful network counts as standing at a region, and is not there: what was measured nearby may say less."""
+    quick_places = {"50,8": {"us-east": (-80.0, 400.0)}}
+    doubt = Doubt(CLAIM, True, {"eu-central": 3.0})
+    light = great_circle_km(FRANKFURT.lat, FRANKFURT.lon, VIRGINIA.lat, VIRGINIA.lon) / 100
+    there = replace(NEW_YORK, country=None, asn=None, network=None, lat=FRANKFURT.lat, lon=FRANKFURT.lon)
+    doubted = LatencyTable(places=quick_places, doubts={NETWORK: doubt})
+    assert Estimator(REGIONS, doubted).paths(there, range(3))[2].estimate_ms >= light - 0.1
+    assert Estimator(REGIONS, doubted).paths(NEW_YORK, range(3))[2].estimate_ms < light - 1
+
+
 def test_doubts_are_told_anew_only_when_they_change() -> None:
     """A millisecond more or less is no news; a verdict or another region is."""
     aggregates = Aggregates()
