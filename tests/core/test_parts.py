@@ -13,14 +13,16 @@ from gtm.core.access import Access, Role, TokenGrant, permits
 from gtm.core.choice import _Maker, choice
 from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
-from gtm.core.latency import EARTH_RADIUS_KM, great_circle_km
+from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.model import (
     Affinity,
     Endpoint,
     EndpointHealth,
     HealthStatus,
     Location,
+    Match,
     Member,
+    OnDoubtfulLocation,
     OnUnusable,
     Places,
     Policy,
@@ -33,6 +35,7 @@ from gtm.core.model import (
 from gtm.core.outcomes import FenceError, Reason, UnknownNameError
 from gtm.core.ranking import rank
 from gtm.core.router import CANDIDATES, Ranker, Router
+from gtm.core.rtt_doubt import Doubt
 from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
 from tests.core.strategies import SHIPPED
@@ -206,6 +209,37 @@ def test_a_router_forgets_when_full() -> None:
         ranker.ranking(Request("chat", Location(lat=float(lat), lon=0.0)))
         assert len(ranker._rankings) <= 2
     assert ranker.ranking(Request("chat", BERLIN)).group.key == first.group.key
+
+
+def test_a_memory_of_rankings_tells_doubtful_subnets_apart() -> None:
+    """Two subnets at one place, of which one has a part that measurements contradict: each gets its own fence."""
+    rule = ResidencyRule(
+        "gdpr",
+        Match(client_countries=("DE",)),
+        Places(jurisdictions=("DE",)),
+        on_doubtful_location=OnDoubtfulLocation.MATCH,
+    )
+    claim = "US|40,-75"
+    believed = Location(
+        "US", lat=40.0, lon=-75.0, network="198.51.96.0/21", subnet="198.51.96.0/20", source="geoip"
+    )
+    doubted = replace(believed, parts=((believed.network or "", claim), ("198.51.104.0/24", claim)))
+    table = LatencyTable(1, doubts={"198.51.104.0/24": Doubt(claim, doubtful=True, fastest={})})
+    basis = view_of(
+        compile_policy(Policy(regions=(DE, US), services=(_service(),), residency_rules=(rule,)), SHIPPED),
+        UP,
+        Window(0.0, 0.0),
+        table,
+    ).basis
+    for order in ((believed, doubted), (doubted, believed)):
+        ranker = Ranker(basis)
+        for location in order:
+            request = Request("chat", location)
+            found, fresh = ranker.ranking(request), rank(basis, request, {})
+            assert found.within.allowed == fresh.within.allowed
+            assert [match.compiled.rule.name for match in found.within.matched] == ["gdpr"] * (
+                location is doubted
+            )
 
 
 def test_a_router_remembers_less_where_services_are_large() -> None:
