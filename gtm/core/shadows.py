@@ -70,7 +70,8 @@ def find_shadows(snapshot: Snapshot, now: float) -> Shadows:
             budget -= 1
             if own[0].excluded & other.compiled.allowed or other.order == order or not _covers(other, own[0]):
                 continue
-            if _covers_all(index.of_rule[other.order], own, earlier=other.order < order):
+            others = [period for period in index.of_rule[other.order] if period.excluded]
+            if _covers_all(others, own, earlier=other.order < order):
                 found.append(Shadow(one.compiled.rule.name, other.compiled.rule.name))
                 break
     return Shadows(tuple(found), unchecked)
@@ -134,7 +135,11 @@ class _Index:
 
 
 def _covers_all(others: Sequence[_Period], own: Sequence[_Period], *, earlier: bool) -> bool:
-    """Whether each period of a rule is covered by one of another's, which is earlier or not covered in turn."""
+    """Whether each period of a rule is covered by one of another's, which is earlier or not covered in turn.
+
+    Both are those that exclude something: a period that does not, on one side alone, would let two rules that are alike
+    cover each other, and the advice would be to delete both.
+    """
     if not all(any(_covers(other, period) for other in others) for period in own):
         return False
     return earlier or not all(any(_covers(period, other) for period in own) for other in others)

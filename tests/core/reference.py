@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
@@ -268,14 +268,15 @@ class Atlas:
     """All that is said of addresses: by a database of places, one of anonymising networks, and the operator.
 
     `places` has the country and the accuracy radius in km of networks that do not overlap, `hidden` are the anonymising
-    ones, and `overrides` the operator's countries, of which the most specific network wins. `doubted` are networks of which
-    measured round trips contradict what the database of places says.
+    ones, and `overrides` the operator's countries, of which the most specific network wins. `doubted` are networks no narrower
+    than a /24 with the country that measured round trips contradict: all addresses inside that the database of places puts
+    there are in doubt.
     """
 
     places: Mapping[IPv4Network, tuple[str, float | None]]
     hidden: tuple[IPv4Network, ...]
     overrides: Mapping[IPv4Network, str]
-    doubted: frozenset[IPv4Network] = frozenset()
+    doubted: Mapping[IPv4Network, str] = field(default_factory=dict)
 
     def at(self, address: IPv4Address) -> Location:
         """What is known of where an address is."""
@@ -286,7 +287,7 @@ class Atlas:
         anonymous = any(address in network for network in self.hidden)
         for network, (country, accuracy) in self.places.items():
             if address in network:
-                doubtful = any(address in disputed for disputed in self.doubted)
+                doubtful = any(address in where and of == country for where, of in self.doubted.items())
                 return Location(
                     country, source="geoip", anonymous=anonymous, accuracy_km=accuracy, doubtful=doubtful
                 )

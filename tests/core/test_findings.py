@@ -268,6 +268,26 @@ def _after(snapshot: Snapshot, now: float) -> list[float]:
     return [now, *(boundary for boundary in snapshot.boundaries if boundary > now)]
 
 
+def test_of_rules_alike_that_pause_one_stays() -> None:
+    """A membership that begins and ends cuts both rules into periods, of which one excludes nothing."""
+    term = Term("ADEQUATE", datetime.fromtimestamp(100, UTC), datetime.fromtimestamp(400, UTC))
+    allies = Jurisdiction("ALLIES", members=("ADEQUATE", "SG"), terms=(term,))
+    adequate = Jurisdiction("ADEQUATE", members=("DE",))
+    region = Region("r0", 0.0, 0.0, "DE", (Endpoint("https://r0.test"),))
+    one, other = (
+        ResidencyRule(name, Match(), Places(jurisdictions=("ALLIES",)), acknowledge_empty_fence=True)
+        for name in ("one", "other")
+    )
+    policy = Policy(
+        regions=(region,),
+        services=(Service("s0", (Member("r0"),)),),
+        residency_rules=(one, other),
+        jurisdictions=(adequate, allies),
+    )
+    found = find_shadows(compile_policy(policy, ()), 0.0).found
+    assert [(shadow.rule, shadow.by) for shadow in found] == [("other", "one")]
+
+
 @quick(120)
 @given(policies(), st.sampled_from(MOMENTS))
 def test_rules_in_the_shadow_can_go(policy: Policy, now: float) -> None:

@@ -144,8 +144,8 @@ def test_doubt_only_ever_restricts(world: World, location: Location) -> None:
         assert _fence(world.view, cell).allowed & ~after.allowed == 0
 
 
-GERMAN_RULE_NETWORK = "192.0.2.0/25"
-CLAIMED = Location("US", lat=40.71, lon=-74.0, network=GERMAN_RULE_NETWORK, prefix_length=25, source="geoip")
+GERMAN_RULE_NETWORK = "192.0.2.0/24"
+CLAIMED = Location("US", lat=40.71, lon=-74.0, network=GERMAN_RULE_NETWORK, prefix_length=24, source="geoip")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_edges_decide_follows_the_doubts_of_their_table(
     for doubts in ({}, {GERMAN_RULE_NETWORK: doubt}):
         view = view_of(snapshot, State(), Window(0.0, 0.0), LatencyTable(doubts=doubts))
         router = Router(view)
-        router.decide(Request("chat", replace(location, network="192.0.2.128/25")), 0.5)
+        router.decide(Request("chat", replace(location, network="192.0.3.0/24")), 0.5)
         found = router.decide(Request("chat", location), 0.5)
         assert found == decide(view, Request("chat", location), 0.5)
         expected = [(because,)] if because is not None and doubts else []
@@ -189,14 +189,14 @@ def test_a_subnet_with_a_doubtful_network_inside_is_read_with_it() -> None:
     """Resolvers keep the answer for all parts; an override's part stays believed."""
     halves = {
         0: CLAIMED,
-        1: replace(CLAIMED, network="192.0.2.128/25", lat=41.9, lon=-87.6),
+        1: replace(CLAIMED, network="192.0.3.0/24", lat=41.9, lon=-87.6),
     }
     rule = ResidencyRule("r", CLIENTS, HOME)
     snapshot = compile_policy(replace(POLICY, residency_rules=(rule,)), SHIPPED)
     for source, believed in (("geoip", False), ("override", True)):
         halves[1] = replace(halves[1], source=source)
-        subnet = locate_network(SUBNET, 24, lambda address: halves[ip_address(address).packed[3] >> 7])
-        doubts = {"192.0.2.128/25": Doubt("US|41,-88", True, {"de": 3.0})}
+        subnet = locate_network(SUBNET, 23, lambda address: halves[ip_address(address).packed[2] & 1])
+        doubts = {"192.0.3.0/24": Doubt("US|41,-88", True, {"de": 3.0})}
         view = view_of(snapshot, State(), Window(0.0, 0.0), LatencyTable(doubts=doubts))
         assert view.basis.estimator.placed(subnet).doubtful is not believed
         found = decide(view, Request("chat", subnet), 0.5)

@@ -149,20 +149,25 @@ class World:
 
     def _doubt(self) -> None:
         """Round trips contradict some of what is said of places; of others they did before, or only one balancer's do."""
-        rng, doubts, doubted = self.rng, dict[str, Doubt](), set[IPv4Network]()
+        rng, doubts, doubted = self.rng, dict[str, Doubt](), dict[IPv4Network, str]()
         for client in rng.sample(self.clients, CLIENTS // 2):
             location = self._locator.locate(rng.choice((client.subnet[0], client.subnet[-1])).packed)
             claim = claim_of(location)
             if location.network is None or claim is None or location.source == "override":
                 continue
             kind = rng.choice(["doubtful", "doubtful", "disputed", "of before"])
-            if location.network not in doubts:
+            told = IPv4Network(location.network)
+            told = (
+                told.supernet(new_prefix=24) if told.prefixlen > 24 else told
+            )  # narrower ones are never named
+            key = str(told)
+            if key not in doubts:
                 stated = f"{claim}, then" if kind == "of before" else claim
-                doubts[location.network] = Doubt(stated, kind != "disputed", {})
+                doubts[key] = Doubt(stated, kind != "disputed", {})
                 if kind == "doubtful":
-                    doubted.add(IPv4Network(location.network))
+                    doubted[told] = location.country or ""
         self.edge.doubt(doubts)
-        self.atlas = replace(self.atlas, doubted=frozenset(doubted))
+        self.atlas = replace(self.atlas, doubted=doubted)
         self.parts = {one: self.atlas.parts(one.subnet) for one in self.clients}
 
     def close(self) -> None:

@@ -120,7 +120,7 @@ async def _spoken(url: str, ca_file: Path | None, monkeypatch: pytest.MonkeyPatc
     try:
         await asyncio.to_thread(lambda: control(url, "gtm_none").get("/v1/status"))
     except CommandError as error:
-        found.append("answer" if str(error) == "no" else str(error))
+        found.append("answer" if str(error).startswith("no: ") else str(error))
     return found
 
 
