@@ -131,9 +131,8 @@ class Times:
         floor = kept.latest - since + boot + LEAD + STEP if same else kept.latest + UNKEPT
         latest = max(self.latest, kept.latest - since)
         if heard is not None and not same:
-            heard -= max(
-                0.0, floor - (boot + latest)
-            )  # seconds that may have passed and were not written down
+            # Less the seconds that may have passed and were not written down; no clock shows a time before 1970.
+            heard = max(0.0, heard - max(0.0, floor - (boot + latest)))
         return replace(
             self,
             latest=latest,

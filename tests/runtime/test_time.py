@@ -526,3 +526,15 @@ def test_any_bytes_are_a_clock_file_or_damage(content: bytes) -> None:
         lastgood.write(path, b"gtm-clock 1 ", content)
         with suppress(FeedError):
             clockfile.load(path)
+
+
+def test_a_machine_that_begins_in_1970_keeps_its_times(tmp_path: Path) -> None:
+    """One without a battery, rebooted again and again: what is kept can be read, and the policy looks no younger than it is."""
+    file = tmp_path / clockfile.FILE
+    times = Times.of(0.0, 4.0).heard_at(0.0)
+    for boot in ("a", "b", "c"):
+        clockfile.save(file, times.kept(0.0, boot))
+        kept = clockfile.load(file)
+        assert kept.heard is not None
+        assert 0.0 <= kept.heard <= 4.0
+        times = Times.of(0.0, 5.0).resumed(kept, 0.0, f"after {boot}")
