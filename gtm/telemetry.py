@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gtm.core.choice import Option
-from gtm.core.outcomes import Outcome
+from gtm.core.model.outcomes import Outcome
 from gtm.core.ranking import RankingClass
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {

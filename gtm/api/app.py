@@ -39,7 +39,7 @@ from gtm.control import recorder
 from gtm.control.lead import Lead
 from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
-from gtm.core.model import Location
+from gtm.core.model.values import Location
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.settings import (

@@ -19,7 +19,7 @@ from gtm.control.fields import LINE_PATTERN
 from gtm.control.guard import Guard, force_reason
 from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
-from gtm.core.access import Role, permits
+from gtm.core.model.access import Role, permits
 from gtm.geoip.networks import Locate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database

@@ -18,7 +18,7 @@ from gtm.control.overview import Moment, moment_of, top_document
 from gtm.control.publish import FeedHub
 from gtm.control.vantages import LiveEdge
 from gtm.core.dnssec import expiry
-from gtm.core.model import HealthStatus
+from gtm.core.model.values import HealthStatus
 
 REST = 4.0
 """How many times what a look took (of a processor) it is shown: scrapers take at most a fifth of one."""

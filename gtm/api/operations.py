@@ -11,7 +11,7 @@ from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
 from gtm.api.schemas import Liveness, Readiness, errors
 from gtm.control.publish import FeedHub
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from gtm.geoip.address import parse_address
 from gtm.settings import Network
 

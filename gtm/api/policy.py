@@ -25,7 +25,7 @@ from gtm.control.documents import Document, PolicyDocument, RegionDocument, conc
 from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.guard import Guard
 from gtm.control.policy import Outcome
-from gtm.core.model import AdminState
+from gtm.core.model.values import AdminState
 
 router = APIRouter(prefix="/v1")
 

@@ -18,7 +18,7 @@ from starlette.routing import compile_path
 from gtm.control.documents import PolicyDocument
 from gtm.control.errors import ControlError, UnsafeChange
 from gtm.control.structure import body_models, problems_of_errors
-from gtm.core.problems import PolicyError, Problem
+from gtm.core.model.problems import PolicyError, Problem
 from gtm.storage.errors import StorageUnavailable
 
 logger = logging.getLogger(__name__)

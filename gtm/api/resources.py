@@ -28,8 +28,8 @@ from gtm.control.errors import Invalid
 from gtm.control.fields import HostName, JurisdictionName, Name
 from gtm.control.policy import Outcome
 from gtm.control.structure import problems_of
-from gtm.core.kinds import KINDS, label
-from gtm.core.problems import Problem
+from gtm.core.model.kinds import KINDS, label
+from gtm.core.model.problems import Problem
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.resources import PutOutcome
 

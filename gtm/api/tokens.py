@@ -14,7 +14,7 @@ from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
 from gtm.control import fields, tokens
 from gtm.control.documents import Document
 from gtm.control.tokens import LONGEST_GRACE
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 

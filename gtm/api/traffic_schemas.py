@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from gtm.api.schemas import Schema
-from gtm.core.model import Priority
+from gtm.core.model.values import Priority
 
 
 class CellSchema(Schema):

@@ -12,7 +12,7 @@ from rich.text import Text
 from gtm.cli import output
 from gtm.cli.client import Client
 from gtm.cli.exits import CommandError, Exit
-from gtm.core.kinds import label
+from gtm.core.model.kinds import label
 
 _MARKS = {"created": "+", "updated": "~", "deleted": "-"}
 _POLL = 0.25

@@ -374,7 +374,7 @@ def country(text: str, option: str = "--country") -> str | None:
     Raises:
         CommandError: not a country's code.
     """
-    from gtm.core.countries import COUNTRIES
+    from gtm.core.model.countries import COUNTRIES
 
     code = text.strip().upper()
     if not code or code in COUNTRIES:

@@ -53,7 +53,7 @@ class explained:  # noqa: N801 - reads as a verb where it is used
         from pydantic import ValidationError
 
         from gtm.control.structure import problems_of
-        from gtm.core.problems import PolicyError
+        from gtm.core.model.problems import PolicyError
 
         if isinstance(error, PolicyError):
             raise _wrong([str(problem) for problem in error.problems]) from error

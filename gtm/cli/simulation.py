@@ -17,7 +17,7 @@ from gtm.cli.spans import span_seconds
 
 if TYPE_CHECKING:
     from gtm.cli.client import Client
-    from gtm.core.model import Policy, Priority
+    from gtm.core.model.values import Policy, Priority
     from gtm.core.traffic import Traffic
 
 RUNNING = "running"

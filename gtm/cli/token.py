@@ -12,7 +12,7 @@ import typer
 
 from gtm.cli import options
 from gtm.cli.exits import CommandError
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
     from gtm.storage.session import Database

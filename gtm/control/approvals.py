@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Invalid
-from gtm.core.access import Role, permits
-from gtm.core.model import Policy
-from gtm.core.problems import Problem
+from gtm.core.model.access import Role, permits
+from gtm.core.model.problems import Problem
+from gtm.core.model.values import Policy
 from gtm.storage.approvals import Approval
 from gtm.storage.documents import policy_sha256
 from gtm.storage.resources import sort_policy

@@ -4,7 +4,7 @@
 `lat` and `lon`, `anonymous`, `doubtful` and `accuracy_km`, or nothing: unknown), for what (`service`, or a `host` name of it; `tenant`, `data_class`,
 `model`), in what state of the world (`down`, `drained` and `disabled` regions; all else is up and active), at what time
 (`at`; now, if absent), and what must come of it: `region` (a name, or a list of which each draw must hit one), or
-`refused` (`residency` or `unavailable`), with `reason` (see `gtm.core.outcomes.Reason`) and `rules` (all that match)
+`refused` (`residency` or `unavailable`), with `reason` (see `gtm.core.model.outcomes.Reason`) and `rules` (all that match)
 where they matter.
 """
 
@@ -27,7 +27,11 @@ from gtm.core.choice import choice
 from gtm.core.compile import compile_policy
 from gtm.core.decide import Decision, explained
 from gtm.core.explain import lines
-from gtm.core.model import (
+from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
+from gtm.core.model.problems import Problem
+from gtm.core.model.state import State
+from gtm.core.model.statements import ContradictionError, agreed
+from gtm.core.model.values import (
     AdminState,
     EndpointHealth,
     HealthStatus,
@@ -35,11 +39,7 @@ from gtm.core.model import (
     Policy,
     Request,
 )
-from gtm.core.outcomes import Outcome, Reason, UnknownNameError
-from gtm.core.problems import Problem
 from gtm.core.ranking import rank
-from gtm.core.state import State
-from gtm.core.statements import ContradictionError, agreed
 from gtm.core.view import View, Window, view_of
 from gtm.geoip.centres import country_centres
 from gtm.geoip.networks import Locate, locate_client, parse_client

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from gtm.control.documents import to_document
-from gtm.core.kinds import KINDS
-from gtm.core.model import Policy
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.values import Policy
 
 
 class Action(StrEnum):

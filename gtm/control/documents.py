@@ -1,6 +1,6 @@
 """Documents: what operators write, per kind, with every limit on single fields; and documents ↔ core values.
 
-Field names are those of `gtm.core.model`, where each is explained at length; what fields say of each other across
+Field names are those of `gtm.core.model.values`, where each is explained at length; what fields say of each other across
 resources is checked by `gtm.core.compile`.
 """
 
@@ -26,8 +26,8 @@ from pydantic_core import PydanticCustomError
 from gtm.control import fields as f
 from gtm.control.draining import with_drain_start
 from gtm.control.records import RecordError, check_sets, read_data
-from gtm.core.kinds import KINDS, Resource
-from gtm.core.model import (
+from gtm.core.model.kinds import KINDS, Resource
+from gtm.core.model.values import (
     AdminState,
     Affinity,
     DataClass,
@@ -488,7 +488,7 @@ DOCUMENTS: dict[str, type[ResourceDocument[Any]]] = {
     "tenants": TenantDocument,
     "data_classes": DataClassDocument,
 }
-"""Kind → its document, in the order of `gtm.core.kinds.KINDS`."""
+"""Kind → its document, in the order of `gtm.core.model.kinds.KINDS`."""
 
 
 def to_document(value: Resource) -> dict[str, Any]:

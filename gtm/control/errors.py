@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from gtm.core.problems import Problem
+from gtm.core.model.problems import Problem
 from gtm.core.safety import Breach
 
 

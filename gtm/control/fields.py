@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from gtm.control.records import RecordError, record_type
-from gtm.core.countries import COUNTRIES
+from gtm.core.model.countries import COUNTRIES
 
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 JURISDICTION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9-]{0,61}[A-Za-z0-9]$"

@@ -20,9 +20,9 @@ from gtm.control.documents import DOCUMENTS, PolicyDocument, ResourceDocument
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.structure import problems_of
 from gtm.core.compile import compile_policy
-from gtm.core.kinds import KINDS
-from gtm.core.model import Policy
-from gtm.core.problems import PolicyError, Problem
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.problems import PolicyError, Problem
+from gtm.core.model.values import Policy
 from gtm.core.snapshot import Snapshot
 
 EXPECTATIONS = "expect.yaml"

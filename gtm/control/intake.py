@@ -16,9 +16,9 @@ from gtm.control.demand import Row
 from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES
 from gtm.core.health import HealthTable
 from gtm.core.leases import LeaseUse
-from gtm.core.model import EndpointHealth
+from gtm.core.model.state import Plan
+from gtm.core.model.values import EndpointHealth
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import Plan
 from gtm.feed.wire import EdgeReport
 
 MAX_DETAIL = 200

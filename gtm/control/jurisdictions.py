@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from gtm.control import yamls
-from gtm.core.model import Jurisdiction, Term
+from gtm.core.model.values import Jurisdiction, Term
 
 _APPLICABLE = "2018-05-25"
 """Since when the GDPR applies (its Art. 99(2)): earlier beginnings are not kept."""

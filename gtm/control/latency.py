@@ -32,7 +32,7 @@ from gtm.core.latency import (
     Vote,
     Witness,
 )
-from gtm.core.model import Location, Policy, Region
+from gtm.core.model.values import Location, Policy, Region
 from gtm.core.rtt_aggregates import LEVEL_FIELDS, check_delta
 from gtm.core.rtt_doubt import check_witness
 from gtm.core.rtt_samples import Level, keys_of

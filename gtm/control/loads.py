@@ -13,8 +13,8 @@ from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.health import HealthTable
 from gtm.core.load import MAX_SOURCES, Key, Load, LoadBook
 from gtm.core.load_report import read_reports
-from gtm.core.model import Policy
-from gtm.core.problems import Problem
+from gtm.core.model.problems import Problem
+from gtm.core.model.values import Policy
 
 
 class Loads:

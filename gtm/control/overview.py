@@ -19,8 +19,8 @@ from gtm.control.vantages import LiveEdge
 from gtm.core.capacity import RegionCapacity
 from gtm.core.health import HealthTable
 from gtm.core.load import Freshness
-from gtm.core.model import UNKNOWN_HEALTH, HealthStatus, Region
-from gtm.core.outcomes import Outcome
+from gtm.core.model.outcomes import Outcome
+from gtm.core.model.values import UNKNOWN_HEALTH, HealthStatus, Region
 from gtm.core.plan.check import plan_flow
 from gtm.core.plan.problem import ClassDemand
 

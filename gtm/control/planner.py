@@ -17,7 +17,8 @@ from gtm.control.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.latency import Estimator
 from gtm.core.load import FRESH, Key, Load
-from gtm.core.outcomes import Outcome
+from gtm.core.model.outcomes import Outcome
+from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.plan.advance import advance
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick
@@ -26,7 +27,6 @@ from gtm.core.processing import Sent
 from gtm.core.ranking import PLANNED
 from gtm.core.router import Ranker
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import NO_PLAN, Plan, State
 from gtm.core.view import Basis, Window, build_basis, build_view
 
 logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from gtm.core.findings import findings
 from gtm.core.latency import great_circle_km
-from gtm.core.model import Policy, Region
-from gtm.core.problems import Problem
+from gtm.core.model.problems import Problem
+from gtm.core.model.values import Policy, Region
 from gtm.core.snapshot import Snapshot
 from gtm.geoip.inhabited import country_cells
 

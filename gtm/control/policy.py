@@ -18,9 +18,9 @@ from gtm.control.guard import Guard
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.plausibility import all_findings
 from gtm.core.compile import compile_policy
-from gtm.core.kinds import KINDS
-from gtm.core.model import Policy
-from gtm.core.problems import Problem
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.problems import Problem
+from gtm.core.model.values import Policy
 from gtm.core.safety import Verdict
 from gtm.core.snapshot import Snapshot
 from gtm.storage.session import Database, Transaction

@@ -11,8 +11,8 @@ import dns.rdataclass
 import dns.rdatatype
 from dns.rdatatype import RdataType
 
-from gtm.core.model import RecordSet
-from gtm.core.names import absolute
+from gtm.core.model.names import absolute
+from gtm.core.model.values import RecordSet
 
 MAX_SET = 64_000
 """Octets of all records of one name and type: with a signature they must fit into a message (RFC 1035 §4.2.2)."""

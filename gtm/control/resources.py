@@ -12,10 +12,10 @@ from gtm.control.errors import Conflict, NotFound, PreconditionFailed
 from gtm.control.guard import Guard
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.policy import Outcome, edit
-from gtm.core.countries import COUNTRIES
-from gtm.core.kinds import KINDS, label
-from gtm.core.model import AdminState
-from gtm.core.problems import PolicyError
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.kinds import KINDS, label
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.values import AdminState
 from gtm.storage.resources import PutOutcome, Stored
 from gtm.storage.session import Database
 

@@ -7,7 +7,7 @@ from gtm.control.diff import ResourceChange, diff_policies
 from gtm.control.errors import NotFound
 from gtm.control.guard import Guard
 from gtm.control.policy import Outcome
-from gtm.core.model import Policy
+from gtm.core.model.values import Policy
 from gtm.storage.revisions import Revision
 from gtm.storage.session import Database, Transaction
 

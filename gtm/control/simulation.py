@@ -13,15 +13,15 @@ from gtm.core.compile import compile_policy
 from gtm.core.decide import explained
 from gtm.core.endpoints import endpoint_for
 from gtm.core.explain import answer, lines
-from gtm.core.model import Affinity, HealthStatus, Policy, Priority, Request
-from gtm.core.outcomes import UnknownNameError
+from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.problems import Problem
+from gtm.core.model.state import State
+from gtm.core.model.values import Affinity, HealthStatus, Policy, Priority, Request
 from gtm.core.plan.problem import PlanError
-from gtm.core.problems import Problem
 from gtm.core.ranking import rank
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import State
 from gtm.core.traffic import Traffic
 
 _DRAW = 0.5

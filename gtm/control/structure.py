@@ -10,8 +10,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from gtm.control.fields import PATTERN_WORDS
-from gtm.core.kinds import KINDS
-from gtm.core.problems import Problem
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.problems import Problem
 
 _SHOWN = 80
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gtm.core.state import NO_PLAN, ClassPlan, Plan
+from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 
 LISTENING = 10.0
 """Seconds of reports before the first plan, where a plan is in force: all edges are back by then, and rates are steady."""

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Conflict, Invalid, NotFound
-from gtm.core.access import Role
-from gtm.core.model import Policy
-from gtm.core.problems import Problem
+from gtm.core.model.access import Role
+from gtm.core.model.problems import Problem
+from gtm.core.model.values import Policy
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token, TokenNameTaken
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from gtm.control.errors import Conflict
 from gtm.core.health import HealthTable, VantageReport, combine, up_regions
 from gtm.core.health_alarm import Alarm, look, presumed, withdrawn
-from gtm.core.model import EndpointHealth
+from gtm.core.model.values import EndpointHealth
 from gtm.core.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
 

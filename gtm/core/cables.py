@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from itertools import combinations
 from math import inf
 
-from gtm.core.geometry import Cell, Vector, arc_km, cell_vector, unit_vector
+from gtm.core.model.geometry import Cell, Vector, arc_km, cell_vector, unit_vector
 
 _HUBS = """
 seattle 47.6 -122.3, san-jose 37.4 -121.9, los-angeles 34.05 -118.25, denver 39.7 -105.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from gtm.core.health import HealthTable
 from gtm.core.load import Freshness, Key, Load, freshness, mean, whole
-from gtm.core.model import (
+from gtm.core.model.values import (
     UNKNOWN_HEALTH,
     AdminState,
     Capacity,

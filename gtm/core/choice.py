@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from gtm.core.affinity import fraction, key_hash, rendezvous
-from gtm.core.model import Affinity, OnOverload, OnUnusable, Request, Steering
-from gtm.core.outcomes import FenceError, Outcome, Reason
+from gtm.core.model.affinity import fraction, key_hash, rendezvous
+from gtm.core.model.outcomes import FenceError, Outcome, Reason
+from gtm.core.model.state import ClassPlan
+from gtm.core.model.values import Affinity, OnOverload, OnUnusable, Request, Steering
 from gtm.core.ranking import PLANNED, RankingClass, ranked
-from gtm.core.state import ClassPlan
 from gtm.core.view import View
 from gtm.core.weights import Shares, canaries_of, explorable, quotas_by_plan, quotas_of, shares_of, staying
 

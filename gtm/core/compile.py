@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from types import MappingProxyType
 
-from gtm.core.countries import COUNTRIES
 from gtm.core.endpoints import https_port
 from gtm.core.jurisdictions import resolve
-from gtm.core.kinds import KINDS
-from gtm.core.model import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.names import WILDCARD, existing_names
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.references import Checks
+from gtm.core.model.values import (
     AdminState,
     Endpoint,
     HostName,
@@ -24,9 +27,6 @@ from gtm.core.model import (
     Service,
     SpilloverRule,
 )
-from gtm.core.names import WILDCARD, existing_names
-from gtm.core.problems import PolicyError
-from gtm.core.references import Checks
 from gtm.core.rules import RuleCompiler, RulePeriods
 from gtm.core.snapshot import CompiledService, Snapshot, Timed
 from gtm.core.zone_checks import check_zones

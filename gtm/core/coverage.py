@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gtm.core.countries import COUNTRIES
-from gtm.core.model import HostName, OnUnknownLocation
-from gtm.core.problems import Problem
-from gtm.core.references import some
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.problems import Problem
+from gtm.core.model.references import some
+from gtm.core.model.values import HostName, OnUnknownLocation
 from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
 
 _UNKNOWN = ""

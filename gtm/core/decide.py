@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from gtm.core.candidates import Candidate, Judge, Objections
 from gtm.core.choice import Choice, Option, choice, pick
-from gtm.core.model import Request
-from gtm.core.outcomes import Outcome, Reason
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.values import Request
 from gtm.core.ranking import Ranking, rank
 from gtm.core.residency import Fence
 from gtm.core.view import View

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf
 
-from gtm.core.countries import COUNTRIES
-from gtm.core.model import ANYWHERE, UNLOCATED, Location, Priority, Request
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.values import ANYWHERE, UNLOCATED, Location, Priority, Request
 from gtm.core.residency import location_facts
 
 CELL_DEGREES = 5.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gtm.core.edges import binding_edges, inside, place_of
-from gtm.core.model import NameServer
-from gtm.core.problems import Problem
-from gtm.core.references import some
+from gtm.core.model.problems import Problem
+from gtm.core.model.references import some
+from gtm.core.model.values import NameServer
 from gtm.core.snapshot import CompiledRule, Snapshot
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gtm.core.model import EdgeScope, NameServer, Policy, Region, RuleMode, Zone
-from gtm.core.names import closest
+from gtm.core.model.names import closest
+from gtm.core.model.values import EdgeScope, NameServer, Policy, Region, RuleMode, Zone
 from gtm.core.snapshot import CompiledRule, Snapshot
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gtm.core.model import (
+from gtm.core.model.problems import Problem
+from gtm.core.model.values import (
     Affinity,
     Capacity,
     Member,
@@ -22,7 +23,6 @@ from gtm.core.model import (
     SpillIn,
     Steering,
 )
-from gtm.core.problems import Problem
 from gtm.core.ranking import PLANNED
 
 _PROBE = Probe()

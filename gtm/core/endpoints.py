@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from gtm.core.affinity import key_hash, rendezvous
 from gtm.core.choice import Option
 from gtm.core.decide import Decision
-from gtm.core.model import Endpoint
-from gtm.core.outcomes import Reason
+from gtm.core.model.affinity import key_hash, rendezvous
+from gtm.core.model.outcomes import Reason
+from gtm.core.model.values import Endpoint
 from gtm.core.view import View
 
 

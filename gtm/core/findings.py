@@ -13,10 +13,10 @@ from gtm.core.coverage import coverage
 from gtm.core.edge_findings import edge_findings
 from gtm.core.effects import effect_findings
 from gtm.core.jurisdictions import Membership, countries_at
-from gtm.core.model import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
+from gtm.core.model.problems import Problem
+from gtm.core.model.references import some, utc
+from gtm.core.model.values import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.pinned import pinned
-from gtm.core.problems import Problem
-from gtm.core.references import some, utc
 from gtm.core.shadows import find_shadows
 from gtm.core.snapshot import Snapshot
 from gtm.core.zone_findings import zone_findings

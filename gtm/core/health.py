@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gtm.core.model import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Probe
+from gtm.core.model.values import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Probe
 
 HealthTable = Mapping[str, Mapping[str, EndpointHealth]]
 """Region name → endpoint URL → health."""

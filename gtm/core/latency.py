@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from gtm.core.geometry import EARTH_RADIUS_KM, great_circle_km
+from gtm.core.model.geometry import EARTH_RADIUS_KM, great_circle_km
 from gtm.core.rtt_aggregates import Aggregates, Settings, Sum
 from gtm.core.rtt_doubt import Disputed, Doubt, Doubts, DoubtSettings, Vote, Witness
 from gtm.core.rtt_estimator import Estimator

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from gtm.core.affinity import key_hash
+from gtm.core.model.affinity import key_hash
 
 DURATION = 3.0
 """Seconds that a lease lasts: two reports may be lost before an edge stops spending."""

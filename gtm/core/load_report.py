@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gtm.core.load import LoadReport
-from gtm.core.problems import Problem
+from gtm.core.model.problems import Problem
 
 MAX_REPORTS = 1_000
 """Reports in one request."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gtm.core.coverage import client_words, concerned, may_concern
-from gtm.core.model import HostName
-from gtm.core.problems import Problem
-from gtm.core.references import some
+from gtm.core.model.problems import Problem
+from gtm.core.model.references import some
+from gtm.core.model.values import HostName
 from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
 
 

@@ -22,7 +22,7 @@ from math import exp
 from operator import mul
 
 from gtm.core.load import Freshness, Key, Load, freshness
-from gtm.core.model import Capacity, Policy, Service
+from gtm.core.model.values import Capacity, Policy, Service
 from gtm.core.occupancy import Occupancy, observe
 
 SMOOTHING = 30.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gtm.core.countries import COUNTRIES
-from gtm.core.kinds import KINDS, label
-from gtm.core.model import Policy
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.kinds import KINDS, label
+from gtm.core.model.references import some, utc
+from gtm.core.model.values import Policy
 from gtm.core.openings import UNNAMED, Opening, openings
-from gtm.core.references import some, utc
 from gtm.core.safety import Breach, SafetyRule
 from gtm.core.snapshot import Snapshot
 

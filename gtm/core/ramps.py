@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from gtm.core.health import HealthTable
-from gtm.core.model import UNKNOWN_HEALTH, AdminState, EndpointHealth, HealthStatus, Region
+from gtm.core.model.values import UNKNOWN_HEALTH, AdminState, EndpointHealth, HealthStatus, Region
 
 STEPS = 20
 """Steps in a whole: one is 5 %."""

@@ -12,8 +12,8 @@ from hashlib import blake2b
 
 from gtm.core.demand import SEPARATOR, cell_of
 from gtm.core.latency import NetworkPath
-from gtm.core.model import Priority, Request, Steering
-from gtm.core.outcomes import UnknownNameError
+from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.values import Priority, Request, Steering
 from gtm.core.residency import Fence, fence
 from gtm.core.snapshot import CompiledService, Snapshot, bits
 from gtm.core.view import Basis

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
-from gtm.core.countries import COUNTRIES
-from gtm.core.model import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.values import (
     ANYWHERE,
     UNLOCATED,
     Location,

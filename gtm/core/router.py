@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gtm.core.choice import Choice, Option, choice, pick
 from gtm.core.decide import Decision, explained
-from gtm.core.model import Location, Request
+from gtm.core.model.values import Location, Request
 from gtm.core.ranking import Classes, Ranking, RankingClass, alike, families, rank
 from gtm.core.residency import location_facts
 from gtm.core.view import Basis, View

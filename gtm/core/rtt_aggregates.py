@@ -18,7 +18,7 @@ from heapq import nlargest
 from math import floor, isfinite, log2
 from typing import NamedTuple
 
-from gtm.core.geometry import parse_cell
+from gtm.core.model.geometry import parse_cell
 from gtm.core.rtt_doubt import Doubt
 from gtm.core.rtt_samples import MAX_RTT_MS, Delta, Level
 from gtm.core.rtt_table import LatencyTable, Row, network_key

@@ -11,7 +11,7 @@ from heapq import nlargest
 from math import acos, cos, exp, pi
 from operator import mul
 
-from gtm.core.geometry import EARTH_RADIUS_KM, Cell, Vector, arc_km, cell_vector, unit_vector
+from gtm.core.model.geometry import EARTH_RADIUS_KM, Cell, Vector, arc_km, cell_vector, unit_vector
 from gtm.core.rtt_levels import PLACE_TRUST, Source, offset
 from gtm.core.rtt_model import Terminal
 from gtm.core.rtt_mutual import MutualFit

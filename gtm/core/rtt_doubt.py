@@ -23,8 +23,8 @@ from ipaddress import ip_network
 from math import isfinite
 from typing import NamedTuple
 
-from gtm.core.geometry import FIBRE_MS_PER_KM, cell_key, cell_of
-from gtm.core.model import Location
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, cell_key, cell_of
+from gtm.core.model.values import Location
 
 ERROR_MS = 1.0
 """What clocks may be wrong by."""

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from gtm.core.geometry import FIBRE_MS_PER_KM, Cell, arc_km, cell_of, parse_cell
-from gtm.core.model import Location, Region
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, Cell, arc_km, cell_of, parse_cell
+from gtm.core.model.values import Location, Region
 from gtm.core.rtt_cells import Cells, Correction
 from gtm.core.rtt_doubt import Doubt
 from gtm.core.rtt_levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset

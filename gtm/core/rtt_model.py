@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gtm.core.cables import hub_distances, nearest_hubs
-from gtm.core.geometry import FIBRE_MS_PER_KM, Vector, arc_km, cell_of, unit_vector
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, Vector, arc_km, cell_of, unit_vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_network
 
-from gtm.core.geometry import parse_cell
-from gtm.core.model import Location
+from gtm.core.model.geometry import parse_cell
+from gtm.core.model.values import Location
 from gtm.core.rtt_doubt import Doubt, claim_of
 
 Row = dict[str, tuple[float, float]]
@@ -19,7 +19,7 @@ class LatencyTable:
     """Measured round trips, replaced whole. Two tables of the same version are equal.
 
     `mutual` holds round trips between regions in ms, by the names of who measured and who answered. The levels map a
-    CIDR network, an operator in a country (`3320|DE`), a country (`DE`) and a cell (`gtm.core.geometry.cell_key`) to
+    CIDR network, an operator in a country (`3320|DE`), a country (`DE`) and a cell (`gtm.core.model.geometry.cell_key`) to
     what was measured there. `processing_ms` is what a region itself takes on average (waiting and service time), by
     region and service; service "" stands for all others.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from gtm.core.countries import COUNTRIES
 from gtm.core.jurisdictions import (
     MAX_PERIODS,
     Membership,
@@ -18,8 +17,9 @@ from gtm.core.jurisdictions import (
     joined,
     posix_seconds,
 )
-from gtm.core.model import EdgeScope, Places, Policy, ResidencyRule, RuleMode, Service
-from gtm.core.references import Checks, some, utc
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.references import Checks, some, utc
+from gtm.core.model.values import EdgeScope, Places, Policy, ResidencyRule, RuleMode, Service
 from gtm.core.snapshot import CompiledRule, bits
 
 _Countries = frozenset[str] | None

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gtm.core.countries import COUNTRIES
 from gtm.core.dnssec import Keys, trusted_zones
-from gtm.core.model import Location, OnUnusable, Policy, Request
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.values import Location, OnUnusable, Policy, Request
 from gtm.core.residency import fence
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection

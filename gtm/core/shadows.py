@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from gtm.core.model import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation
+from gtm.core.model.values import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation
 from gtm.core.snapshot import CompiledRule, Snapshot
 
 MOST_COMPARISONS = 10_000_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from gtm.core.jurisdictions import Membership
-from gtm.core.model import HostName, Policy, Region, ResidencyRule, Service, Zone
-from gtm.core.names import WILDCARD, closest
+from gtm.core.model.names import WILDCARD, closest
+from gtm.core.model.values import HostName, Policy, Region, ResidencyRule, Service, Zone
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from gtm.core.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
-from gtm.core.model import AdminState, Endpoint, HealthStatus
+from gtm.core.model.state import State
+from gtm.core.model.values import AdminState, Endpoint, HealthStatus
 from gtm.core.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
-from gtm.core.state import State
 
 _LONGEST = 1 << 31
 """Seconds beyond which a boundary is as good as none: no TTL is longer (RFC 2181 §8)."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from gtm.core.model import Steering
+from gtm.core.model.state import ClassPlan
+from gtm.core.model.values import Steering
 from gtm.core.ranking import PLANNED, RankingClass
 from gtm.core.snapshot import bits
-from gtm.core.state import ClassPlan
 from gtm.core.view import View
 
 Shares = dict[int, float]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gtm.core.model import Policy, RecordSet, Service, Zone
-from gtm.core.names import WILDCARD, absolute, ancestors, closest
-from gtm.core.references import Checks
+from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
+from gtm.core.model.references import Checks
+from gtm.core.model.values import Policy, RecordSet, Service, Zone
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 _OF_CUTS = frozenset({"NS", "DS"})

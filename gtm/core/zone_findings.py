@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gtm.core.model import Zone
-from gtm.core.names import WILDCARD, absolute, ancestors, closest
-from gtm.core.problems import Problem
-from gtm.core.references import some
+from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
+from gtm.core.model.problems import Problem
+from gtm.core.model.references import some
+from gtm.core.model.values import Zone
 from gtm.core.snapshot import Snapshot
 
 _ADDRESSES = frozenset({"A", "AAAA"})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 from gtm.core.choice import pick
-from gtm.core.model import UNKNOWN_LOCATION, Location
+from gtm.core.model.values import UNKNOWN_LOCATION, Location
 from gtm.core.router import Router
 from gtm.core.view import Basis, elsewhere
 from gtm.dns import wire

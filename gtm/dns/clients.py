@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gtm.core.model import Location
+from gtm.core.model.values import Location
 from gtm.dns import wire
 from gtm.dns.cookies import SIZES
 from gtm.dns.options import NO_OPTIONS, ServerOptions

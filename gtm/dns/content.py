@@ -15,9 +15,9 @@ from socket import AF_INET, AF_INET6, inet_pton
 from gtm.core.choice import Option
 from gtm.core.decide import Decision
 from gtm.core.endpoints import serving
-from gtm.core.model import Endpoint, Request, Service
-from gtm.core.outcomes import Outcome, Reason
-from gtm.core.references import some
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.references import some
+from gtm.core.model.values import Endpoint, Request, Service
 from gtm.core.residency import NOT_STATED
 from gtm.core.view import View
 from gtm.dns import wire

@@ -22,7 +22,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from gtm.core.model import UNKNOWN_LOCATION, Location
+from gtm.core.model.values import UNKNOWN_LOCATION, Location
 from gtm.dns import wire
 from gtm.dns.content import Content, Record
 from gtm.dns.cookies import Verdict

@@ -16,8 +16,8 @@ import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 
-from gtm.core.model import Location, RecordSet, Request, Zone
-from gtm.core.names import absolute, closest
+from gtm.core.model.names import absolute, closest
+from gtm.core.model.values import Location, RecordSet, Request, Zone
 from gtm.core.snapshot import Snapshot
 from gtm.dns import wire
 

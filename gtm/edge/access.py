@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from hashlib import sha256
 
-from gtm.core.access import Access, Role, permits
+from gtm.core.model.access import Access, Role, permits
 from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import msgspec
 
-from gtm.core.access import Role
 from gtm.core.choice import Afford
 from gtm.core.latency import SampleKind, Verdict
+from gtm.core.model.access import Role
 from gtm.edge import beacons
 from gtm.edge.access import Grant, check_reporter, check_scraper, check_subject, grant_of, reporter_of
 from gtm.edge.client import ClientFinder, peer_address

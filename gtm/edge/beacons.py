@@ -9,8 +9,8 @@ from importlib.resources import files
 from random import sample, shuffle
 from urllib.parse import parse_qsl, urlsplit
 
-from gtm.core.model import Endpoint, Probe, ProbeType
-from gtm.core.outcomes import Outcome
+from gtm.core.model.outcomes import Outcome
+from gtm.core.model.values import Endpoint, Probe, ProbeType
 from gtm.edge.lookup import check_value
 from gtm.edge.problems import ProblemError, Response, json_response
 from gtm.edge.routes import Kind

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from gtm.core.model import Priority
+from gtm.core.model.values import Priority
 from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address, parse_address
 

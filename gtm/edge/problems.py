@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gtm.core.outcomes import UnknownNameError
+from gtm.core.model.outcomes import UnknownNameError
 
 Headers = tuple[tuple[bytes, bytes], ...]
 

@@ -15,13 +15,13 @@ from urllib.parse import quote
 from gtm.core.choice import Afford, Choice, Option, pick
 from gtm.core.endpoints import endpoint_for
 from gtm.core.explain import answer
-from gtm.core.model import UNKNOWN_LOCATION, Affinity, Location, Request
-from gtm.core.outcomes import Outcome, Reason, UnknownNameError
+from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
+from gtm.core.model.references import some
+from gtm.core.model.statements import ContradictionError, agreed
+from gtm.core.model.values import UNKNOWN_LOCATION, Affinity, Location, Request
 from gtm.core.ranking import Ranking
-from gtm.core.references import some
 from gtm.core.router import Router
 from gtm.core.snapshot import Snapshot
-from gtm.core.statements import ContradictionError, agreed
 from gtm.core.view import View
 from gtm.edge.lookup import Lookup
 from gtm.edge.problems import ProblemError, Response, json_response, problem

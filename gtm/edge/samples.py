@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from gtm.core.model import UNKNOWN_LOCATION, Location
+from gtm.core.model.values import UNKNOWN_LOCATION, Location
 from gtm.core.rtt_budget import SourceBudget
 from gtm.core.rtt_doubt import Doubt
 from gtm.core.rtt_samples import Interval, Sample, SampleAggregator, SampleKind, Verdict

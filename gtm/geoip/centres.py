@@ -13,6 +13,6 @@ COUNTRIES_FILE = Path(__file__).parent / "data" / "countries.csv"
 
 @cache
 def country_centres() -> Mapping[str, tuple[float, float]]:
-    """Country → latitude and longitude in degrees, for every code of `gtm.core.countries`. Read once by a process."""
+    """Country → latitude and longitude in degrees, for every code of `gtm.core.model.countries`. Read once by a process."""
     with COUNTRIES_FILE.open(encoding="utf-8", newline="") as file:
         return {row["country"]: (float(row["lat"]), float(row["lon"])) for row in csv.DictReader(file)}

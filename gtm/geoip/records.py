@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
-from gtm.core.countries import COUNTRIES
+from gtm.core.model.countries import COUNTRIES
 from gtm.geoip.continents import CONTINENTS
 
 _CONTINENT_CODES = frozenset(CONTINENTS.values())

@@ -28,8 +28,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from gtm import __version__
 from gtm.core.leases import LeaseHolder
-from gtm.core.problems import PolicyError
-from gtm.core.state import PLAN_KEPT, State, kept_plan
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.state import PLAN_KEPT, State, kept_plan
 from gtm.feed import lastgood
 from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.holder import ViewHolder

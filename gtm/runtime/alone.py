@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gtm.core.health import HealthTable, fill
+from gtm.core.model.state import NO_PLAN, State
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import NO_PLAN, State
 from gtm.feed.wire import PulseMessage
 from gtm.settings import Network
 from gtm.transport import tls_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gtm.control.folders import load_folder
-from gtm.core.model import Policy
+from gtm.core.model.values import Policy
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gtm.core.health import HealthTable, ProbeResult
-from gtm.core.model import HealthStatus
+from gtm.core.model.values import HealthStatus
 from gtm.feed.wire import SnapshotMessage
 from gtm.telemetry import GaugeValue
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from gtm.control import policy as policies
 from gtm.control import tokens
 from gtm.control.documents import PolicyDocument
-from gtm.core.access import Role
-from gtm.core.model import Policy
+from gtm.core.model.access import Role
+from gtm.core.model.values import Policy
 from gtm.runtime.demo.block import moved
 from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleKind, Witness
-from gtm.core.model import UNKNOWN_LOCATION
+from gtm.core.model.values import UNKNOWN_LOCATION
 from gtm.core.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)

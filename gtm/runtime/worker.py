@@ -27,7 +27,7 @@ import msgspec
 
 from gtm.core.latency import SampleKind
 from gtm.core.leases import Parts
-from gtm.core.problems import PolicyError
+from gtm.core.model.problems import PolicyError
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.cookies import ServerCookies

@@ -13,8 +13,8 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.kinds import KINDS
-from gtm.core.model import (
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.values import (
     DataClass,
     Jurisdiction,
     Policy,

@@ -13,8 +13,8 @@ from psycopg import sql
 from sqlalchemy import URL, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from gtm.core.kinds import KINDS
-from gtm.core.model import Jurisdiction, Region
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.values import Jurisdiction, Region
 from gtm.storage import documents
 from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.demand import DemandRepository
@@ -120,7 +120,7 @@ class Transaction:
         return DnssecRepository(self.connection)
 
     def resources(self, kind: str) -> ResourceRepository[Any]:
-        """The repository of a kind named as in `gtm.core.kinds.KINDS`.
+        """The repository of a kind named as in `gtm.core.model.kinds.KINDS`.
 
         Raises:
             KeyError: there is no such kind.

@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from gtm.storage import tables
 
 _ID_BYTES = 5

@@ -17,7 +17,7 @@ import uvicorn
 
 from gtm.api.app import create_app
 from gtm.control import tokens
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database
 

@@ -13,7 +13,7 @@ import pytest
 
 from gtm.control.tokens import speaks_for
 from gtm.core.leases import LeaseUse
-from gtm.core.model import EndpointHealth, HealthStatus
+from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.feed.wire import EdgeReport
 from tests.api.conftest import Api, region
 

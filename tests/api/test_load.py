@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gtm.api.load import MAX_BODY
-from gtm.core.access import Role, permits
-from gtm.core.model import EndpointHealth, HealthStatus
+from gtm.core.model.access import Role, permits
+from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.feed.wire import EdgeReport
 from tests.api.conftest import Api, region
 from tests.api.test_resources import problem

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from tests.api.conftest import CHAT, GDPR, Api, region
 
 

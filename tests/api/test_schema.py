@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 from gtm.api.app import create_app
 from gtm.control.apart import Apart
 from gtm.control.drafts import Job, answer, understood
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from gtm.storage.session import Database
 from tests.api.conftest import Server, prepare
 from tests.conftest import _TEMPLATE, _fresh

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.choice import Choice, choice, pick
 from gtm.core.compile import compile_policy
-from gtm.core.model import (
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     Affinity,
     Endpoint,
     EndpointHealth,
@@ -42,7 +43,6 @@ from gtm.core.model import (
     Steering,
 )
 from gtm.core.router import Ranker
-from gtm.core.state import State
 from gtm.core.view import Window, view_of
 from tests.bench.sim_world import Flags, Floats, zipf
 

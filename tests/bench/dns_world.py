@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from bench_view import holder
 
 from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.core.model import (
+from gtm.core.model.state import ClassPlan, Plan, State
+from gtm.core.model.values import (
     EndpointHealth,
     HealthStatus,
     Location,
@@ -25,7 +26,6 @@ from gtm.core.model import (
     ResidencyRule,
 )
 from gtm.core.router import Router
-from gtm.core.state import ClassPlan, Plan, State
 from gtm.dns.subnet import Subnet, locate_subnet
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage

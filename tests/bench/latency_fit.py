@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gtm.core.geometry import FIBRE_MS_PER_KM, arc_km
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, arc_km
 from gtm.core.rtt_model import Parameters, Terminal, route_km, terminal_at
 
 

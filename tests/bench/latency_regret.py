@@ -41,7 +41,7 @@ from gtm.core.latency import (
     SampleKind,
     great_circle_km,
 )
-from gtm.core.model import Location, Region
+from gtm.core.model.values import Location, Region
 from gtm.core.rtt_model import Parameters
 
 NEAREST = 8

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from gtm.core.latency import Estimator, LatencyTable
-from gtm.core.model import Location, Region
+from gtm.core.model.values import Location, Region
 
 CLIENTS = 2_000
 MEMBERS = range(7)

@@ -33,13 +33,13 @@ from scipy.optimize import linprog
 from scipy.sparse import csc_array
 
 from gtm.core.latency import BASE_MS, MS_PER_KM, great_circle_km
-from gtm.core.model import Priority
+from gtm.core.model.state import NO_PLAN
+from gtm.core.model.values import Priority
 from gtm.core.plan.advance import advance
 from gtm.core.plan.check import violations
 from gtm.core.plan.model import build
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
 from gtm.core.plan.solve import solve
-from gtm.core.state import NO_PLAN
 
 SIZES = ((100, 10), (500, 50), (2_000, 50), (5_000, 100))
 VARIANTS = {"ample": 2.0, "tight": 1.15, "quotas": 1.15, "shed": 0.8, "fair": 0.8}

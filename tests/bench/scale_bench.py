@@ -17,9 +17,10 @@ from typing import TypeVar
 
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.compile import compile_policy
-from gtm.core.countries import COUNTRIES
 from gtm.core.findings import findings
-from gtm.core.model import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     Endpoint,
     EndpointHealth,
     HealthStatus,
@@ -34,7 +35,6 @@ from gtm.core.model import (
     Service,
 )
 from gtm.core.router import Router
-from gtm.core.state import State
 from gtm.core.view import Window, view_of
 
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from gtm.control.demand import DemandBook, requests_of, requests_per_answer
 from gtm.core.buckets import TokenBucket
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
 from gtm.core.load import Load
-from gtm.core.model import (
+from gtm.core.model.state import NO_PLAN, Plan
+from gtm.core.model.values import (
     Capacity,
     Endpoint,
     EndpointHealth,
@@ -30,7 +31,6 @@ from gtm.core.model import (
 )
 from gtm.core.plan.congestion import Fill
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
-from gtm.core.state import NO_PLAN, Plan
 from tests.bench.sim_queue import SlotQueue
 
 REFUSED = -1

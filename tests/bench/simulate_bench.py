@@ -18,9 +18,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.capacity import assess
 from gtm.core.compile import compile_policy
-from gtm.core.countries import COUNTRIES
 from gtm.core.demand import cell_of
-from gtm.core.model import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     AdminState,
     Capacity,
     Endpoint,
@@ -39,7 +40,6 @@ from gtm.core.model import (
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up
-from gtm.core.state import State
 from gtm.core.traffic import TrafficBuilder
 from gtm.core.view import Window, view_of
 from gtm.geoip.centres import country_centres

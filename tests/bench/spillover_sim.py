@@ -29,10 +29,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
+from gtm.core.model.state import Plan
 from gtm.core.plan.advance import advance
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import Problem, SpillQuota
-from gtm.core.state import Plan
 from tests.bench.sim_run import WAIT_S, Outcome, Scene, Settings, simulate, windowed
 from tests.bench.sim_strategies import Planner
 from tests.bench.sim_world import (

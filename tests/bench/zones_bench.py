@@ -17,7 +17,7 @@ import msgspec
 
 from gtm.control.documents import PolicyDocument
 from gtm.core.compile import compile_policy
-from gtm.core.model import Endpoint, Member, Policy, RecordSet, RefusalAddress, Region, Service, Zone
+from gtm.core.model.values import Endpoint, Member, Policy, RecordSet, RefusalAddress, Region, Service, Zone
 from gtm.core.zone_findings import zone_findings
 from gtm.dns import wire
 from gtm.dns.static import static_content

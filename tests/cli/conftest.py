@@ -16,7 +16,7 @@ import pytest
 
 import gtm
 from gtm.cli import main
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from tests.api.conftest import Server, prepare
 
 DEMO = Path(gtm.__file__).parent.parent / "policies" / "demo"

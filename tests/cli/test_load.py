@@ -6,7 +6,7 @@ import re
 
 import httpx
 
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from tests.cli.conftest import DEMO, Control, Gtm
 
 

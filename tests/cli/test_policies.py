@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from gtm.control import yamls
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from tests.cli.conftest import DEMO, Control, Gtm
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from tests.adapters import texts
 from tests.cli.conftest import DEMO, Control, Gtm
 

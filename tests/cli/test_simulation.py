@@ -10,9 +10,9 @@ import pytest
 
 from gtm.cli.exits import Exit
 from gtm.control.vantages import Judgement
-from gtm.core.access import Role
-from gtm.core.model import EndpointHealth, HealthStatus
-from gtm.core.state import State
+from gtm.core.model.access import Role
+from gtm.core.model.state import State
+from gtm.core.model.values import EndpointHealth, HealthStatus
 from tests.api.conftest import Server, prepare
 from tests.cli.conftest import DEMO, Gtm
 

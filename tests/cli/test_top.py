@@ -9,7 +9,7 @@ import httpx
 from rich.console import Console
 
 from gtm.cli.top_view import bar, screen
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from tests.cli.conftest import DEMO, Control, Gtm
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.model import Location, Service
+from gtm.core.model.values import Location, Service
 from gtm.dns import clients
 from gtm.dns.answer import Answerer
 from gtm.geoip.reader import Locator

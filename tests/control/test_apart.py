@@ -13,7 +13,7 @@ from gtm.control.apart import Apart
 from gtm.control.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, understood
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, Unavailable
 from gtm.control.situation import Situation
-from gtm.core.state import State
+from gtm.core.model.state import State
 from gtm.runtime.assets import demo_policy
 
 DRAFT = {"service": "chat", "country": "DE", "policy": {}}

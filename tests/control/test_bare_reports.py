@@ -19,9 +19,9 @@ from gtm.control.planner import Inputs, Planner
 from gtm.core.compile import compile_policy
 from gtm.core.latency import Estimator
 from gtm.core.load import Load
-from gtm.core.model import Policy, Request
+from gtm.core.model.state import State
+from gtm.core.model.values import Policy, Request
 from gtm.core.processing import TimeSource
-from gtm.core.state import State
 from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED
 from tests.core.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gtm.control.diff import diff_policies
 from gtm.control.documents import PolicyDocument, concise_policy, export_policy
 from gtm.control.structure import problems_of
-from gtm.core.model import HostName, Policy
+from gtm.core.model.values import HostName, Policy
 
 
 def _document(*hosts: Any) -> dict[str, Any]:

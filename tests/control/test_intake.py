@@ -17,8 +17,17 @@ from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.compile import compile_policy
 from gtm.core.latency import Delta, Level
 from gtm.core.leases import Lease, LeaseUse
-from gtm.core.model import Capacity, Endpoint, EndpointHealth, HealthStatus, Member, Policy, Region, Service
-from gtm.core.state import ClassPlan, Plan
+from gtm.core.model.state import ClassPlan, Plan
+from gtm.core.model.values import (
+    Capacity,
+    Endpoint,
+    EndpointHealth,
+    HealthStatus,
+    Member,
+    Policy,
+    Region,
+    Service,
+)
 from gtm.feed.wire import EdgeReport
 from gtm.storage.session import Database
 from tests.core.strategies import quick

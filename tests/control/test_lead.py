@@ -15,7 +15,7 @@ from gtm.control.lead import FENCE, Lead, Standing
 from gtm.control.publish import FeedHub
 from gtm.core.compile import compile_policy
 from gtm.core.leases import LeaseUse
-from gtm.core.model import Policy
+from gtm.core.model.values import Policy
 from gtm.feed.wire import EdgeReport
 from gtm.storage.session import Database
 

@@ -13,7 +13,8 @@ from gtm.control.planner import Planned
 from gtm.control.vantages import LiveEdge
 from gtm.core.capacity import assess
 from gtm.core.load import Load
-from gtm.core.model import (
+from gtm.core.model.state import ClassPlan, Plan
+from gtm.core.model.values import (
     Capacity,
     Endpoint,
     EndpointHealth,
@@ -25,7 +26,6 @@ from gtm.core.model import (
     Service,
 )
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
-from gtm.core.state import ClassPlan, Plan
 from gtm.feed.wire import EdgeReport
 
 NOW = 1_800_000_000.0

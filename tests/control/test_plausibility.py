@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gtm.control.plausibility import plausibility
-from gtm.core.model import Endpoint, Policy, Probe, Region
+from gtm.core.model.values import Endpoint, Policy, Probe, Region
 
 FRANKFURT = Region("r", 50.11, 8.68, "DE", (Endpoint("https://r.test"),))
 

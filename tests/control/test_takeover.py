@@ -10,7 +10,7 @@ from gtm.control import vantages
 from gtm.control.demand import row_text
 from gtm.control.publish import FeedHub
 from gtm.control.takeover import GATHERING, LISTENING, Takeover, plan_problem
-from gtm.core.state import NO_PLAN, ClassPlan, Plan
+from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.feed.wire import EdgeReport, StateMessage, decode
 from gtm.storage.session import Database
 from tests.control.test_planner import _inputs

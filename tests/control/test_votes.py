@@ -15,7 +15,7 @@ from gtm.control.vantages import GATHERING, MAX_AGE, MAX_EDGES, MAX_INSTANCES, O
 from gtm.core.health import followed, up_regions
 from gtm.core.health_alarm import HOLD, WINDOW
 from gtm.core.leases import LeaseUse
-from gtm.core.model import EndpointHealth, HealthStatus
+from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.core.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
 from tests.core.strategies import quick

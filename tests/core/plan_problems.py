@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from gtm.core.model import OnOverload, Priority
+from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
 
 REGIONS = tuple("abcdefg")

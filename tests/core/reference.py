@@ -15,9 +15,10 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from math import inf
 
-from gtm.core.countries import COUNTRIES
 from gtm.core.edges import EdgePlace
-from gtm.core.model import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     AdminState,
     EdgeScope,
     HealthStatus,
@@ -36,7 +37,6 @@ from gtm.core.model import (
     Service,
     Term,
 )
-from gtm.core.state import State
 from gtm.core.view import Window
 
 Parts = Sequence[Location]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
 from gtm.core.jurisdictions import countries_at, resolve
-from gtm.core.model import (
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     AdminState,
     Affinity,
     DataClass,
@@ -37,7 +38,6 @@ from gtm.core.model import (
     Tenant,
     Term,
 )
-from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
 
 SHIPPED = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gtm.core.affinity import key_hash, rendezvous
+from gtm.core.model.affinity import key_hash, rendezvous
 
 CLIENTS = [key_hash(f"client-{number}") for number in range(20_000)]
 NAMES = ("eu-central", "eu-west", "us-east", "ap-northeast")

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from gtm.core.choice import choice, pick
 from gtm.core.compile import compile_policy
-from gtm.core.model import (
+from gtm.core.model.outcomes import Reason
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.state import ClassPlan, Plan, State
+from gtm.core.model.values import (
     Affinity,
     Match,
     Member,
@@ -22,9 +25,6 @@ from gtm.core.model import (
     Service,
     Steering,
 )
-from gtm.core.outcomes import Reason
-from gtm.core.problems import PolicyError
-from gtm.core.state import ClassPlan, Plan, State
 from gtm.core.view import View, Window, view_of
 from tests.core.strategies import SHIPPED, quick
 from tests.core.test_choice import BERLIN, NOW, REGIONS, _ranking, _up

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, RegionCapacity, assess
 from gtm.core.load import Freshness, Key, Load
-from gtm.core.model import (
+from gtm.core.model.values import (
     AdminState,
     Capacity,
     Endpoint,

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from gtm.core.choice import Choice, choice, pick
 from gtm.core.compile import compile_policy
 from gtm.core.demand import cell_of, read_cell
-from gtm.core.model import (
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
+from gtm.core.model.values import (
     AdminState,
     Affinity,
     Endpoint,
@@ -35,10 +37,8 @@ from gtm.core.model import (
     Steering,
     Tenant,
 )
-from gtm.core.outcomes import Outcome, Reason
 from gtm.core.ranking import ORDER_DEPTH, Ranking, rank
 from gtm.core.router import Ranker, Router
-from gtm.core.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.view import View, Window, build_basis, build_view, view_of
 from tests.core.strategies import SHIPPED, World, draws, questions, quick, requests
 

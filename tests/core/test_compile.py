@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
 from gtm.core.jurisdictions import countries_at
-from gtm.core.kinds import KINDS
-from gtm.core.model import (
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.problems import PolicyError, Problem
+from gtm.core.model.values import (
     AdminState,
     DataClass,
     Endpoint,
@@ -37,7 +38,6 @@ from gtm.core.model import (
     Tenant,
     Zone,
 )
-from gtm.core.problems import PolicyError, Problem
 from gtm.core.snapshot import Snapshot
 from tests.core.strategies import SHIPPED, policies, quick
 

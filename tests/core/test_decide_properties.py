@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gtm.core.candidates import Exclusion
 from gtm.core.choice import choice
 from gtm.core.decide import Decision, decide, explained
-from gtm.core.model import (
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.values import (
     UNKNOWN_LOCATION,
     AdminState,
     Location,
@@ -21,7 +22,6 @@ from gtm.core.model import (
     RuleMode,
     Steering,
 )
-from gtm.core.outcomes import Outcome, Reason
 from gtm.core.ranking import rank
 from gtm.core.residency import fence
 from gtm.core.router import Ranker, Router

@@ -21,7 +21,7 @@ from gtm.core.dnssec import (
     key_tag,
     trusted_zones,
 )
-from gtm.core.model import Policy, Zone
+from gtm.core.model.values import Policy, Zone
 from gtm.core.safety import SafetyRule, unsigned
 
 # RFC 6605 §6.1.

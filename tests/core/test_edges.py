@@ -15,7 +15,9 @@ from gtm.core.decide import decide
 from gtm.core.edges import EdgePlace, place_of, rules_against, servers_inside, zones_elsewhere
 from gtm.core.explain import answer
 from gtm.core.findings import findings
-from gtm.core.model import (
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     EdgeScope,
     Endpoint,
     EndpointHealth,
@@ -34,10 +36,8 @@ from gtm.core.model import (
     Service,
     Zone,
 )
-from gtm.core.outcomes import Outcome, Reason
 from gtm.core.router import Router
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import State
 from gtm.core.view import View, Window, build_basis, view_of
 from tests.core.reference import Reference, edge_rules
 from tests.core.strategies import COUNTRIES, SHIPPED, World, draws, questions, quick

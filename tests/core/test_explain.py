@@ -12,7 +12,9 @@ from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
 from gtm.core.endpoints import endpoint_for, serving
 from gtm.core.explain import MAX_REASONS, answer, lines, reasons
-from gtm.core.model import (
+from gtm.core.model.outcomes import Outcome, UnknownNameError
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     AdminState,
     Affinity,
     Endpoint,
@@ -32,8 +34,6 @@ from gtm.core.model import (
     Steering,
     Tenant,
 )
-from gtm.core.outcomes import Outcome, UnknownNameError
-from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
 from tests.core.strategies import World, draws, questions, quick
 

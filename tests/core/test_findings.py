@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from gtm.core import shadows
 from gtm.core.compile import compile_policy
-from gtm.core.countries import COUNTRIES
 from gtm.core.coverage import coverage
 from gtm.core.findings import findings
-from gtm.core.model import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.problems import Problem
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     UNKNOWN_LOCATION,
     AdminState,
     Capacity,
@@ -43,11 +45,9 @@ from gtm.core.model import (
     Term,
     Zone,
 )
-from gtm.core.problems import Problem
 from gtm.core.residency import fence
 from gtm.core.shadows import find_shadows
 from gtm.core.snapshot import Snapshot
-from gtm.core.state import State
 from gtm.core.view import Window, view_of
 from tests.core.strategies import COUNTRIES as FEW
 from tests.core.strategies import DATA_CLASSES, MOMENTS, SHIPPED, TENANTS, policies, quick

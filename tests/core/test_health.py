@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.health import ProbeResult, Track, VantageReport, advance, combine, fill, overruled
-from gtm.core.model import EndpointHealth, HealthStatus, Probe
+from gtm.core.model.values import EndpointHealth, HealthStatus, Probe
 from tests.core.strategies import quick
 
 UP, DOWN, UNKNOWN = HealthStatus.UP, HealthStatus.DOWN, HealthStatus.UNKNOWN

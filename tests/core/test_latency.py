@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gtm.core import rtt_cells
 from gtm.core.cables import HUB_NAMES, hub_distances
-from gtm.core.geometry import (
+from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
+from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
     arc_km,
     cell_key,
@@ -21,8 +22,7 @@ from gtm.core.geometry import (
     parse_cell,
     unit_vector,
 )
-from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
-from gtm.core.model import Location, Region
+from gtm.core.model.values import Location, Region
 from gtm.core.rtt_model import SHIPPED, model_ms, point_at, terminal_at
 from tests.core.strategies import quick
 

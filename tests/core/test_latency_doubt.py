@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.geometry import great_circle_km
 from gtm.core.latency import (
     EMPTY_TABLE,
     Aggregates,
@@ -31,7 +30,8 @@ from gtm.core.latency import (
     Vote,
     Witness,
 )
-from gtm.core.model import Location, Region
+from gtm.core.model.geometry import great_circle_km
+from gtm.core.model.values import Location, Region
 from gtm.core.rtt_doubt import check_witness, claim_of, tellable
 from tests.core.strategies import quick
 

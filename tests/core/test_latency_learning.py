@@ -25,7 +25,7 @@ from gtm.core.latency import (
     Sum,
     Verdict,
 )
-from gtm.core.model import Location, Region
+from gtm.core.model.values import Location, Region
 from gtm.core.rtt_model import model_ms, point_at, terminal_at
 from gtm.core.rtt_samples import source_bit
 from tests.core.strategies import quick

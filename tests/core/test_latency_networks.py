@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gtm.control.latency import delta_problem
 from gtm.core.latency import Estimator, LatencyTable, Level, Sample, SampleAggregator
-from gtm.core.model import Endpoint, Location, Region
+from gtm.core.model.values import Endpoint, Location, Region
 from gtm.core.rtt_table import network_key
 
 REGION = Region("eu", 50.1, 8.7, "DE", (Endpoint("http://eu.test"),))

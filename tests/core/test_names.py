@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
-from gtm.core.model import (
+from gtm.core.model.names import absolute, existing_names
+from gtm.core.model.values import (
     Endpoint,
     Member,
     NameServer,
@@ -20,7 +21,6 @@ from gtm.core.model import (
     Service,
     Zone,
 )
-from gtm.core.names import absolute, existing_names
 from gtm.core.snapshot import Snapshot
 from gtm.dns import wire
 from gtm.dns.static import static_content

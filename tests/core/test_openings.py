@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from gtm.core import openings as subject
 from gtm.core.compile import compile_policy
 from gtm.core.edges import EdgePlace
-from gtm.core.model import (
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     DataClass,
     EdgeScope,
     Endpoint,
@@ -39,9 +41,7 @@ from gtm.core.model import (
     Term,
 )
 from gtm.core.openings import Opening, Openings, openings
-from gtm.core.problems import PolicyError
 from gtm.core.residency import LocationFacts
-from gtm.core.state import State
 from gtm.core.view import Window
 from tests.core import test_compile as plain
 from tests.core.reference import Reference, edge_inside

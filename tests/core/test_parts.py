@@ -9,12 +9,14 @@ from math import inf, pi
 import pytest
 
 from gtm.core import endpoints
-from gtm.core.access import Access, Role, TokenGrant, permits
 from gtm.core.choice import _Maker, choice
 from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
 from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
-from gtm.core.model import (
+from gtm.core.model.access import Access, Role, TokenGrant, permits
+from gtm.core.model.outcomes import FenceError, Reason, UnknownNameError
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     Affinity,
     Endpoint,
     EndpointHealth,
@@ -32,11 +34,9 @@ from gtm.core.model import (
     Service,
     Steering,
 )
-from gtm.core.outcomes import FenceError, Reason, UnknownNameError
 from gtm.core.ranking import rank
 from gtm.core.router import CANDIDATES, Ranker, Router
 from gtm.core.rtt_doubt import Doubt
-from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
 from tests.core.strategies import SHIPPED
 
@@ -298,8 +298,8 @@ def test_only_endpoints_that_are_up_are_handed_out() -> None:
 def test_an_unknown_model_is_an_error() -> None:
     """A model that no region serves is a mistake of the caller's, not a want of capacity."""
     from gtm.core.decide import decide
-    from gtm.core.model import Endpoint, Member, Policy, Region, Request, Service
-    from gtm.core.state import State
+    from gtm.core.model.state import State
+    from gtm.core.model.values import Endpoint, Member, Policy, Region, Request, Service
     from gtm.core.view import Window, view_of
 
     region = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),), models=("small",))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gtm.core.model import OnOverload, Priority
+from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
+from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan.advance import _rounded, advance
 from gtm.core.plan.check import Breach, plan_flow, plan_violations, violations
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, Supply
 from gtm.core.plan.solve import solve
-from gtm.core.state import NO_PLAN, ClassPlan, Plan
 from tests.core.plan_problems import REGIONS, problems
 from tests.core.strategies import quick
 

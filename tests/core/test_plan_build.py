@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.model import (
+from gtm.core.model.values import (
     Location,
     Match,
     OnOverload,

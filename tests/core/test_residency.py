@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.compile import compile_policy
-from gtm.core.countries import COUNTRIES as KNOWN
 from gtm.core.decide import decide
 from gtm.core.demand import cell_of, read_cell
 from gtm.core.jurisdictions import MAX_PERIODS, countries_at, resolve
 from gtm.core.latency import Doubt, LatencyTable
-from gtm.core.model import (
+from gtm.core.model.countries import COUNTRIES as KNOWN
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     ANYWHERE,
     UNKNOWN_LOCATION,
     Endpoint,
@@ -41,10 +43,8 @@ from gtm.core.model import (
     Tenant,
     Term,
 )
-from gtm.core.problems import PolicyError
 from gtm.core.residency import Fence, fence, location_facts
 from gtm.core.router import Router
-from gtm.core.state import State
 from gtm.core.view import View, Window, view_of
 from gtm.geoip.networks import locate_network
 from tests.core.reference import Reference

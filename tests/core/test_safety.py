@@ -13,7 +13,7 @@ from gtm.core.capacity import assess
 from gtm.core.choice import choice
 from gtm.core.compile import compile_policy
 from gtm.core.demand import cell_of
-from gtm.core.model import (
+from gtm.core.model.values import (
     AdminState,
     Match,
     Places,

@@ -14,7 +14,8 @@ from gtm.core.capacity import assess
 from gtm.core.choice import choice
 from gtm.core.compile import compile_policy
 from gtm.core.demand import cell_of, read_cell
-from gtm.core.model import (
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     AdminState,
     Capacity,
     Endpoint,
@@ -35,7 +36,6 @@ from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up, presumed_up
-from gtm.core.state import State
 from gtm.core.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED, policies, quick, requests, states

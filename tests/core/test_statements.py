@@ -12,7 +12,9 @@ from gtm.core.compile import compile_policy
 from gtm.core.coverage import coverage
 from gtm.core.decide import decide
 from gtm.core.findings import findings
-from gtm.core.model import (
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.statements import ContradictionError, agreed
+from gtm.core.model.values import (
     DataClass,
     Endpoint,
     HostName,
@@ -28,10 +30,8 @@ from gtm.core.model import (
     Tenant,
     Zone,
 )
-from gtm.core.problems import PolicyError
 from gtm.core.residency import fence
 from gtm.core.snapshot import Snapshot
-from gtm.core.statements import ContradictionError, agreed
 from tests.core.reference import Reference
 from tests.core.strategies import DATA_CLASSES, SHIPPED, TENANTS, World, draws, quick, requests, worlds
 

@@ -20,7 +20,7 @@ from dns.rdtypes.ANY.NSEC import NSEC
 from dns.rdtypes.ANY.RRSIG import RRSIG
 
 from gtm.core.dnssec import ZSK_FLAGS, Keys, SignedSet, ZoneKeys, key_tag
-from gtm.core.model import RecordSet
+from gtm.core.model.values import RecordSet
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer

@@ -10,7 +10,7 @@ import dns.rcode
 import pytest
 
 from gtm.core.dnssec import NO_KEYS
-from gtm.core.model import Match, Places, Policy, RefusalAddress, ResidencyRule, Tenant, Zone
+from gtm.core.model.values import Match, Places, Policy, RefusalAddress, ResidencyRule, Tenant, Zone
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer

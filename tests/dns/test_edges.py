@@ -10,9 +10,9 @@ import dns.rcode
 import pytest
 
 from gtm.core.edges import EdgePlace
-from gtm.core.model import EdgeScope, Member, NameServer, RecordSet, Service, Zone
+from gtm.core.model.state import State
+from gtm.core.model.values import EdgeScope, Member, NameServer, RecordSet, Service, Zone
 from gtm.core.router import Router
-from gtm.core.state import State
 from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts

@@ -15,7 +15,7 @@ import dns.message
 import dns.rcode
 import pytest
 
-from gtm.core.model import Location
+from gtm.core.model.values import Location
 from gtm.dns import clients, wire
 from gtm.dns.answer import Answerer
 from gtm.dns.clients import Clients

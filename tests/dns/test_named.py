@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gtm.core.demand import read_cell
-from gtm.core.model import DataClass, HostName, Match, Places, ResidencyRule, Tenant
+from gtm.core.model.values import DataClass, HostName, Match, Places, ResidencyRule, Tenant
 from gtm.telemetry import Counts
 
 from .world import POLICY, RECORDS, ZONES, addresses, answerer, both, query

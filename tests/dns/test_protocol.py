@@ -13,7 +13,7 @@ import dns.opcode
 import dns.rcode
 import pytest
 
-from gtm.core.model import Location
+from gtm.core.model.values import Location
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.subnet import Subnet

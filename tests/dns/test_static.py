@@ -10,7 +10,7 @@ import dns.rdatatype
 import pytest
 
 from gtm.core.compile import compile_policy
-from gtm.core.model import Policy, RecordSet, Zone
+from gtm.core.model.values import Policy, RecordSet, Zone
 from gtm.dns.answer import Answerer
 from gtm.dns.zones import build_names
 from gtm.telemetry import Counts

@@ -12,7 +12,8 @@ import dns.rdatatype
 
 from gtm.core.compile import compile_policy
 from gtm.core.edges import EdgePlace
-from gtm.core.model import (
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     UNKNOWN_LOCATION,
     AdminState,
     Affinity,
@@ -37,7 +38,6 @@ from gtm.core.model import (
     Zone,
 )
 from gtm.core.router import Router
-from gtm.core.state import State
 from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts

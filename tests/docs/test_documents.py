@@ -19,8 +19,8 @@ from gtm.control import yamls
 from gtm.control.check import Expectation, check_folder
 from gtm.control.documents import DOCUMENTS, KINDS, Document, PolicyDocument
 from gtm.core.load_report import FIELDS, NAMED_METRICS
-from gtm.core.model import UNKNOWN_LOCATION
-from gtm.core.outcomes import Reason
+from gtm.core.model.outcomes import Reason
+from gtm.core.model.values import UNKNOWN_LOCATION
 from gtm.edge import problems
 from gtm.storage.session import Database
 from tests.docs.blocks import ROOT

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gtm.core.compile import compile_policy
-from gtm.core.model import (
+from gtm.core.model.values import (
     ANYWHERE,
     Endpoint,
     Location,

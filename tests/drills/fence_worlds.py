@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
 
-from gtm.core.model import (
+from gtm.core.model.values import (
     DataClass,
     Endpoint,
     Jurisdiction,

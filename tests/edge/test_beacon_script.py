@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from gtm.core.latency import Estimator, Level, SampleKind
-from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Policy
-from gtm.core.state import State
+from gtm.core.model.state import State
+from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Policy
 from gtm.feed.wire import StateMessage
 from tests.edge.world import Edge, locate, policy
 

@@ -10,8 +10,8 @@ from ipaddress import ip_network
 import httpx
 import pytest
 
-from gtm.core.access import Role
-from gtm.core.model import Member, OnUnusable, Policy
+from gtm.core.model.access import Role
+from gtm.core.model.values import Member, OnUnusable, Policy
 from gtm.telemetry import metric_key
 from tests.edge.world import ALL_UP, TOKENS, Edge, replace_service
 

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 import pytest
 
 from gtm.core.edges import EdgePlace
-from gtm.core.model import EdgeScope, NameServer, Policy, Zone
+from gtm.core.model.values import EdgeScope, NameServer, Policy, Zone
 from tests.edge.world import Edge
 
 GERMAN, AMERICAN = "81.2.69.1", "198.51.100.1"

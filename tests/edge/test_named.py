@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.model import HostName, Match, Places, Policy, ResidencyRule
+from gtm.core.model.values import HostName, Match, Places, Policy, ResidencyRule
 from tests.edge.world import Edge
 
 HOSTS = (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gtm.core.access import Role
-from gtm.core.model import Match, Places, Policy, ResidencyRule
+from gtm.core.model.access import Role
+from gtm.core.model.values import Match, Places, Policy, ResidencyRule
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import HeartbeatMessage

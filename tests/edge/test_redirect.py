@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gtm.core.model import Endpoint, EndpointHealth, HealthStatus, Policy
-from gtm.core.state import State
+from gtm.core.model.state import State
+from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Policy
 from gtm.edge.app import EdgeOptions
 from gtm.feed.wire import StateMessage
 from tests.edge.world import Edge

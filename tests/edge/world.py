@@ -11,9 +11,10 @@ from typing import Any
 
 import httpx
 
-from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.edges import EdgePlace
-from gtm.core.model import (
+from gtm.core.model.access import Access, Role, TokenGrant
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     UNKNOWN_LOCATION,
     Affinity,
     DataClass,
@@ -34,7 +35,6 @@ from gtm.core.model import (
     Tenant,
     Zone,
 )
-from gtm.core.state import State
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage

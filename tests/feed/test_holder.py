@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.dnssec import NO_KEYS, Keys
-from gtm.core.model import (
+from gtm.core.model.access import Access, Role, TokenGrant
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.state import ClassPlan, Plan, State
+from gtm.core.model.values import (
     Endpoint,
     EndpointHealth,
     HealthStatus,
@@ -21,9 +23,7 @@ from gtm.core.model import (
     ResidencyRule,
     Service,
 )
-from gtm.core.problems import PolicyError
 from gtm.core.router import Router
-from gtm.core.state import ClassPlan, Plan, State
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
     AccessMessage,

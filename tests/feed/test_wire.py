@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.access import Access, Role, TokenGrant
 from gtm.core.dnssec import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.core.latency import Delta, Level
-from gtm.core.model import (
+from gtm.core.model.access import Access, Role, TokenGrant
+from gtm.core.model.state import State
+from gtm.core.model.values import (
     Endpoint,
     EndpointHealth,
     HealthStatus,
@@ -29,7 +30,6 @@ from gtm.core.model import (
     ResidencyRule,
     Term,
 )
-from gtm.core.state import State
 from gtm.feed import wire
 from gtm.feed.wire import (
     FORMAT,

@@ -8,9 +8,9 @@ from databases import CITY_DE, CITY_US, write_mmdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.countries import COUNTRIES
 from gtm.core.latency import great_circle_km
-from gtm.core.model import Location
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.values import Location
 from gtm.geoip.centres import country_centres
 from gtm.geoip.overrides import Override, OverrideIndex
 from gtm.geoip.overrides_file import load_overrides

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gtm.core.countries import COUNTRIES
 from gtm.core.latency import great_circle_km
+from gtm.core.model.countries import COUNTRIES
 from gtm.geoip.centres import country_centres
 from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.evaluate import LARGE_COUNTRIES

@@ -13,7 +13,7 @@ import pytest
 
 from gtm.core.compile import compile_policy
 from gtm.core.health import ProbeResult
-from gtm.core.model import AdminState, Endpoint, EndpointHealth, HealthStatus, Policy, Probe, Region
+from gtm.core.model.values import AdminState, Endpoint, EndpointHealth, HealthStatus, Policy, Probe, Region
 from gtm.core.snapshot import Snapshot
 from gtm.prober import Prober, schedule
 from gtm.settings import LOOPBACK

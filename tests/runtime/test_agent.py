@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gtm.core.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
+from gtm.core.model.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
 from gtm.core.timekeeping import Kept
 from gtm.feed import clockfile
 from gtm.feed.wire import HeartbeatMessage, Message, PulseMessage, StateMessage, TimesMessage

@@ -15,8 +15,8 @@ import dns.edns
 import dns.message
 import pytest
 
-from gtm.core.model import EndpointHealth, HealthStatus, Policy
-from gtm.core.state import NO_PLAN, Plan, State
+from gtm.core.model.state import NO_PLAN, Plan, State
+from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
 from gtm.dns.cookies import ServerCookies
 from gtm.dns.signatures import PERIOD
 from gtm.feed.wire import (

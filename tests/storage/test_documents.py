@@ -10,8 +10,8 @@ import psycopg
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.core import model
-from gtm.core.kinds import KINDS
+from gtm.core.model import values as model
+from gtm.core.model.kinds import KINDS
 from gtm.storage import documents
 from gtm.storage.resources import PutOutcome, sort_policy
 from gtm.storage.session import Database

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gtm.core.access import Role
-from gtm.core.kinds import KINDS
-from gtm.core.model import AdminState, DataClass, Endpoint, Policy, Probe, Region, Tenant, Zone
+from gtm.core.model.access import Role
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.values import AdminState, DataClass, Endpoint, Policy, Probe, Region, Tenant, Zone
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.resources import PutOutcome
 from gtm.storage.revisions import REVISION_CHANNEL

@@ -18,8 +18,8 @@ import dns.message
 import dns.rdatatype
 
 from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.core.access import Access
-from gtm.core.model import (
+from gtm.core.model.access import Access
+from gtm.core.model.values import (
     Endpoint,
     Member,
     NameServer,

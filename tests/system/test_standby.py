@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from gtm.core.access import Role
+from gtm.core.model.access import Role
 from tests.api.conftest import prepare
 from tests.system.harness import Process, eventually
 from tests.system.lone import free_port

@@ -19,7 +19,7 @@ from gtm.control.documents import RecordSetDocument
 from gtm.control.fields import HOSTNAME_PATTERN
 from gtm.control.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered
 from gtm.control.records import RecordError, check_sets, record_type
-from gtm.core.model import RecordSet
+from gtm.core.model.values import RecordSet
 
 MAX_DATA = 100
 """Records of an entry in a policy, and pools of a name that is steered."""

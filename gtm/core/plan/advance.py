@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
 from gtm.core.plan.model import Model, build
 from gtm.core.plan.problem import ClassDemand, Problem, Solution
 from gtm.core.plan.rows import Flags, Floats, Ints, total
-from gtm.core.state import ClassPlan, Plan
 
 _TOLERANCE = 0.01
 """Bounds may be exceeded by this part before steps grow: hysteresis and rounding alone must not count as overload."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gtm.core.demand import read_cell
-from gtm.core.model import OnOverload, Policy, Priority
-from gtm.core.outcomes import UnknownNameError
+from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.values import OnOverload, Policy, Priority
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
 from gtm.core.ranking import PLANNED, Ranking, ranked
 from gtm.core.router import Ranker

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 
+from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota, Supply
-from gtm.core.state import ClassPlan, Plan
 
 Flow = Mapping[str, Mapping[str, float]]
 """Class → region → requests per second."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gtm.core.model import OnOverload, Priority
+from gtm.core.model.values import OnOverload, Priority
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gtm.core.model import OnOverload, Priority
+from gtm.core.model.state import Plan
+from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan.fairness import Group, Tenants, fair_shares, groups, levels, split
 from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
 from gtm.core.plan.lp import GAP_MS, Answer, Parts, Programme
@@ -22,7 +23,6 @@ from gtm.core.plan.model import Model, build
 from gtm.core.plan.problem import Problem, Solution
 from gtm.core.plan.report import binding, prices, quota_rates
 from gtm.core.plan.rows import Flags, Floats, Ints, total
-from gtm.core.state import Plan
 
 _TIER = {Priority.REAL_TIME: 0, Priority.NEAR_REAL_TIME: 1, Priority.BATCH: 2}
 _REFUSAL = (

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gtm.core.candidates import Objections
-from gtm.core.outcomes import Outcome, Reason
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
 from gtm.core.plan.knobs import Knobs
@@ -22,11 +23,10 @@ from gtm.core.plan.problem import ClassDemand, Problem, Solution, Supply
 from gtm.core.ranking import PLANNED, Ranking, RankingClass
 from gtm.core.simulate.world import Ranked
 from gtm.core.snapshot import bits
-from gtm.core.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.weights import canaries_of
 
 UNKNOWN_NAME = "unknown_name"
-"""The reason of requests for what a policy does not know, beside those of `gtm.core.outcomes.Reason`."""
+"""The reason of requests for what a policy does not know, beside those of `gtm.core.model.outcomes.Reason`."""
 KNOBS = Knobs(time_limit_s=30.0)
 """Nobody waits a second for the next plan here."""
 _TICKS = 2 * len(LEVELS)

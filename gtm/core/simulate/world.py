@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gtm.core.choice import Choice, choice
 from gtm.core.health import HealthTable
-from gtm.core.model import EndpointHealth, HealthStatus, Policy
+from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
 from gtm.core.plan.build import ranking_of
 from gtm.core.plan.problem import Supply
 from gtm.core.ranking import Ranking, RankingClass

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gtm.core.model import Endpoint, Policy, RefusalAddress
+from gtm.core.model.values import Endpoint, Policy, RefusalAddress
 from gtm.files import write_whole
 
 PORT = 9000

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 
-from gtm.core.state import State
+from gtm.core.model.state import State
 from gtm.feed.client import FeedClient
 from gtm.feed.wire import MAX_LINE, Message, StateMessage, encode
 from tests.drills.arena import Arena, attack, held

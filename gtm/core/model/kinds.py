@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gtm.core.model import (
+from gtm.core.model.values import (
     DataClass,
     Jurisdiction,
     Region,
@@ -30,7 +30,7 @@ KINDS: Mapping[str, type[Resource]] = MappingProxyType(
         "data_classes": DataClass,
     }
 )
-"""Kind → its value. The kinds are the fields of `gtm.core.model.Policy`, in its order."""
+"""Kind → its value. The kinds are the fields of `gtm.core.model.values.Policy`, in its order."""
 
 
 def label(kind: str) -> str:

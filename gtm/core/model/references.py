@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
-from gtm.core.problems import Problem
+from gtm.core.model.problems import Problem
 
 _SUGGESTED = 10
 """How many unknown names are compared with the known ones: each comparison looks at every name there is."""

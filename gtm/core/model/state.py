@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gtm.core.model import EndpointHealth
+from gtm.core.model.values import EndpointHealth
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Values that everything else is made of: no rule of any trade, no decision."""
