@@ -20,7 +20,7 @@ from gtm.control.latency import MAX_DELTAS, delta_problem, witness_problem
 from gtm.control.publish import FeedHub
 from gtm.control.takeover import plan_problem
 from gtm.core.edges import EdgePlace
-from gtm.core.health import HealthTable
+from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem

@@ -14,7 +14,7 @@ from math import isfinite
 
 from gtm.control.demand import Row
 from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES
-from gtm.core.health import HealthTable
+from gtm.core.health.verdicts import HealthTable
 from gtm.core.leases import LeaseUse
 from gtm.core.model.state import Plan
 from gtm.core.model.values import EndpointHealth

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
-from gtm.core.health import HealthTable
+from gtm.core.health.verdicts import HealthTable
 from gtm.core.load import MAX_SOURCES, Key, Load, LoadBook
 from gtm.core.load_report import read_reports
 from gtm.core.model.problems import Problem

@@ -17,7 +17,7 @@ from gtm.control.planner import Planned
 from gtm.control.publish import FeedHub
 from gtm.control.vantages import LiveEdge
 from gtm.core.capacity import RegionCapacity
-from gtm.core.health import HealthTable
+from gtm.core.health.verdicts import HealthTable
 from gtm.core.load import Freshness
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.values import UNKNOWN_HEALTH, HealthStatus, Region

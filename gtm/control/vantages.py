@@ -1,7 +1,7 @@
 """The edges that report to one control process: who is alive, who has one name with another, and what they see together.
 
 Laws:
-  1. All edges of one token have one vote (`gtm.core.health.combine`).
+  1. All edges of one token have one vote (`gtm.core.health.verdicts.combine`).
   2. Two edges that run under one name count both, and are told of each other. One that was started anew replaces the one
      before: an instance counts no more once another of its name has come, unless it goes on reporting.
   3. Nothing is told before all edges had the time to report: until then, each goes by its own probes.
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gtm.control.errors import Conflict
-from gtm.core.health import HealthTable, VantageReport, combine, up_regions
-from gtm.core.health_alarm import Alarm, look, presumed, withdrawn
+from gtm.core.health.alarm import Alarm, look, presumed, withdrawn
+from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
 from gtm.core.model.values import EndpointHealth
 from gtm.core.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
@@ -70,7 +70,7 @@ class _Place:
 class Judgement:
     """What the vantages say together.
 
-    `votes` are the verdicts as voted, `told` those that edges are told (`gtm.core.health_alarm`), `presumed` what plans
+    `votes` are the verdicts as voted, `told` those that edges are told (`gtm.core.health.alarm`), `presumed` what plans
     are made for.
     """
 

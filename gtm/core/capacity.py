@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gtm.core.health import HealthTable
+from gtm.core.health.ramps import endpoint_factor
+from gtm.core.health.verdicts import HealthTable
 from gtm.core.load import Freshness, Key, Load, freshness, mean, whole
 from gtm.core.model.values import (
     UNKNOWN_HEALTH,
@@ -28,7 +29,6 @@ from gtm.core.model.values import (
 )
 from gtm.core.plan.problem import Supply
 from gtm.core.processing import NO_TIMES, Sent, Times, TimeSource, advance, service_time
-from gtm.core.ramps import endpoint_factor
 
 DRAIN_BACKLOG = 10.0
 """Seconds in which a backlog should be gone."""

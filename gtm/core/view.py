@@ -13,10 +13,10 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from gtm.core.edges import EdgePlace, rules_against, settled, zones_elsewhere
+from gtm.core.health.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.state import State
 from gtm.core.model.values import AdminState, Endpoint, HealthStatus
-from gtm.core.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
 
 _LONGEST = 1 << 31

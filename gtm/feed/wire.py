@@ -270,7 +270,7 @@ class EdgeReport:
     decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
     done with the quotas' leases, `latency` and `witnesses` what was learned of round trips and of claimed
     locations since the last report, `plan` the plan it follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
-    says otherwise (`gtm.core.health.overruled`). `place` is where the edge stands.
+    says otherwise (`gtm.core.health.verdicts.overruled`). `place` is where the edge stands.
     """
 
     version: str

@@ -24,7 +24,7 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from gtm.core.health import ProbeResult, Track, advance
+from gtm.core.health.verdicts import ProbeResult, Track, advance
 from gtm.core.model.values import AdminState, EndpointHealth, HealthStatus, Probe
 from gtm.core.snapshot import Snapshot
 from gtm.prober.checks import Checker, target_of

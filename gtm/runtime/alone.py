@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gtm.core.health import HealthTable, fill
+from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.snapshot import Snapshot
 from gtm.feed.wire import PulseMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gtm.core.health import HealthTable, ProbeResult
+from gtm.core.health.verdicts import HealthTable, ProbeResult
 from gtm.core.model.values import HealthStatus
 from gtm.feed.wire import SnapshotMessage
 from gtm.telemetry import GaugeValue

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from gtm.core.health import HealthTable, followed, overruled
+from gtm.core.health.verdicts import HealthTable, followed, overruled
 from gtm.core.model.values import EndpointHealth
 from gtm.telemetry import EdgeMetrics
 
@@ -32,7 +32,7 @@ class Veto:
         self._said = False
 
     def health(self, agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
-        """What the edge goes by (`gtm.core.health.followed`)."""
+        """What the edge goes by (`gtm.core.health.verdicts.followed`)."""
         self._set(overruled(agreed, own))
         return followed(agreed, own)
 

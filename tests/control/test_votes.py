@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gtm.control.errors import Conflict
 from gtm.control.vantages import GATHERING, MAX_AGE, MAX_EDGES, MAX_INSTANCES, OVERLAP, Vantages
-from gtm.core.health import followed, up_regions
-from gtm.core.health_alarm import HOLD, WINDOW
+from gtm.core.health.alarm import HOLD, WINDOW
+from gtm.core.health.verdicts import followed, up_regions
 from gtm.core.leases import LeaseUse
 from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.core.snapshot import Snapshot

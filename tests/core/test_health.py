@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.health import ProbeResult, Track, VantageReport, advance, combine, fill, overruled
+from gtm.core.health.verdicts import ProbeResult, Track, VantageReport, advance, combine, fill, overruled
 from gtm.core.model.values import EndpointHealth, HealthStatus, Probe
 from tests.core.strategies import quick
 

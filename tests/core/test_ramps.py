@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.health.ramps import drain_factor, endpoint_factor, next_change, slow_start_factor
 from gtm.core.model.values import AdminState, Endpoint, EndpointHealth, HealthStatus, Region
-from gtm.core.ramps import drain_factor, endpoint_factor, next_change, slow_start_factor
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0

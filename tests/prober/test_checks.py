@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
-from gtm.core.health import ProbeResult
+from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.values import Probe, ProbeType
 from gtm.prober.checks import Checker, CheckError, target_of
 from gtm.settings import LOOPBACK

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.core.compile import compile_policy
-from gtm.core.health import ProbeResult
+from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.values import AdminState, Endpoint, EndpointHealth, HealthStatus, Policy, Probe, Region
 from gtm.core.snapshot import Snapshot
 from gtm.prober import Prober, schedule

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gtm.core.choice import Choice, choice
-from gtm.core.health import HealthTable
+from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
 from gtm.core.plan.build import ranking_of
 from gtm.core.plan.problem import Supply

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from gtm.core.health import HealthTable
+from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.values import UNKNOWN_HEALTH, AdminState, EndpointHealth, HealthStatus, Region
 
 STEPS = 20

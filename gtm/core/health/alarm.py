@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gtm.core.health import HealthTable, VantageReport, combine, up_regions
+from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
 from gtm.core.model.values import EndpointHealth, HealthStatus
 
 WINDOW = 30.0

@@ -1,0 +1,1 @@
+"""From probes to verdicts: thresholds, votes that would end too much at once, and ramps after a failure."""
