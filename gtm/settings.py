@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
-from gtm.core.edges import EdgePlace
+from gtm.core.policy.edges import EdgePlace
 
 Network = IPv4Network | IPv6Network
 Address = tuple[str, int]

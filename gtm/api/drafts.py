@@ -20,7 +20,7 @@ from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
 from gtm.control.situation import Situation
 from gtm.control.traffic import recorded, since_now
 from gtm.core.model.values import Location
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.traffic import Sample, Traffic
 from gtm.geoip.networks import locate_client, parse_client
 

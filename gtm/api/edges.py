@@ -19,12 +19,12 @@ from gtm.control.errors import Forbidden, Invalid
 from gtm.control.latency import MAX_DELTAS, delta_problem, witness_problem
 from gtm.control.publish import FeedHub
 from gtm.control.takeover import plan_problem
-from gtm.core.edges import EdgePlace
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
+from gtm.core.policy.edges import EdgePlace
 from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY, EdgeReport
 

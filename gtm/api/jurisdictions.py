@@ -23,9 +23,9 @@ from gtm.control.jurisdictions import (
     past_memberships,
     shipped_jurisdictions,
 )
-from gtm.core.jurisdictions import countries_at, resolve
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Jurisdiction, Term
+from gtm.core.policy.jurisdictions import countries_at, resolve
 from gtm.storage.session import Database
 
 router = APIRouter(prefix="/v1/jurisdictions", tags=["jurisdictions"])

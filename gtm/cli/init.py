@@ -113,7 +113,7 @@ def _eea() -> frozenset[str]:
     from datetime import UTC, datetime
 
     from gtm.control.jurisdictions import shipped_jurisdictions
-    from gtm.core.jurisdictions import countries_at, resolve
+    from gtm.core.policy.jurisdictions import countries_at, resolve
 
     return countries_at(resolve(shipped_jurisdictions(), ())[0]["EEA"], datetime.now(UTC).timestamp())
 

@@ -24,7 +24,6 @@ from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.plausibility import all_findings
 from gtm.control.structure import problems_of
 from gtm.core.choice import choice
-from gtm.core.compile import compile_policy
 from gtm.core.decide import Decision, explained
 from gtm.core.explain import lines
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
@@ -39,6 +38,7 @@ from gtm.core.model.values import (
     Policy,
     Request,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.ranking import rank
 from gtm.core.view import View, Window, view_of
 from gtm.geoip.centres import country_centres
@@ -115,7 +115,7 @@ class Result:
 class Report:
     """The check of a folder. With problems, no expectation was tried, and nothing else is known.
 
-    `findings` are what is probably not meant (`gtm.core.findings`).
+    `findings` are what is probably not meant (`gtm.core.findings.report`).
     """
 
     problems: tuple[Problem, ...]

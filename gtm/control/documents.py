@@ -1,7 +1,7 @@
 """Documents: what operators write, per kind, with every limit on single fields; and documents ↔ core values.
 
 Field names are those of `gtm.core.model.values`, where each is explained at length; what fields say of each other across
-resources is checked by `gtm.core.compile`.
+resources is checked by `gtm.core.policy.compile`.
 """
 
 from __future__ import annotations

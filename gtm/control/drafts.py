@@ -25,7 +25,7 @@ from gtm.control.structure import problems_of_errors
 from gtm.control.traffic import KindDocument, TrafficDocument
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import Location, Policy, Request
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.traffic import Traffic
 from gtm.geoip.networks import parse_client
 

@@ -10,8 +10,8 @@ from enum import StrEnum
 from gtm.control.errors import Conflict, NotFound
 from gtm.control.publish import FeedHub
 from gtm.control.vantages import MAX_AGE
-from gtm.core.edges import binding_edges, rules_against
 from gtm.core.model.references import some
+from gtm.core.policy.edges import binding_edges, rules_against
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 

@@ -19,11 +19,11 @@ from gtm.control import yamls
 from gtm.control.documents import DOCUMENTS, PolicyDocument, ResourceDocument
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.structure import problems_of
-from gtm.core.compile import compile_policy
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import Policy
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 
 EXPECTATIONS = "expect.yaml"
 SUFFIXES = frozenset({".yaml", ".yml"})

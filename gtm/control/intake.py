@@ -18,7 +18,7 @@ from gtm.core.health.verdicts import HealthTable
 from gtm.core.leases import LeaseUse
 from gtm.core.model.state import Plan
 from gtm.core.model.values import EndpointHealth
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
 
 MAX_DETAIL = 200

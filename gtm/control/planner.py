@@ -23,10 +23,10 @@ from gtm.core.plan.advance import advance
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.processing import Sent
 from gtm.core.ranking import PLANNED
 from gtm.core.router import Ranker
-from gtm.core.snapshot import Snapshot
 from gtm.core.view import Basis, Window, build_basis, build_view
 
 logger = logging.getLogger(__name__)

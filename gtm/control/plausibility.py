@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gtm.core.findings import findings
+from gtm.core.findings.report import findings
 from gtm.core.latency import great_circle_km
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy, Region
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.inhabited import country_cells
 
 NEAR_KM = 500.0
@@ -21,7 +21,7 @@ LONG_INTERVAL = 300.0
 
 
 def all_findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
-    """The core's findings (`gtm.core.findings`), then those of this module: codes `place` and `unit`.
+    """The core's findings (`gtm.core.findings.report`), then those of this module: codes `place` and `unit`.
 
     Args:
         snapshot: the policy.

@@ -17,12 +17,12 @@ from gtm.control.errors import PreconditionFailed
 from gtm.control.guard import Guard
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.plausibility import all_findings
-from gtm.core.compile import compile_policy
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.safety import Verdict
-from gtm.core.snapshot import Snapshot
 from gtm.storage.session import Database, Transaction
 
 
@@ -30,7 +30,7 @@ from gtm.storage.session import Database, Transaction
 class Outcome:
     """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty.
 
-    `findings` are what is probably not meant (`gtm.core.findings`), `safety` what the safety rules say; only dry runs
+    `findings` are what is probably not meant (`gtm.core.findings.report`), `safety` what the safety rules say; only dry runs
     have them.
     """
 

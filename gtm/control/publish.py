@@ -36,7 +36,7 @@ from gtm.core.model.access import Access, TokenGrant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import Plan, State
 from gtm.core.model.values import Policy
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import EdgeReply, EdgeReport, SnapshotMessage
 from gtm.settings import DEFAULT_HALF_LIFE, DnssecSettings
 from gtm.storage.edges import EdgeSighting

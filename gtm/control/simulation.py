@@ -9,7 +9,6 @@ from gtm.control.errors import Invalid, Unavailable
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
 from gtm.core.choice import choice, pick
-from gtm.core.compile import compile_policy
 from gtm.core.decide import explained
 from gtm.core.endpoints import endpoint_for
 from gtm.core.explain import answer, lines
@@ -18,10 +17,11 @@ from gtm.core.model.problems import Problem
 from gtm.core.model.state import State
 from gtm.core.model.values import Affinity, HealthStatus, Policy, Priority, Request
 from gtm.core.plan.problem import PlanError
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.ranking import rank
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
-from gtm.core.snapshot import Snapshot
 from gtm.core.traffic import Traffic
 
 _DRAW = 0.5

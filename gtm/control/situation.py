@@ -12,8 +12,8 @@ from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.load import Key, Load
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.world import World, presumed_up
-from gtm.core.snapshot import Snapshot
 from gtm.core.view import View, Window, view_of
 
 

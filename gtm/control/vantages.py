@@ -19,7 +19,7 @@ from gtm.control.errors import Conflict
 from gtm.core.health.alarm import Alarm, look, presumed, withdrawn
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
 from gtm.core.model.values import EndpointHealth
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
 
 logger = logging.getLogger(__name__)

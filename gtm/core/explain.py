@@ -10,9 +10,9 @@ from typing import Any
 
 from gtm.core.candidates import Candidate, Exclusion
 from gtm.core.decide import Decision, RuleTrace
-from gtm.core.edges import NOWHERE, servers_inside
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Location, Request
+from gtm.core.policy.edges import NOWHERE, servers_inside
 from gtm.core.view import View
 
 MAX_REASONS = 20

@@ -19,14 +19,14 @@ from math import inf
 from typing import NamedTuple, TypeVar
 
 from gtm.core.boxes import Box, Wall
-from gtm.core.edges import EdgePlace, inside, settled
-from gtm.core.jurisdictions import Membership
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.references import Checks, some
 from gtm.core.model.values import ANYWHERE, Location, Places, Policy, Region, Request, ResidencyRule
+from gtm.core.policy.edges import EdgePlace, inside, settled
+from gtm.core.policy.jurisdictions import Membership
+from gtm.core.policy.rules import RuleCompiler
+from gtm.core.policy.snapshot import CompiledRule
 from gtm.core.residency import fence
-from gtm.core.rules import RuleCompiler
-from gtm.core.snapshot import CompiledRule
 
 _CODES = tuple(sorted(COUNTRIES))
 _OPERATORS = (None, *_CODES)

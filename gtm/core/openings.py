@@ -25,7 +25,7 @@ from math import inf
 from gtm.core.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
 from gtm.core.fence_walls import Bounded, Facts, Ground, TooManyKinds, Way
 from gtm.core.model.values import Match, Places, Policy, ResidencyRule, RuleMode
-from gtm.core.snapshot import Snapshot, bits
+from gtm.core.policy.snapshot import Snapshot, bits
 
 MOST_STEPS = 4_000_000
 """After so many comparisons the search ends: a few seconds."""

@@ -9,8 +9,8 @@ from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.references import some, utc
 from gtm.core.model.values import Policy
 from gtm.core.openings import UNNAMED, Opening, openings
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.safety import Breach, SafetyRule
-from gtm.core.snapshot import Snapshot
 
 MOST_DELETED = 10
 """Resources that a change may delete, of all kinds together."""

@@ -14,8 +14,8 @@ from gtm.core.demand import SEPARATOR, cell_of
 from gtm.core.latency import NetworkPath
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.values import Priority, Request, Steering
+from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
 from gtm.core.residency import Fence, fence
-from gtm.core.snapshot import CompiledService, Snapshot, bits
 from gtm.core.view import Basis
 
 ORDER_DEPTH = 4

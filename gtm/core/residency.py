@@ -30,7 +30,7 @@ from gtm.core.model.values import (
     OnUnknownLocation,
     Request,
 )
-from gtm.core.snapshot import CompiledRule
+from gtm.core.policy.snapshot import CompiledRule
 
 NOT_STATED = "not stated"
 """What ends a phrase about a dimension that matched because the request says nothing of it."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import NamedTuple
 
-from gtm.core.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.health.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.state import State
 from gtm.core.model.values import AdminState, Endpoint, HealthStatus
-from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
+from gtm.core.policy.edges import EdgePlace, rules_against, settled, zones_elsewhere
+from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
 _LONGEST = 1 << 31
 """Seconds beyond which a boundary is as good as none: no TTL is longer (RFC 2181 §8)."""
@@ -239,7 +239,7 @@ def _outside(rules: Mapping[str, tuple[CompiledRule, ...]], edge: EdgePlace | No
 
 
 def elsewhere(basis: Basis) -> frozenset[str]:
-    """The zones that the edge refers to instead of answering for them (`gtm.core.edges.zones_elsewhere`)."""
+    """The zones that the edge refers to instead of answering for them (`gtm.core.policy.edges.zones_elsewhere`)."""
     rules = {id(rule): rule for every in basis.rules.values() for rule in every} if basis.outside else {}
     return zones_elsewhere(basis.snapshot, rules.values(), basis.outside)
 

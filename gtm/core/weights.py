@@ -11,8 +11,8 @@ from math import inf
 
 from gtm.core.model.state import ClassPlan
 from gtm.core.model.values import Steering
+from gtm.core.policy.snapshot import bits
 from gtm.core.ranking import PLANNED, RankingClass
-from gtm.core.snapshot import bits
 from gtm.core.view import View
 
 Shares = dict[int, float]

@@ -18,7 +18,7 @@ import dns.rdatatype
 
 from gtm.core.model.names import absolute, closest
 from gtm.core.model.values import Location, RecordSet, Request, Zone
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.dns import wire
 
 logger = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
 
     Args:
         snapshot: the policy.
-        elsewhere: zones inside others that are referred to, not answered for (`gtm.core.edges.zones_elsewhere`).
+        elsewhere: zones inside others that are referred to, not answered for (`gtm.core.policy.edges.zones_elsewhere`).
     """
     names = Names(
         zones={

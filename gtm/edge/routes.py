@@ -19,9 +19,9 @@ from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.references import some
 from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.model.values import UNKNOWN_LOCATION, Affinity, Location, Request
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.ranking import Ranking
 from gtm.core.router import Router
-from gtm.core.snapshot import Snapshot
 from gtm.core.view import View
 from gtm.edge.lookup import Lookup
 from gtm.edge.problems import ProblemError, Response, json_response, problem

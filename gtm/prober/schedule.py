@@ -26,7 +26,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from gtm.core.health.verdicts import ProbeResult, Track, advance
 from gtm.core.model.values import AdminState, EndpointHealth, HealthStatus, Probe
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.prober.checks import Checker, target_of
 from gtm.prober.targets import CheckError, Target
 from gtm.settings import Network

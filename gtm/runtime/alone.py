@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.model.state import NO_PLAN, State
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import PulseMessage
 from gtm.settings import Network
 from gtm.transport import tls_context

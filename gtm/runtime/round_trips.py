@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleKind, Witness
 from gtm.core.model.values import UNKNOWN_LOCATION
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 

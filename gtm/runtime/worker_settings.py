@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gtm.core.edges import NOWHERE, EdgePlace
+from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.settings import DEFAULT_TOKEN_MAX_AGE, DnsSettings
 
 ENVIRONMENT = "GTM_WORKER"

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from gtm.core.edges import NOWHERE, EdgePlace
 from gtm.core.model.access import Role
 from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     SEALING_KEY,

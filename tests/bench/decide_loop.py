@@ -13,8 +13,8 @@ from collections.abc import Callable
 from bench_view import holder
 
 from gtm.core.decide import decide
-from gtm.core.jurisdictions import countries_at
 from gtm.core.model.values import Location, Request
+from gtm.core.policy.jurisdictions import countries_at
 from gtm.core.router import Router
 from gtm.core.view import View
 

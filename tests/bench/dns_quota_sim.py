@@ -27,7 +27,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.choice import Choice, choice, pick
-from gtm.core.compile import compile_policy
 from gtm.core.model.state import State
 from gtm.core.model.values import (
     Affinity,
@@ -42,6 +41,7 @@ from gtm.core.model.values import (
     Service,
     Steering,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.router import Ranker
 from gtm.core.view import Window, view_of
 from tests.bench.sim_world import Flags, Floats, zipf

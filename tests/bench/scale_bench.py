@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.core.compile import compile_policy
-from gtm.core.findings import findings
+from gtm.core.findings.report import findings
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -34,6 +33,7 @@ from gtm.core.model.values import (
     ResidencyRule,
     Service,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.router import Router
 from gtm.core.view import Window, view_of
 

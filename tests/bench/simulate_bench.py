@@ -17,7 +17,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.capacity import assess
-from gtm.core.compile import compile_policy
 from gtm.core.demand import cell_of
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.state import State
@@ -37,6 +36,7 @@ from gtm.core.model.values import (
     Service,
     Tenant,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up

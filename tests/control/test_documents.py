@@ -19,12 +19,12 @@ from gtm.control.documents import DOCUMENTS, PolicyDocument, concise_policy, exp
 from gtm.control.folders import check_references, load_folder, read_folder
 from gtm.control.jurisdictions import adequacy_decisions, law_notes, past_memberships, shipped_jurisdictions
 from gtm.control.structure import problems_of
-from gtm.core.jurisdictions import countries_at, resolve
 from gtm.core.model import values as model
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.values import Policy, Region
+from gtm.core.policy.jurisdictions import countries_at, resolve
 
 DEMO = Path(__file__).parents[2] / "policies" / "demo"
 

@@ -14,7 +14,6 @@ from gtm.control.demand import MAX_ROWS, DemandBook, Row, row_text
 from gtm.control.intake import MAX_DETAIL, MAX_LEASES, Intake
 from gtm.control.latency import MAX_SHARE, LatencyBook
 from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
-from gtm.core.compile import compile_policy
 from gtm.core.latency import Delta, Level
 from gtm.core.leases import Lease, LeaseUse
 from gtm.core.model.state import ClassPlan, Plan
@@ -28,6 +27,7 @@ from gtm.core.model.values import (
     Region,
     Service,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.feed.wire import EdgeReport
 from gtm.storage.session import Database
 from tests.core.strategies import quick

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from gtm.control.documents import ZoneDocument
 from gtm.control.records import RecordError, read_data, record_type
-from gtm.core.compile import compile_policy
 from gtm.core.model.values import Policy, Zone
+from gtm.core.policy.compile import compile_policy
 from gtm.dns.zones import build_names, wire_name
 from tests.core.strategies import quick
 

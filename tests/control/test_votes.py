@@ -16,7 +16,7 @@ from gtm.core.health.alarm import HOLD, WINDOW
 from gtm.core.health.verdicts import followed, up_regions
 from gtm.core.leases import LeaseUse
 from gtm.core.model.values import EndpointHealth, HealthStatus
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
 from tests.core.strategies import quick
 

@@ -15,7 +15,6 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from math import inf
 
-from gtm.core.edges import EdgePlace
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -37,6 +36,7 @@ from gtm.core.model.values import (
     Service,
     Term,
 )
+from gtm.core.policy.edges import EdgePlace
 from gtm.core.view import Window
 
 Parts = Sequence[Location]

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from gtm.core.compile import compile_policy
-from gtm.core.jurisdictions import countries_at, resolve
 from gtm.core.model.state import State
 from gtm.core.model.values import (
     AdminState,
@@ -38,6 +36,8 @@ from gtm.core.model.values import (
     Tenant,
     Term,
 )
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.jurisdictions import countries_at, resolve
 from gtm.core.view import View, Window, view_of
 
 SHIPPED = (

@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gtm.core.choice import Choice, choice, pick
-from gtm.core.compile import compile_policy
 from gtm.core.demand import cell_of, read_cell
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
@@ -37,6 +36,7 @@ from gtm.core.model.values import (
     Steering,
     Tenant,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.ranking import ORDER_DEPTH, Ranking, rank
 from gtm.core.router import Ranker, Router
 from gtm.core.view import View, Window, build_basis, build_view, view_of

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.compile import compile_policy
-from gtm.core.jurisdictions import countries_at
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import (
@@ -38,7 +36,9 @@ from gtm.core.model.values import (
     Tenant,
     Zone,
 )
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.jurisdictions import countries_at
+from gtm.core.policy.snapshot import Snapshot
 from tests.core.strategies import SHIPPED, policies, quick
 
 DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test", ipv4=("192.0.2.1",)),), models=("small",))

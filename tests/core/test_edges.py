@@ -10,11 +10,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gtm.core.candidates import Exclusion
-from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
-from gtm.core.edges import EdgePlace, place_of, rules_against, servers_inside, zones_elsewhere
 from gtm.core.explain import answer
-from gtm.core.findings import findings
+from gtm.core.findings.report import findings
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -36,8 +34,10 @@ from gtm.core.model.values import (
     Service,
     Zone,
 )
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.edges import EdgePlace, place_of, rules_against, servers_inside, zones_elsewhere
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.router import Router
-from gtm.core.snapshot import Snapshot
 from gtm.core.view import View, Window, build_basis, view_of
 from tests.core.reference import Reference, edge_rules
 from tests.core.strategies import COUNTRIES, SHIPPED, World, draws, questions, quick

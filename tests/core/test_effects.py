@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gtm.core.effects import effect_findings
+from gtm.core.findings.effects import effect_findings
 from gtm.core.model.values import (
     Affinity,
     Capacity,

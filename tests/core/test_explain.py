@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
 from gtm.core.endpoints import endpoint_for, serving
 from gtm.core.explain import MAX_REASONS, answer, lines, reasons
@@ -34,6 +33,7 @@ from gtm.core.model.values import (
     Steering,
     Tenant,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.view import View, Window, view_of
 from tests.core.strategies import World, draws, questions, quick
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core import shadows
-from gtm.core.compile import compile_policy
-from gtm.core.coverage import coverage
-from gtm.core.findings import findings
+from gtm.core.findings import shadows
+from gtm.core.findings.coverage import coverage
+from gtm.core.findings.report import findings
+from gtm.core.findings.shadows import find_shadows
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.model.state import State
@@ -45,9 +45,9 @@ from gtm.core.model.values import (
     Term,
     Zone,
 )
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.residency import fence
-from gtm.core.shadows import find_shadows
-from gtm.core.snapshot import Snapshot
 from gtm.core.view import Window, view_of
 from tests.core.strategies import COUNTRIES as FEW
 from tests.core.strategies import DATA_CLASSES, MOMENTS, SHIPPED, TENANTS, policies, quick

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.compile import compile_policy
 from gtm.core.model.names import absolute, existing_names
 from gtm.core.model.values import (
     Endpoint,
@@ -21,7 +20,8 @@ from gtm.core.model.values import (
     Service,
     Zone,
 )
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.dns import wire
 from gtm.dns.static import static_content
 from gtm.dns.zones import Host, build_names, wire_name

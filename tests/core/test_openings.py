@@ -15,8 +15,6 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gtm.core import openings as subject
-from gtm.core.compile import compile_policy
-from gtm.core.edges import EdgePlace
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -41,6 +39,8 @@ from gtm.core.model.values import (
     Term,
 )
 from gtm.core.openings import Opening, Openings, openings
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.edges import EdgePlace
 from gtm.core.residency import LocationFacts
 from gtm.core.view import Window
 from tests.core import test_compile as plain

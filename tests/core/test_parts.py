@@ -10,7 +10,6 @@ import pytest
 
 from gtm.core import endpoints
 from gtm.core.choice import _Maker, choice
-from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
 from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.model.access import Access, Role, TokenGrant, permits
@@ -34,6 +33,7 @@ from gtm.core.model.values import (
     Service,
     Steering,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.ranking import rank
 from gtm.core.router import CANDIDATES, Ranker, Router
 from gtm.core.rtt_doubt import Doubt

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.compile import compile_policy
 from gtm.core.decide import decide
 from gtm.core.demand import cell_of, read_cell
-from gtm.core.jurisdictions import MAX_PERIODS, countries_at, resolve
 from gtm.core.latency import Doubt, LatencyTable
 from gtm.core.model.countries import COUNTRIES as KNOWN
 from gtm.core.model.problems import PolicyError
@@ -43,6 +41,8 @@ from gtm.core.model.values import (
     Tenant,
     Term,
 )
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.jurisdictions import MAX_PERIODS, countries_at, resolve
 from gtm.core.residency import Fence, fence, location_facts
 from gtm.core.router import Router
 from gtm.core.view import View, Window, view_of

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from gtm.core import safety
 from gtm.core.capacity import assess
 from gtm.core.choice import choice
-from gtm.core.compile import compile_policy
 from gtm.core.demand import cell_of
 from gtm.core.model.values import (
     AdminState,
@@ -23,6 +22,7 @@ from gtm.core.model.values import (
     ResidencyRule,
     Tenant,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.ranking import rank
 from gtm.core.safety import SafetyRule, Verdict
 from gtm.core.simulate.world import World

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from gtm.core.capacity import assess
 from gtm.core.choice import choice
-from gtm.core.compile import compile_policy
 from gtm.core.demand import cell_of, read_cell
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -31,6 +30,7 @@ from gtm.core.model.values import (
     Service,
     Steering,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.ranking import rank
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME

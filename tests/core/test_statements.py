@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.compile import compile_policy
-from gtm.core.coverage import coverage
 from gtm.core.decide import decide
-from gtm.core.findings import findings
+from gtm.core.findings.coverage import coverage
+from gtm.core.findings.report import findings
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.model.values import (
@@ -30,8 +29,9 @@ from gtm.core.model.values import (
     Tenant,
     Zone,
 )
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.residency import fence
-from gtm.core.snapshot import Snapshot
 from tests.core.reference import Reference
 from tests.core.strategies import DATA_CLASSES, SHIPPED, TENANTS, World, draws, quick, requests, worlds
 

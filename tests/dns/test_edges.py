@@ -9,9 +9,9 @@ import dns.message
 import dns.rcode
 import pytest
 
-from gtm.core.edges import EdgePlace
 from gtm.core.model.state import State
 from gtm.core.model.values import EdgeScope, Member, NameServer, RecordSet, Service, Zone
+from gtm.core.policy.edges import EdgePlace
 from gtm.core.router import Router
 from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer

@@ -9,8 +9,8 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
-from gtm.core.compile import compile_policy
 from gtm.core.model.values import Policy, RecordSet, Zone
+from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer import Answerer
 from gtm.dns.zones import build_names
 from gtm.telemetry import Counts

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.compile import compile_policy
 from gtm.core.model.values import NameServer, Policy, RecordSet, Zone
+from gtm.core.policy.compile import compile_policy
 from gtm.dns import wire
 from gtm.dns.content import Content
 from gtm.dns.static import MAX_ALIASES, static_content

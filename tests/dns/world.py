@@ -10,8 +10,6 @@ import dns.edns
 import dns.message
 import dns.rdatatype
 
-from gtm.core.compile import compile_policy
-from gtm.core.edges import EdgePlace
 from gtm.core.model.state import State
 from gtm.core.model.values import (
     UNKNOWN_LOCATION,
@@ -37,6 +35,8 @@ from gtm.core.model.values import (
     Steering,
     Zone,
 )
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.edges import EdgePlace
 from gtm.core.router import Router
 from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.compile import compile_policy
 from gtm.core.model.values import (
     ANYWHERE,
     Endpoint,
@@ -25,6 +24,7 @@ from gtm.core.model.values import (
     Service,
     Tenant,
 )
+from gtm.core.policy.compile import compile_policy
 from gtm.core.residency import fence
 from tests.core.strategies import SHIPPED
 from tests.docs.blocks import ROOT

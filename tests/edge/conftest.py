@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from gtm.core.edges import EdgePlace
+from gtm.core.policy.edges import EdgePlace
 from gtm.edge.app import EdgeOptions
 from tests.edge.world import Edge
 

@@ -10,8 +10,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from gtm.core.edges import EdgePlace
 from gtm.core.model.values import EdgeScope, NameServer, Policy, Zone
+from gtm.core.policy.edges import EdgePlace
 from tests.edge.world import Edge
 
 GERMAN, AMERICAN = "81.2.69.1", "198.51.100.1"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.compile import compile_policy
 from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyTable, Level, SampleKind
 from gtm.core.model.access import Role
 from gtm.core.model.values import UNKNOWN_LOCATION, Location, Policy, Probe, ProbeType
+from gtm.core.policy.compile import compile_policy
 from gtm.edge.beacons import PREFLIGHT, target_url
 from gtm.edge.problems import ProblemError
 from gtm.edge.samples import (

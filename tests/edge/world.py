@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 
-from gtm.core.edges import EdgePlace
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -35,6 +34,7 @@ from gtm.core.model.values import (
     Tenant,
     Zone,
 )
+from gtm.core.policy.edges import EdgePlace
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage

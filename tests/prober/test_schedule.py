@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gtm.core.compile import compile_policy
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.values import AdminState, Endpoint, EndpointHealth, HealthStatus, Policy, Probe, Region
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.prober import Prober, schedule
 from gtm.settings import LOOPBACK
 from tests.prober.servers import Answer, Server, free_port, http, raw, raw_http, serve

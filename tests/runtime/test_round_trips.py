@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from gtm.core.compile import compile_policy
 from gtm.core.latency import Level
 from gtm.core.model.values import Endpoint, Policy, Region
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
 from gtm.runtime import round_trips
 from gtm.runtime.round_trips import RoundTrips
 

@@ -1,7 +1,7 @@
 """The values that flow through gtm: policy as written by operators, requests, and health.
 
 Everything here is a frozen dataclass or an enum. What a policy *means* is worked out by
-`gtm.core.compile`; limits of single fields (ranges, lengths, patterns) are held by
+`gtm.core.policy.compile`; limits of single fields (ranges, lengths, patterns) are held by
 `gtm.control.documents`, the one place where outside documents become these values.
 """
 
@@ -105,7 +105,7 @@ class EdgeScope(StrEnum):
 
     ANYWHERE = "anywhere"
     IN_FENCE = "in_fence"
-    """Those that stand in the rule's allowed places (`gtm.core.edges`)."""
+    """Those that stand in the rule's allowed places (`gtm.core.policy.edges`)."""
 
 
 class OnDoubtfulLocation(StrEnum):
@@ -471,7 +471,7 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Everything operators write, as one value. Its compiled form is `gtm.core.snapshot.Snapshot`."""
+    """Everything operators write, as one value. Its compiled form is `gtm.core.policy.snapshot.Snapshot`."""
 
     regions: tuple[Region, ...] = ()
     zones: tuple[Zone, ...] = ()

@@ -20,9 +20,9 @@ from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, Supply
+from gtm.core.policy.snapshot import bits
 from gtm.core.ranking import PLANNED, Ranking, RankingClass
 from gtm.core.simulate.world import Ranked
-from gtm.core.snapshot import bits
 from gtm.core.weights import canaries_of
 
 UNKNOWN_NAME = "unknown_name"

@@ -11,7 +11,6 @@ from math import inf, isfinite
 from types import MappingProxyType
 
 from gtm.core.endpoints import https_port
-from gtm.core.jurisdictions import resolve
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.names import WILDCARD, existing_names
@@ -27,9 +26,10 @@ from gtm.core.model.values import (
     Service,
     SpilloverRule,
 )
-from gtm.core.rules import RuleCompiler, RulePeriods
-from gtm.core.snapshot import CompiledService, Snapshot, Timed
-from gtm.core.zone_checks import check_zones
+from gtm.core.policy.jurisdictions import resolve
+from gtm.core.policy.rules import RuleCompiler, RulePeriods
+from gtm.core.policy.snapshot import CompiledService, Snapshot, Timed
+from gtm.core.policy.zone_checks import check_zones
 
 _MAX_RECORDS = 100
 _Moments = tuple[float, ...]

@@ -8,7 +8,7 @@ from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.values import Zone
-from gtm.core.snapshot import Snapshot
+from gtm.core.policy.snapshot import Snapshot
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 

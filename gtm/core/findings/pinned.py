@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gtm.core.coverage import client_words, concerned, may_concern
+from gtm.core.findings.coverage import client_words, concerned, may_concern
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.values import HostName
-from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
+from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
 
 @dataclass(slots=True)

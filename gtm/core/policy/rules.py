@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from gtm.core.jurisdictions import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.references import Checks, some, utc
+from gtm.core.model.values import EdgeScope, Places, Policy, ResidencyRule, RuleMode, Service
+from gtm.core.policy.jurisdictions import (
     MAX_PERIODS,
     Membership,
     Periods,
@@ -17,10 +20,7 @@ from gtm.core.jurisdictions import (
     joined,
     posix_seconds,
 )
-from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.references import Checks, some, utc
-from gtm.core.model.values import EdgeScope, Places, Policy, ResidencyRule, RuleMode, Service
-from gtm.core.snapshot import CompiledRule, bits
+from gtm.core.policy.snapshot import CompiledRule, bits
 
 _Countries = frozenset[str] | None
 _Reading = tuple[_Countries, frozenset[str] | None, int, tuple[_Countries, _Countries]]

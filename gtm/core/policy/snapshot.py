@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from gtm.core.jurisdictions import Membership
 from gtm.core.model.names import WILDCARD, closest
 from gtm.core.model.values import HostName, Policy, Region, ResidencyRule, Service, Zone
+from gtm.core.policy.jurisdictions import Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class CompiledRule:
     `tenants` are those named and those established in the jurisdictions named, with those of unknown establishment;
     `established` has every tenant's country where the rule looks at it. `allowed` is the mask of regions the rule permits;
     `starts` and `ends` are POSIX times in seconds. A rule whose jurisdictions change by date has a period for each time
-    between (`gtm.core.rules`). `outdated`: it allows nothing, because the policy is older than it accepts.
+    between (`gtm.core.policy.rules`). `outdated`: it allows nothing, because the policy is older than it accepts.
 
     `edge_countries` are those in which an edge may stand that handles what the rule concerns, `edge_operators` those in
     which its operator may be established; None: anywhere, known or not.

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gtm.core.capacity_findings import capacity_findings
-from gtm.core.coverage import coverage
-from gtm.core.edge_findings import edge_findings
-from gtm.core.effects import effect_findings
-from gtm.core.jurisdictions import Membership, countries_at
+from gtm.core.findings.capacity import capacity_findings
+from gtm.core.findings.coverage import coverage
+from gtm.core.findings.edges import edge_findings
+from gtm.core.findings.effects import effect_findings
+from gtm.core.findings.pinned import pinned
+from gtm.core.findings.shadows import find_shadows
+from gtm.core.findings.zones import zone_findings
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
 from gtm.core.model.values import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
-from gtm.core.pinned import pinned
-from gtm.core.shadows import find_shadows
-from gtm.core.snapshot import Snapshot
-from gtm.core.zone_findings import zone_findings
+from gtm.core.policy.jurisdictions import Membership, countries_at
+from gtm.core.policy.snapshot import Snapshot
 
 SOON = 180 * 86_400.0
 """Seconds before the end of a membership from which on it is mentioned."""
@@ -36,8 +36,8 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `short_policy_age`, `shadowed`, `not_compared`,
-        `membership_ends`, `no_rule`, and those of `gtm.core.coverage`, `gtm.core.pinned`, `gtm.core.edge_findings`,
-        `gtm.core.capacity_findings` and `gtm.core.zone_findings`.
+        `membership_ends`, `no_rule`, and those of `gtm.core.findings.coverage`, `gtm.core.findings.pinned`, `gtm.core.findings.edges`,
+        `gtm.core.findings.capacity` and `gtm.core.findings.zones`.
     """
     return (
         *_of_rules(snapshot, now),

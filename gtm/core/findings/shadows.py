@@ -8,7 +8,7 @@ from math import inf
 from typing import TypeVar
 
 from gtm.core.model.values import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation
-from gtm.core.snapshot import CompiledRule, Snapshot
+from gtm.core.policy.snapshot import CompiledRule, Snapshot
 
 MOST_COMPARISONS = 10_000_000
 """After so many the search ends: a second or two."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gtm.core.edges import binding_edges, inside, place_of
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.values import NameServer
-from gtm.core.snapshot import CompiledRule, Snapshot
+from gtm.core.policy.edges import binding_edges, inside, place_of
+from gtm.core.policy.snapshot import CompiledRule, Snapshot
 
 
 def edge_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:

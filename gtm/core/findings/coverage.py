@@ -12,7 +12,7 @@ from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.values import HostName, OnUnknownLocation
-from gtm.core.snapshot import CompiledRule, CompiledService, Snapshot
+from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
 _UNKNOWN = ""
 """Stands for the country of clients that nobody can locate."""

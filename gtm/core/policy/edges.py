@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from gtm.core.model.names import closest
 from gtm.core.model.values import EdgeScope, NameServer, Policy, Region, RuleMode, Zone
-from gtm.core.snapshot import CompiledRule, Snapshot
+from gtm.core.policy.snapshot import CompiledRule, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
