@@ -88,7 +88,7 @@ def _target(data_dir: Path) -> Target:
     Raises:
         CommandError: none runs there.
     """
-    from gtm.core.rtt_model import terminal_at
+    from gtm.core.latency.geographic import terminal_at
     from gtm.runtime import assets
     from gtm.runtime.demo.block import PORT, DemoError, DemoFile, address
     from gtm.runtime.demo.traffic import Target

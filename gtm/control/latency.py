@@ -3,7 +3,7 @@
 Laws:
   1. Losing the database costs what would have been kept, never what is known: learning and telling go on from memory.
   2. Nothing is told before what was kept is loaded, and nothing written: a start must not look like forgetting.
-  3. What is kept are sums (`gtm.core.rtt_aggregates.Sum`): no client, no address.
+  3. What is kept are sums (`gtm.core.latency.aggregates.Sum`): no client, no address.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from gtm.core.latency import (
     Vote,
     Witness,
 )
+from gtm.core.latency.aggregates import LEVEL_FIELDS, check_delta
+from gtm.core.latency.doubt import check_witness
+from gtm.core.latency.samples import Level, keys_of
+from gtm.core.latency.table import Row
 from gtm.core.model.values import Location, Policy, Region
-from gtm.core.rtt_aggregates import LEVEL_FIELDS, check_delta
-from gtm.core.rtt_doubt import check_witness
-from gtm.core.rtt_samples import Level, keys_of
-from gtm.core.rtt_table import Row
 from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.latency import SumKey, VoteKey

@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
+from gtm.core.latency.budget import SourceBudget
+from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleKind, Verdict
 from gtm.core.model.values import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.rtt_budget import SourceBudget
-from gtm.core.rtt_doubt import Doubt
-from gtm.core.rtt_samples import Interval, Sample, SampleAggregator, SampleKind, Verdict
 from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address, parse_address
 

@@ -169,10 +169,10 @@ latency_sums = Table(
     Column("mean", Double, nullable=False),
     Column("spread", Double, nullable=False),
     _timestamp("updated_at"),
-    # One bit in 63 for each source, by hash (`gtm.core.rtt_samples.source_bit`).
+    # One bit in 63 for each source, by hash (`gtm.core.latency.samples.source_bit`).
     Column("sources", BigInteger, nullable=False),
 )
-"""What was measured of round trips (`gtm.core.rtt_aggregates.Sum`)."""
+"""What was measured of round trips (`gtm.core.latency.aggregates.Sum`)."""
 
 latency_votes = Table(
     "latency_votes",
@@ -187,7 +187,7 @@ latency_votes = Table(
     Column("ms", Double, nullable=False),
     _timestamp("updated_at"),
 )
-"""Who disputes where a network is said to be (`gtm.core.rtt_doubt.Vote`)."""
+"""Who disputes where a network is said to be (`gtm.core.latency.doubt.Vote`)."""
 
 dnssec_zones = Table(
     "dnssec_zones",

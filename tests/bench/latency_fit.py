@@ -1,4 +1,4 @@
-"""Where the constants of `gtm.core.rtt_model` come from: `python tests/bench/latency_fit.py --rtt FILE`.
+"""Where the constants of `gtm.core.latency.geographic` come from: `python tests/bench/latency_fit.py --rtt FILE`.
 
 They are fitted to the tuning half of the cities alone: those whose name's BLAKE2b digest of one byte is even. Whatever is
 tuned looks at no other; `latency_regret.py` reports on the other half.
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gtm.core.latency.geographic import Parameters, Terminal, route_km, terminal_at
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, arc_km
-from gtm.core.rtt_model import Parameters, Terminal, route_km, terminal_at
 
 
 @dataclass(frozen=True, slots=True)

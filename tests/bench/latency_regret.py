@@ -41,8 +41,8 @@ from gtm.core.latency import (
     SampleKind,
     great_circle_km,
 )
+from gtm.core.latency.geographic import Parameters
 from gtm.core.model.values import Location, Region
-from gtm.core.rtt_model import Parameters
 
 NEAREST = 8
 SAMPLES = 20

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core import rtt_cells
-from gtm.core.cables import HUB_NAMES, hub_distances
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
+from gtm.core.latency import cells as rtt_cells
+from gtm.core.latency.cables import HUB_NAMES, hub_distances
+from gtm.core.latency.geographic import SHIPPED, model_ms, point_at, terminal_at
 from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
     arc_km,
@@ -23,7 +24,6 @@ from gtm.core.model.geometry import (
     unit_vector,
 )
 from gtm.core.model.values import Location, Region
-from gtm.core.rtt_model import SHIPPED, model_ms, point_at, terminal_at
 from tests.core.strategies import quick
 
 FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())

@@ -25,9 +25,9 @@ from gtm.core.latency import (
     Sum,
     Verdict,
 )
+from gtm.core.latency.geographic import model_ms, point_at, terminal_at
+from gtm.core.latency.samples import source_bit
 from gtm.core.model.values import Location, Region
-from gtm.core.rtt_model import model_ms, point_at, terminal_at
-from gtm.core.rtt_samples import source_bit
 from tests.core.strategies import quick
 
 FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())

@@ -12,6 +12,7 @@ from gtm.core import endpoints
 from gtm.core.choice import _Maker, choice
 from gtm.core.decide import decide
 from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
+from gtm.core.latency.doubt import Doubt
 from gtm.core.model.access import Access, Role, TokenGrant, permits
 from gtm.core.model.outcomes import FenceError, Reason, UnknownNameError
 from gtm.core.model.state import State
@@ -36,7 +37,6 @@ from gtm.core.model.values import (
 from gtm.core.policy.compile import compile_policy
 from gtm.core.ranking import rank
 from gtm.core.router import CANDIDATES, Ranker, Router
-from gtm.core.rtt_doubt import Doubt
 from gtm.core.view import View, Window, view_of
 from tests.core.strategies import SHIPPED
 

@@ -64,9 +64,9 @@ from random import Random
 import yaml
 
 from gtm.core.choice import pick
+from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Policy, Request
-from gtm.core.rtt_doubt import Doubt, claim_of
 from gtm.dns.clients import Clients
 from gtm.dns.subnet import Subnet
 from gtm.geoip.reader import Locator

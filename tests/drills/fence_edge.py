@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 
 from gtm.core.latency import LatencyTable
+from gtm.core.latency.doubt import Doubt
 from gtm.core.model.state import State
 from gtm.core.model.values import Jurisdiction, Policy
 from gtm.core.router import Router
-from gtm.core.rtt_doubt import Doubt
 from gtm.core.timekeeping import LEAD, UNKEPT
 from gtm.core.view import Window
 from gtm.feed import clockfile

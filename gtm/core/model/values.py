@@ -498,7 +498,7 @@ class Location:
     than `network`. `spans` are its countries, where what a fence looks at differs inside it: `?` for parts that nobody
     can locate, `*` alone for one of too many parts to look at. Then `anonymous` says that some part is, `accuracy_km` is
     the worst, and `country` the one that all parts are in. `parts` are its networks and what is claimed of each
-    (`gtm.core.rtt_doubt.claim_of`), but those that an override places.
+    (`gtm.core.latency.doubt.claim_of`), but those that an override places.
     """
 
     country: str | None = None

@@ -20,7 +20,7 @@ from math import inf
 from random import Random
 from urllib.parse import urlsplit
 
-from gtm.core.rtt_model import Terminal, model_ms, point_at
+from gtm.core.latency.geographic import Terminal, model_ms, point_at
 from gtm.geoip.centres import country_centres
 from gtm.geoip.reader import Locator
 from gtm.runtime.demo.clients import Client, countries, pick

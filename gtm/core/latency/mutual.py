@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gtm.core.rtt_model import Parameters, Terminal, model_ms
+from gtm.core.latency.geographic import Parameters, Terminal, model_ms
 
 _ROUNDS = 3
 

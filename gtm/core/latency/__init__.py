@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
+from gtm.core.latency.aggregates import Aggregates, Settings, Sum
+from gtm.core.latency.doubt import Disputed, Doubt, Doubts, DoubtSettings, Vote, Witness
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.geographic import NetworkPath
+from gtm.core.latency.levels import Source
+from gtm.core.latency.samples import Delta, Interval, Level, Sample, SampleAggregator, SampleKind, Verdict
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.geometry import EARTH_RADIUS_KM, great_circle_km
-from gtm.core.rtt_aggregates import Aggregates, Settings, Sum
-from gtm.core.rtt_doubt import Disputed, Doubt, Doubts, DoubtSettings, Vote, Witness
-from gtm.core.rtt_estimator import Estimator
-from gtm.core.rtt_levels import Source
-from gtm.core.rtt_model import NetworkPath
-from gtm.core.rtt_samples import Delta, Interval, Level, Sample, SampleAggregator, SampleKind, Verdict
-from gtm.core.rtt_table import EMPTY_TABLE, LatencyTable
 
 __all__ = [
     "EARTH_RADIUS_KM",

@@ -11,11 +11,11 @@ from heapq import nlargest
 from math import acos, cos, exp, pi
 from operator import mul
 
+from gtm.core.latency.geographic import Terminal
+from gtm.core.latency.levels import PLACE_TRUST, Source, offset
+from gtm.core.latency.mutual import MutualFit
+from gtm.core.latency.table import Row
 from gtm.core.model.geometry import EARTH_RADIUS_KM, Cell, Vector, arc_km, cell_vector, unit_vector
-from gtm.core.rtt_levels import PLACE_TRUST, Source, offset
-from gtm.core.rtt_model import Terminal
-from gtm.core.rtt_mutual import MutualFit
-from gtm.core.rtt_table import Row
 
 REGIONS_KM = 3000.0
 """By how much farther a region may be from the client until what it measured counts 1/e as much."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_network
 
+from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.geometry import parse_cell
 from gtm.core.model.values import Location
-from gtm.core.rtt_doubt import Doubt, claim_of
 
 Row = dict[str, tuple[float, float]]
 """Region name → residual (measured less the geographic model's) in ms, and how many samples it is worth."""

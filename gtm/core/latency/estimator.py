@@ -21,12 +21,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from gtm.core.model.geometry import FIBRE_MS_PER_KM, Cell, arc_km, cell_of, parse_cell
-from gtm.core.model.values import Location, Region
-from gtm.core.rtt_cells import Cells, Correction
-from gtm.core.rtt_doubt import Doubt
-from gtm.core.rtt_levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset
-from gtm.core.rtt_model import (
+from gtm.core.latency.cells import Cells, Correction
+from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.geographic import (
     SHIPPED,
     NetworkPath,
     Parameters,
@@ -36,8 +33,11 @@ from gtm.core.rtt_model import (
     route_km,
     terminal_at,
 )
-from gtm.core.rtt_mutual import fit_mutual
-from gtm.core.rtt_table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
+from gtm.core.latency.levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset
+from gtm.core.latency.mutual import fit_mutual
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, Cell, arc_km, cell_of, parse_cell
+from gtm.core.model.values import Location, Region
 
 _Totals = dict[int, tuple[float, Source]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""

@@ -18,10 +18,10 @@ from heapq import nlargest
 from math import floor, isfinite, log2
 from typing import NamedTuple
 
+from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.samples import MAX_RTT_MS, Delta, Level
+from gtm.core.latency.table import LatencyTable, Row, network_key
 from gtm.core.model.geometry import parse_cell
-from gtm.core.rtt_doubt import Doubt
-from gtm.core.rtt_samples import MAX_RTT_MS, Delta, Level
-from gtm.core.rtt_table import LatencyTable, Row, network_key
 
 
 @dataclass(frozen=True, slots=True)

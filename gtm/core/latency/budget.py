@@ -27,7 +27,7 @@ class SourceBudget:
         """Take one sample off a source's budget; False if there is none left.
 
         Args:
-            source: as in `gtm.core.rtt_samples.Sample`.
+            source: as in `gtm.core.latency.samples.Sample`.
             region: the region that it measured.
             now: seconds of any clock.
         """

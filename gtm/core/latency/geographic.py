@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gtm.core.cables import hub_distances, nearest_hubs
+from gtm.core.latency.cables import hub_distances, nearest_hubs
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, Vector, arc_km, cell_of, unit_vector
 
 
@@ -18,7 +18,7 @@ from gtm.core.model.geometry import FIBRE_MS_PER_KM, Vector, arc_km, cell_of, un
 class NetworkPath:
     """The way from a client to a region: great circle in km, estimated round-trip time in ms.
 
-    `source` names the finest level of knowledge in the estimate: see `gtm.core.rtt_levels.Source`.
+    `source` names the finest level of knowledge in the estimate: see `gtm.core.latency.levels.Source`.
     """
 
     distance_km: float

@@ -19,12 +19,12 @@ from statistics import median, median_low
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gtm.core.latency.doubt import Doubt, Witness, allowance_km, claim_of, disputes, tellable
+from gtm.core.latency.geographic import SHIPPED, Parameters, Point, model_ms, point_at, terminal_at
+from gtm.core.latency.table import asn_key, network_key
 from gtm.core.model.affinity import key_hash
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, arc_km, cell_key, cell_of
 from gtm.core.model.values import Location, Region
-from gtm.core.rtt_doubt import Doubt, Witness, allowance_km, claim_of, disputes, tellable
-from gtm.core.rtt_model import SHIPPED, Parameters, Point, model_ms, point_at, terminal_at
-from gtm.core.rtt_table import asn_key, network_key
 
 MAX_RTT_MS = 3000.0
 """A round trip above this is a stalled client, not a distance."""
