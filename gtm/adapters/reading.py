@@ -1,4 +1,4 @@
-"""From two readings of a server to the signals of a load report (`gtm.core.load_report.SIGNALS`)."""
+"""From two readings of a server to the signals of a load report (`gtm.core.capacity.load_report.SIGNALS`)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gtm.control import fields, traffic
 from gtm.control.demand import Row
 from gtm.control.errors import BadRequest
 from gtm.control.situation import requests_by_cell
-from gtm.core.demand import read_cell
+from gtm.core.demand.cells import read_cell
 
 router = APIRouter(prefix="/v1", tags=["demand"])
 

@@ -14,7 +14,7 @@ from gtm.control import fields
 from gtm.control.documents import Document
 from gtm.control.errors import NotFound
 from gtm.control.key_status import ZoneStatus, zone_status
-from gtm.core.rollover import KeyRole, KeyState
+from gtm.core.signing.rollover import KeyRole, KeyState
 
 logger = logging.getLogger(__name__)
 

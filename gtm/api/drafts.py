@@ -19,9 +19,9 @@ from gtm.control.drafts import ExplainRequest, Job, SimulateRequest, explained, 
 from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
 from gtm.control.situation import Situation
 from gtm.control.traffic import recorded, since_now
+from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.model.values import Location
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.traffic import Sample, Traffic
 from gtm.geoip.networks import locate_client, parse_client
 
 router = APIRouter(prefix="/v1")

@@ -17,8 +17,8 @@ from gtm.control.lead import Standing
 from gtm.control.overview import Moment, moment_of, top_document
 from gtm.control.publish import FeedHub
 from gtm.control.vantages import LiveEdge
-from gtm.core.dnssec import expiry
 from gtm.core.model.values import HealthStatus
+from gtm.core.signing.keys import expiry
 
 REST = 4.0
 """How many times what a look took (of a processor) it is shown: scrapers take at most a fifth of one."""

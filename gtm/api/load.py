@@ -10,9 +10,8 @@ from fastapi import APIRouter, Request, Response
 from gtm.api.context import Ctx, Reporter, Viewer, reply
 from gtm.api.schemas import LoadView, errors
 from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
-from gtm.core.capacity import Part, RegionCapacity
-from gtm.core.load import Freshness, Load
-from gtm.core.load_report import (
+from gtm.core.capacity.load import Freshness, Load
+from gtm.core.capacity.load_report import (
     MAX_MODELS,
     MAX_REPORTS,
     MODEL_PATTERN,
@@ -22,6 +21,7 @@ from gtm.core.load_report import (
     SOURCE_PATTERN,
     json_names,
 )
+from gtm.core.capacity.supply import Part, RegionCapacity
 
 router = APIRouter(prefix="/v1", tags=["load"])
 

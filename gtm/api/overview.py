@@ -10,7 +10,7 @@ from pydantic import Field
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.schemas import Schema, errors
 from gtm.control.overview import moment_of, plan_document, top_document
-from gtm.core.load import Freshness
+from gtm.core.capacity.load import Freshness
 from gtm.core.model.values import AdminState, HealthStatus, Priority
 
 router = APIRouter(prefix="/v1", tags=["plan"])

@@ -11,10 +11,10 @@ from gtm.control.diff import Action
 from gtm.control.documents import JurisdictionDocument, PolicyDocument
 from gtm.control.edges import SyncState
 from gtm.control.lead import Standing
-from gtm.core.load import Freshness
+from gtm.core.capacity.load import Freshness
+from gtm.core.capacity.processing import TimeSource
 from gtm.core.model.access import Role
 from gtm.core.model.values import AdminState, HealthStatus
-from gtm.core.processing import TimeSource
 from gtm.core.safety import SafetyRule
 from gtm.storage.resources import PutOutcome
 

@@ -17,8 +17,8 @@ from gtm.cli.spans import span_seconds
 
 if TYPE_CHECKING:
     from gtm.cli.client import Client
+    from gtm.core.demand.traffic import Traffic
     from gtm.core.model.values import Policy, Priority
-    from gtm.core.traffic import Traffic
 
 RUNNING = "running"
 RECORDED = "recorded"
@@ -118,7 +118,7 @@ def _file(name: str, seconds: float, locator: Callable[[], Any], policies: tuple
         CommandError: it cannot be read, or has wrong lines.
     """
     from gtm.control.traffic_csv import TrafficError, read_csv
-    from gtm.core.traffic import TrafficBuilder
+    from gtm.core.demand.traffic import TrafficBuilder
 
     builder = TrafficBuilder(seconds)
     try:

@@ -23,10 +23,10 @@ from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invali
 from gtm.control.situation import Situation
 from gtm.control.structure import problems_of_errors
 from gtm.control.traffic import KindDocument, TrafficDocument
+from gtm.core.demand.traffic import Traffic
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import Location, Policy, Request
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.traffic import Traffic
 from gtm.geoip.networks import parse_client
 
 MAX_PAIRS = 10_000_000

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from gtm.core.dnssec import Keys
 from gtm.core.latency import LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
+from gtm.core.signing.keys import Keys
 from gtm.feed.sealing import MAX_CONTENT, Seal
 from gtm.feed.wire import (
     MAX_LINE,

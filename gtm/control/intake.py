@@ -15,10 +15,10 @@ from math import isfinite
 from gtm.control.demand import Row
 from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.leases import LeaseUse
 from gtm.core.model.state import Plan
 from gtm.core.model.values import EndpointHealth
 from gtm.core.policy.snapshot import Snapshot
+from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReport
 
 MAX_DETAIL = 200

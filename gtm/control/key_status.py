@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gtm.control.signing import SIGNATURE_LIFE, ds_text
-from gtm.core import rollover
-from gtm.core.dnssec import key_tag
-from gtm.core.rollover import Keyring, KeyRole, KeyState, Times
+from gtm.core.signing import rollover
+from gtm.core.signing.keys import key_tag
+from gtm.core.signing.rollover import Keyring, KeyRole, KeyState, Times
 from gtm.storage.dnssec import StoredZone
 
 

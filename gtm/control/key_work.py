@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from gtm.control.key_file import Sealer
 from gtm.control.signing import RESIGN_AFTER, ds_rdata, generate, sign_sets
-from gtm.core import rollover
-from gtm.core.dnssec import ZoneKeys, key_tag
-from gtm.core.rollover import Key, Keyring, KeyRole, KeyState, Times
+from gtm.core.signing import rollover
+from gtm.core.signing.keys import ZoneKeys, key_tag
+from gtm.core.signing.rollover import Key, Keyring, KeyRole, KeyState, Times
 from gtm.storage.dnssec import StoredKey, StoredZone
 
 logger = logging.getLogger(__name__)

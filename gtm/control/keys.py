@@ -21,9 +21,9 @@ from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.control.key_file import KeyFile, KeyFileError
 from gtm.control.key_work import ZoneWork, all_keys, ready_ksk, seen_among, settled
 from gtm.control.parent import ds_records
-from gtm.core import rollover
-from gtm.core.dnssec import NO_KEYS, Keys, key_tag
-from gtm.core.rollover import DAY, KeyRole, Times
+from gtm.core.signing import rollover
+from gtm.core.signing.keys import NO_KEYS, Keys, key_tag
+from gtm.core.signing.rollover import DAY, KeyRole, Times
 from gtm.settings import DnssecSettings
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.errors import StorageUnavailable

@@ -18,7 +18,7 @@ from ipaddress import ip_network
 from itertools import islice
 from typing import TypeVar
 
-from gtm.core.capacity import Assessment
+from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import (
     Aggregates,
     Delta,

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
+from gtm.core.capacity.load import MAX_SOURCES, Key, Load, LoadBook
+from gtm.core.capacity.load_report import read_reports
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.load import MAX_SOURCES, Key, Load, LoadBook
-from gtm.core.load_report import read_reports
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy
 
@@ -38,7 +38,7 @@ class Loads:
 
         Args:
             policy: the policy in force.
-            body: the decoded JSON, see `gtm.core.load_report`.
+            body: the decoded JSON, see `gtm.core.capacity.load_report`.
             reporter: the source of reports that name none.
 
         Returns:

@@ -16,9 +16,9 @@ from gtm.control.demand import Row, requests_of
 from gtm.control.planner import Planned
 from gtm.control.publish import FeedHub
 from gtm.control.vantages import LiveEdge
-from gtm.core.capacity import RegionCapacity
+from gtm.core.capacity.load import Freshness
+from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.load import Freshness
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.values import UNKNOWN_HEALTH, HealthStatus, Region
 from gtm.core.plan.check import plan_flow

@@ -2,7 +2,7 @@
 
 Laws:
   1. Planning runs beside the feeds and never holds them up. A plan that cannot be made leaves the last one.
-  2. What nobody reported is not idle: see `gtm.core.capacity` and `gtm.control.demand`.
+  2. What nobody reported is not idle: see `gtm.core.capacity.supply` and `gtm.control.demand`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from gtm.control.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of, requests_per_answer
-from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
+from gtm.core.capacity.load import FRESH, Key, Load
+from gtm.core.capacity.processing import Sent
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.latency import Estimator
-from gtm.core.load import FRESH, Key, Load
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.plan.advance import advance
@@ -24,7 +25,6 @@ from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.processing import Sent
 from gtm.core.ranking import PLANNED
 from gtm.core.router import Ranker
 from gtm.core.view import Basis, Window, build_basis, build_view

@@ -29,14 +29,14 @@ from gtm.control.loads import Loads
 from gtm.control.planner import TICK, Inputs, Planner, same_plan
 from gtm.control.takeover import Takeover
 from gtm.control.vantages import Health, LiveEdge, Vantages
-from gtm.core.capacity import Assessment
+from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
-from gtm.core.ledger import LeaseLedger
 from gtm.core.model.access import Access, TokenGrant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import Plan, State
 from gtm.core.model.values import Policy
 from gtm.core.policy.snapshot import Snapshot
+from gtm.core.quota.ledger import LeaseLedger
 from gtm.feed.wire import EdgeReply, EdgeReport, SnapshotMessage
 from gtm.settings import DEFAULT_HALF_LIFE, DnssecSettings
 from gtm.storage.edges import EdgeSighting

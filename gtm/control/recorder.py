@@ -18,7 +18,7 @@ from heapq import nlargest
 from math import floor
 
 from gtm.control.demand import PerAnswer, Row, requests_of, row_text
-from gtm.core.traffic import MINUTE
+from gtm.core.demand.traffic import MINUTE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 

@@ -13,7 +13,7 @@ import dns.rdataset
 import dns.rdatatype
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gtm.core.dnssec import (
+from gtm.core.signing.keys import (
     ALGORITHM,
     CDNSKEY,
     CDS,
@@ -27,7 +27,7 @@ from gtm.core.dnssec import (
     ds_digest,
     key_tag,
 )
-from gtm.core.rollover import DAY, HOUR, Key, Keyring, KeyRole, KeyState, Times, delegated
+from gtm.core.signing.rollover import DAY, HOUR, Key, Keyring, KeyRole, KeyState, Times, delegated
 
 SIGNATURE_LIFE = Times().propagation
 """Seconds for which the signatures made here are valid: as long as an edge may go on without control."""
@@ -47,7 +47,7 @@ def generate(role: KeyRole, now: float, *, urgent: bool, taken: Collection[int])
     Args:
         role: what it will sign.
         now: POSIX seconds.
-        urgent: see `gtm.core.rollover.Key`.
+        urgent: see `gtm.core.signing.rollover.Key`.
         taken: tags of the zone's other keys; validators may give up on keys that share one.
     """
     flags = KSK_FLAGS if role is KeyRole.KSK else ZSK_FLAGS

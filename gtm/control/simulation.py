@@ -10,6 +10,7 @@ from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
 from gtm.core.choice import choice, pick
 from gtm.core.decide import explained
+from gtm.core.demand.traffic import Traffic
 from gtm.core.endpoints import endpoint_for
 from gtm.core.explain import answer, lines
 from gtm.core.model.outcomes import UnknownNameError
@@ -22,7 +23,6 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.core.ranking import rank
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
-from gtm.core.traffic import Traffic
 
 _DRAW = 0.5
 """An explanation is of the middle draw: of several ways it shows one that is likely, the same each time."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from gtm.control.demand import PerAnswer, Row, requests_of
 from gtm.control.publish import FeedHub
-from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
+from gtm.core.capacity.load import Key, Load
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
-from gtm.core.load import Key, Load
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy
 from gtm.core.policy.snapshot import Snapshot

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from gtm.core.demand import SEPARATOR, cell_of
+from gtm.core.demand.cells import SEPARATOR, cell_of
 from gtm.core.latency import NetworkPath
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.values import Priority, Request, Steering

@@ -21,15 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gtm.core.dnssec import Keys, trusted_zones
+from gtm.core.demand.traffic import Sample
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Location, OnUnusable, Policy, Request
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
 from gtm.core.residency import fence
+from gtm.core.signing.keys import Keys, trusted_zones
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection
 from gtm.core.simulate.world import Ranked, World
-from gtm.core.traffic import Sample
 from gtm.core.view import View
 
 LEAST_DEMAND = 5.0

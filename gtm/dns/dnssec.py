@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from gtm.core.dnssec import CDS, DELETE_CDS, Keys
+from gtm.core.signing.keys import CDS, DELETE_CDS, Keys
 from gtm.dns import wire
 from gtm.dns.content import Content, Record
 from gtm.dns.denial import is_cut, nsec, types_at

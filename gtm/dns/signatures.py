@@ -18,7 +18,7 @@ import dns.rdatatype
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
-from gtm.core.dnssec import ALGORITHM, SignedSet, ZoneKeys
+from gtm.core.signing.keys import ALGORITHM, SignedSet, ZoneKeys
 from gtm.dns import wire
 from gtm.dns.zones import suffixes, wire_name
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from gtm.core.buckets import TokenBucket
-from gtm.core.leases import Parts
+from gtm.core.quota.buckets import TokenBucket
+from gtm.core.quota.leases import Parts
 from gtm.telemetry import Counts
 
 _MAX_WAITING = 64

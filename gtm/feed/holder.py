@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from math import inf
 
-from gtm.core.dnssec import NO_KEYS
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.router import Ranker, Router
+from gtm.core.signing.keys import NO_KEYS
 from gtm.core.timekeeping import LEAD, Kept, Times
 from gtm.core.view import Window, build_basis, build_view
 from gtm.feed.wire import (

@@ -15,15 +15,15 @@ from hashlib import sha256
 
 import msgspec
 
-from gtm.core.dnssec import Keys
 from gtm.core.latency import Delta, LatencyTable, Witness
-from gtm.core.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.model.access import Access
 from gtm.core.model.state import Plan, State
 from gtm.core.model.values import EndpointHealth, Jurisdiction, Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.core.policy.snapshot import Snapshot
+from gtm.core.quota.leases import LeaseGrant, LeaseUse, Parts
+from gtm.core.signing.keys import Keys
 from gtm.core.timekeeping import Times
 
 MAX_LINE = 64 * 1024 * 1024

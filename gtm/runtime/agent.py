@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from gtm import __version__
-from gtm.core.leases import LeaseHolder
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import PLAN_KEPT, State, kept_plan
+from gtm.core.quota.leases import LeaseHolder
 from gtm.feed import lastgood
 from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.holder import ViewHolder

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gtm.core.latency import Interval
-from gtm.core.leases import LeaseHolder
+from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.wire import (
     CountsMessage,
     FeedError,

@@ -26,8 +26,8 @@ from pathlib import Path
 import msgspec
 
 from gtm.core.latency import SampleKind
-from gtm.core.leases import Parts
 from gtm.core.model.problems import PolicyError
+from gtm.core.quota.leases import Parts
 from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.cookies import ServerCookies

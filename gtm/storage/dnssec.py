@@ -13,8 +13,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.dnssec import SignedSet
-from gtm.core.rollover import Key, KeyRole, KeyState
+from gtm.core.signing.keys import SignedSet
+from gtm.core.signing.rollover import Key, KeyRole, KeyState
 from gtm.storage import locks, tables
 
 

@@ -200,7 +200,7 @@ dnssec_zones = Table(
     Column("withdrawing", Boolean, nullable=False),
     Column("sets", JSONB, nullable=False),
 )
-"""Zones that have DNSSEC keys, and the sets their key-signing keys signed (`gtm.core.dnssec.SignedSet`)."""
+"""Zones that have DNSSEC keys, and the sets their key-signing keys signed (`gtm.core.signing.keys.SignedSet`)."""
 
 dnssec_keys = Table(
     "dnssec_keys",
@@ -224,4 +224,4 @@ dnssec_keys = Table(
     CheckConstraint("state IN ('published', 'ready', 'active', 'retired')", name="state"),
     Index("ix_dnssec_keys_zone", "zone"),
 )
-"""Keys of zones (`gtm.core.rollover.Key`)."""
+"""Keys of zones (`gtm.core.signing.rollover.Key`)."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gtm.adapters.exposition import MAX_BYTES, MetricsError, Sample, Samples, read_samples
 from gtm.adapters.reading import Reading, Totals, signals
 from gtm.adapters.servers import Kind, Series, read_series, read_server
-from gtm.core.load_report import SIGNALS
+from gtm.core.capacity.load_report import SIGNALS
 from tests.adapters import texts
 
 RATES = {"requests_per_second": 2.5, "service_time_ms": 3000.0, "queue_wait_ms": 500.0}

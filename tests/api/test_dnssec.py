@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from gtm.core.dnssec import CDS
+from gtm.core.signing.keys import CDS
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import SEALING_KEY, KeysMessage, SealedKeysMessage, SnapshotMessage, StateMessage, decode
 from tests.api.conftest import ZONE, Api

@@ -10,7 +10,7 @@ import pytest
 
 from gtm.control.demand import Row, row_text
 from gtm.control.vantages import Judgement
-from gtm.core.demand import cell_of
+from gtm.core.demand.cells import cell_of
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Priority, Request
 from gtm.storage.session import Database

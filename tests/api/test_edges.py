@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from gtm.control.tokens import speaks_for
-from gtm.core.leases import LeaseUse
 from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReport
 from tests.api.conftest import Api, region
 

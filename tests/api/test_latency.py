@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from gtm.control import latency
 from gtm.control.latency import LatencyBook, delta_problem
-from gtm.core.capacity import NO_ASSESSMENT, Assessment
+from gtm.core.capacity.processing import Times
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment
 from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness
 from gtm.core.model.access import Role
 from gtm.core.model.values import Member, Policy, Region, Service
-from gtm.core.processing import Times
 from gtm.feed.wire import EdgeReport, LatencyMessage
 from gtm.storage.session import Database
 from tests.api.conftest import Api, Server, prepare

@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 import pytest
 
-from gtm.core.leases import LeaseUse
+from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReply, EdgeReport
 from gtm.storage.locks import Lock
 from tests.api.conftest import Server, prepare, region

@@ -15,9 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from gtm.core.buckets import TokenBucket
-from gtm.core.leases import LeaseHolder
-from gtm.core.ledger import LeaseLedger
+from gtm.core.quota.buckets import TokenBucket
+from gtm.core.quota.leases import LeaseHolder
+from gtm.core.quota.ledger import LeaseLedger
 from tests.bench.quota_world import STORM, Scene, play
 
 BEGIN = 10.0

@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gtm.core.buckets import WINDOW, TokenBucket
-from gtm.core.leases import LeaseGrant, LeaseHolder, LeaseUse, Parts
-from gtm.core.ledger import LeaseLedger
+from gtm.core.quota.buckets import WINDOW, TokenBucket
+from gtm.core.quota.leases import LeaseGrant, LeaseHolder, LeaseUse, Parts
+from gtm.core.quota.ledger import LeaseLedger
 
 Q = "spill"
 

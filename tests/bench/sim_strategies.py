@@ -14,9 +14,8 @@ from math import inf
 from typing import Protocol
 
 from gtm.control.demand import DemandBook, requests_of, requests_per_answer
-from gtm.core.buckets import TokenBucket
-from gtm.core.capacity import NO_ASSESSMENT, Assessment, assess
-from gtm.core.load import Load
+from gtm.core.capacity.load import Load
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.model.state import NO_PLAN, Plan
 from gtm.core.model.values import (
     Capacity,
@@ -31,6 +30,7 @@ from gtm.core.model.values import (
 )
 from gtm.core.plan.congestion import Fill
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.quota.buckets import TokenBucket
 from tests.bench.sim_queue import SlotQueue
 
 REFUSED = -1

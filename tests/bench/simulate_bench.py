@@ -16,8 +16,9 @@ from dataclasses import replace
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.core.capacity import assess
-from gtm.core.demand import cell_of
+from gtm.core.capacity.supply import assess
+from gtm.core.demand.cells import cell_of
+from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -40,7 +41,6 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up
-from gtm.core.traffic import TrafficBuilder
 from gtm.core.view import Window, view_of
 from gtm.geoip.centres import country_centres
 

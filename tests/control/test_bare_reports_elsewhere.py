@@ -1,6 +1,6 @@
 """Bare reports in a world that nobody tuned anything by: bursts, short and long requests, late and lost reports.
 
-`test_bare_reports.py` has the world that the constants of `gtm.core.occupancy` were chosen in. Here arrivals come in bursts
+`test_bare_reports.py` has the world that the constants of `gtm.core.capacity.occupancy` were chosen in. Here arrivals come in bursts
 (a two-state process), service times are a mixture of short and long ones or have a heavy tail, the slots are others, some
 reports are lost and all are late by some other time.
 """
@@ -17,12 +17,12 @@ import pytest
 
 from gtm.control.demand import DemandBook, Row, row_text
 from gtm.control.planner import Inputs, Planner
+from gtm.core.capacity.load import Load
+from gtm.core.capacity.processing import TimeSource
 from gtm.core.latency import Estimator
-from gtm.core.load import Load
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy, Request
 from gtm.core.policy.compile import compile_policy
-from gtm.core.processing import TimeSource
 from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED
 from tests.core.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up

@@ -15,7 +15,6 @@ from gtm.control.intake import MAX_DETAIL, MAX_LEASES, Intake
 from gtm.control.latency import MAX_SHARE, LatencyBook
 from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.latency import Delta, Level
-from gtm.core.leases import Lease, LeaseUse
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.model.values import (
     Capacity,
@@ -28,6 +27,7 @@ from gtm.core.model.values import (
     Service,
 )
 from gtm.core.policy.compile import compile_policy
+from gtm.core.quota.leases import Lease, LeaseUse
 from gtm.feed.wire import EdgeReport
 from gtm.storage.session import Database
 from tests.core.strategies import quick

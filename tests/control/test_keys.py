@@ -18,9 +18,9 @@ from gtm.control.key_status import ZoneStatus, zone_status
 from gtm.control.keys import KeyBook
 from gtm.control.publish import FeedHub
 from gtm.control.signing import ds_rdata
-from gtm.core.dnssec import CDNSKEY, CDS, DNSKEY, Keys, key_tag
 from gtm.core.model.values import Zone
-from gtm.core.rollover import DAY, HOUR, KeyRole, KeyState
+from gtm.core.signing.keys import CDNSKEY, CDS, DNSKEY, Keys, key_tag
+from gtm.core.signing.rollover import DAY, HOUR, KeyRole, KeyState
 from gtm.feed.holder import ViewHolder
 from gtm.feed.sealing import Seal, SealingKey
 from gtm.feed.wire import KeysMessage, SealedKeysMessage, SnapshotMessage, StateMessage, decode

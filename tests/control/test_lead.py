@@ -13,9 +13,9 @@ import pytest
 
 from gtm.control.lead import FENCE, Lead, Standing
 from gtm.control.publish import FeedHub
-from gtm.core.leases import LeaseUse
 from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy
+from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReport
 from gtm.storage.session import Database
 

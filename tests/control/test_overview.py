@@ -11,8 +11,8 @@ from gtm.control.demand import Row
 from gtm.control.overview import Moment, _quantile, plan_document, top_document
 from gtm.control.planner import Planned
 from gtm.control.vantages import LiveEdge
-from gtm.core.capacity import assess
-from gtm.core.load import Load
+from gtm.core.capacity.load import Load
+from gtm.core.capacity.supply import assess
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.model.values import (
     Capacity,

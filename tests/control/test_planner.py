@@ -8,8 +8,8 @@ import pytest
 
 from gtm.control.demand import Row
 from gtm.control.planner import Inputs, Planner, over_http, same_plan
+from gtm.core.capacity.load import Load
 from gtm.core.latency import Estimator
-from gtm.core.load import Load
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.model.values import Capacity, Policy, Request, SpilloverRule, Steering

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 
 from gtm.control.signing import ds_rdata, generate, sign_sets
-from gtm.core.dnssec import DNSKEY, Keys, SignedSet, ZoneKeys, key_tag
-from gtm.core.rollover import DAY, HOUR, Key, KeyRole, signing_key
+from gtm.core.signing.keys import DNSKEY, Keys, SignedSet, ZoneKeys, key_tag
+from gtm.core.signing.rollover import DAY, HOUR, Key, KeyRole, signing_key
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer
 from gtm.telemetry import Counts

@@ -15,8 +15,8 @@ import pytest
 
 from gtm.control import signing
 from gtm.control.signing import SIGNATURE_LIFE, ds_text, generate, sign_sets
-from gtm.core.dnssec import CDNSKEY, CDS, DNSKEY, SignedSet, key_tag
-from gtm.core.rollover import HOUR, Keyring, KeyRole, KeyState
+from gtm.core.signing.keys import CDNSKEY, CDS, DNSKEY, SignedSet, key_tag
+from gtm.core.signing.rollover import HOUR, Keyring, KeyRole, KeyState
 
 NOW = 1_800_000_000.0
 ZONE = "demo.test"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gtm.control.charts import _step, colours
 from gtm.control.simulation import simulated_offline
 from gtm.control.simulation_page import page
-from gtm.core.traffic import TrafficBuilder
+from gtm.core.demand.traffic import TrafficBuilder
 from tests.core.test_simulate import BERLIN, BOSTON, CORK, POLICY, cell, drained, with_slots
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.capacity import NO_ASSESSMENT, Assessment, RegionCapacity, assess
-from gtm.core.load import Freshness, Key, Load
+from gtm.core.capacity.load import Freshness, Key, Load
+from gtm.core.capacity.processing import Sent, TimeSource
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, assess
 from gtm.core.model.values import (
     AdminState,
     Capacity,
@@ -25,7 +26,6 @@ from gtm.core.model.values import (
     SpillIn,
 )
 from gtm.core.plan.problem import Supply
-from gtm.core.processing import Sent, TimeSource
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0

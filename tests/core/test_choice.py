@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gtm.core.choice import Choice, choice, pick
-from gtm.core.demand import cell_of, read_cell
+from gtm.core.demand.cells import cell_of, read_cell
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import (

@@ -6,7 +6,9 @@ from base64 import b64decode
 
 import pytest
 
-from gtm.core.dnssec import (
+from gtm.core.model.values import Policy, Zone
+from gtm.core.safety import SafetyRule, unsigned
+from gtm.core.signing.keys import (
     CDS,
     DELETE_CDS,
     DNSKEY,
@@ -21,8 +23,6 @@ from gtm.core.dnssec import (
     key_tag,
     trusted_zones,
 )
-from gtm.core.model.values import Policy, Zone
-from gtm.core.safety import SafetyRule, unsigned
 
 # RFC 6605 §6.1.
 PUBLIC = b64decode("GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==")

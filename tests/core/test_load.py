@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.load import MAX_SOURCES, Freshness, Load, LoadBook, LoadReport, freshness, summed, whole
-from gtm.core.load_report import FIELDS, MAX_PROBLEMS, SIGNALS, json_names, read_reports
+from gtm.core.capacity.load import (
+    MAX_SOURCES,
+    Freshness,
+    Load,
+    LoadBook,
+    LoadReport,
+    freshness,
+    summed,
+    whole,
+)
+from gtm.core.capacity.load_report import FIELDS, MAX_PROBLEMS, SIGNALS, json_names, read_reports
 from tests.core.strategies import quick
 
 MEMBERS = {"eu-central": {"chat", "embed"}, "us-east": {"chat"}}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.load import STALE, Load
-from gtm.core.occupancy import Occupancy, observe
+from gtm.core.capacity.load import STALE, Load
+from gtm.core.capacity.occupancy import Occupancy, observe
 
 SMOOTHING = 3.0
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.buckets import WINDOW, TokenBucket, depth
-from gtm.core.leases import DURATION, Lease, LeaseGrant, LeaseHolder, LeaseUse, split
-from gtm.core.ledger import LeaseLedger
-from gtm.core.shares import LEAST, parts_of, shares
+from gtm.core.quota.buckets import WINDOW, TokenBucket, depth
+from gtm.core.quota.leases import DURATION, Lease, LeaseGrant, LeaseHolder, LeaseUse, split
+from gtm.core.quota.ledger import LeaseLedger
+from gtm.core.quota.shares import LEAST, parts_of, shares
 from tests.bench.quota_world import CALM, STORM, Scene, play
 from tests.core.strategies import quick
 

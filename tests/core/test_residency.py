@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.decide import decide
-from gtm.core.demand import cell_of, read_cell
+from gtm.core.demand.cells import cell_of, read_cell
 from gtm.core.latency import Doubt, LatencyTable
 from gtm.core.model.countries import COUNTRIES as KNOWN
 from gtm.core.model.problems import PolicyError

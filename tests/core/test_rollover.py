@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.rollover import (
+from gtm.core.signing.rollover import (
     DAY,
     HOUR,
     Key,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core import safety
-from gtm.core.capacity import assess
+from gtm.core.capacity.supply import assess
 from gtm.core.choice import choice
-from gtm.core.demand import cell_of
+from gtm.core.demand.cells import cell_of
 from gtm.core.model.values import (
     AdminState,
     Match,

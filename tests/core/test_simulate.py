@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.capacity import assess
+from gtm.core.capacity.supply import assess
 from gtm.core.choice import choice
-from gtm.core.demand import cell_of, read_cell
+from gtm.core.demand.cells import cell_of, read_cell
+from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.model.state import State
 from gtm.core.model.values import (
     AdminState,
@@ -36,7 +37,6 @@ from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up, presumed_up
-from gtm.core.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED, policies, quick, requests, states
 

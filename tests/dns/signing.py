@@ -19,8 +19,8 @@ from dns.exception import ValidationFailure
 from dns.rdtypes.ANY.NSEC import NSEC
 from dns.rdtypes.ANY.RRSIG import RRSIG
 
-from gtm.core.dnssec import ZSK_FLAGS, Keys, SignedSet, ZoneKeys, key_tag
 from gtm.core.model.values import RecordSet
+from gtm.core.signing.keys import ZSK_FLAGS, Keys, SignedSet, ZoneKeys, key_tag
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer

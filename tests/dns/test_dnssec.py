@@ -18,10 +18,10 @@ from dns.exception import ValidationFailure
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gtm.core.dnssec import NO_KEYS, Keys
 from gtm.core.model.names import absolute
 from gtm.core.model.values import EdgeScope, Match, NameServer
 from gtm.core.policy.edges import EdgePlace
+from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.denial import nsec, successor

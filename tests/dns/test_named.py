@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.demand import read_cell
+from gtm.core.demand.cells import read_cell
 from gtm.core.model.values import DataClass, HostName, Match, Places, ResidencyRule, Tenant
 from gtm.telemetry import Counts
 

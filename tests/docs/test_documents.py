@@ -18,7 +18,7 @@ from gtm.cli.main import app
 from gtm.control import yamls
 from gtm.control.check import Expectation, check_folder
 from gtm.control.documents import DOCUMENTS, KINDS, Document, PolicyDocument
-from gtm.core.load_report import FIELDS, NAMED_METRICS
+from gtm.core.capacity.load_report import FIELDS, NAMED_METRICS
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.values import UNKNOWN_LOCATION
 from gtm.edge import problems

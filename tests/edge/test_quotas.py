@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.buckets import WINDOW, depth
-from gtm.core.leases import Parts
+from gtm.core.quota.buckets import WINDOW, depth
+from gtm.core.quota.leases import Parts
 from gtm.edge.quotas import QuotaGate
 from tests.core.strategies import quick
 

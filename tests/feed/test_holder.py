@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gtm.core.dnssec import NO_KEYS, Keys
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import ClassPlan, Plan, State
@@ -24,6 +23,7 @@ from gtm.core.model.values import (
     Service,
 )
 from gtm.core.router import Router
+from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
     AccessMessage,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.dnssec import Keys, SignedSet, ZoneKeys, dnskey_rdata
+from gtm.core.signing.keys import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.feed.client import FeedClient
 from gtm.feed.sealing import FILE, MAX_CONTENT, Seal, SealingKey
 from gtm.feed.wire import (

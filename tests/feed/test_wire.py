@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.dnssec import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.core.latency import Delta, Level
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.state import State
@@ -30,6 +29,7 @@ from gtm.core.model.values import (
     ResidencyRule,
     Term,
 )
+from gtm.core.signing.keys import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.feed import wire
 from gtm.feed.wire import (
     FORMAT,

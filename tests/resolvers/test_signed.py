@@ -16,7 +16,7 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
-from gtm.core.dnssec import Keys
+from gtm.core.signing.keys import Keys
 from gtm.dns.dnssec import Signer
 from gtm.dns.server import DnsServer
 from tests.dns.signing import SIGNED_ZONES, keys, signing, trusted

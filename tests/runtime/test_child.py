@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.core.leases import LeaseHolder
+from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.wire import PulseMessage
 from gtm.runtime import child
 from gtm.runtime.child import Child

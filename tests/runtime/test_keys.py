@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gtm.core.dnssec import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
+from gtm.core.signing.keys import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.feed.sealing import Seal, SealingKey
 from gtm.feed.wire import (
     SEALING_KEY,

@@ -10,11 +10,11 @@ import pytest
 
 from gtm.control import followers
 from gtm.control.followers import Followers, News
-from gtm.core.dnssec import Keys
 from gtm.core.latency import EMPTY_TABLE
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.signing.keys import Keys
 from gtm.feed.wire import StateMessage, decode
 from gtm.runtime.edge_name import remember, remembered
 from gtm.runtime.veto import PATIENCE, Veto

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.dnssec import SignedSet
-from gtm.core.rollover import Key, KeyRole, KeyState
+from gtm.core.signing.keys import SignedSet
+from gtm.core.signing.rollover import Key, KeyRole, KeyState
 from gtm.storage.dnssec import StoredKey, StoredZone
 from gtm.storage.session import Database
 

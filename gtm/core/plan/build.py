@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gtm.core.demand import read_cell
+from gtm.core.demand.cells import read_cell
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.values import OnOverload, Policy, Priority
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply

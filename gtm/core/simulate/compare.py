@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from gtm.core.demand import Cell, read_cell
+from gtm.core.demand.cells import Cell, read_cell
+from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.simulate.project import Floats, Projection, project
 from gtm.core.simulate.world import Ranked, World
-from gtm.core.traffic import Sample, Traffic
 
 _Key = TypeVar("_Key")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from gtm.core.demand import read_cell
+from gtm.core.demand.cells import read_cell
 from gtm.core.model.values import Region
 from gtm.core.simulate.compare import Comparison, MainRegion, Place, Simulation
 from gtm.core.simulate.project import Latency, Projection, Room

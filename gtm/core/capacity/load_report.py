@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from gtm.core.load import LoadReport
+from gtm.core.capacity.load import LoadReport
 from gtm.core.model.problems import Problem
 
 MAX_REPORTS = 1_000

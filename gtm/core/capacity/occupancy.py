@@ -30,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp
 
-from gtm.core.load import STALE, Load
+from gtm.core.capacity.load import STALE, Load
 
 TIME_CONSTANT = 20.0
 """Seconds in which the means forget."""

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import exp, sqrt
 
-from gtm.core.buckets import WINDOW, depth
-from gtm.core.leases import DURATION, Lease, LeaseGrant, LeaseUse
-from gtm.core.shares import LEAST, parts_of, shares
+from gtm.core.quota.buckets import WINDOW, depth
+from gtm.core.quota.leases import DURATION, Lease, LeaseGrant, LeaseUse
+from gtm.core.quota.shares import LEAST, parts_of, shares
 
 MARGIN = 0.01
 """Part of a duration by which control's books outlast it: clocks that differ by this much in rate do no harm."""

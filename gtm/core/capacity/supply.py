@@ -6,7 +6,7 @@ Laws:
   1. The least of what is declared and reported bounds a region; nothing known bounds nothing, unless it is down.
   2. Demand is planned ahead; what regions report back only corrects their capacity. A backlog takes away what it needs
      to be gone in 10 s, and half the capacity at most: a region that works is never cut off for being busy.
-  3. A region whose reports are stale gains nothing; one that fell silent counts half (`gtm.core.load`).
+  3. A region whose reports are stale gains nothing; one that fell silent counts half (`gtm.core.capacity.load`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from gtm.core.capacity.load import Freshness, Key, Load, freshness, mean, whole
+from gtm.core.capacity.processing import NO_TIMES, Sent, Times, TimeSource, advance, service_time
 from gtm.core.health.ramps import endpoint_factor
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.load import Freshness, Key, Load, freshness, mean, whole
 from gtm.core.model.values import (
     UNKNOWN_HEALTH,
     AdminState,
@@ -28,7 +29,6 @@ from gtm.core.model.values import (
     Service,
 )
 from gtm.core.plan.problem import Supply
-from gtm.core.processing import NO_TIMES, Sent, Times, TimeSource, advance, service_time
 
 DRAIN_BACKLOG = 10.0
 """Seconds in which a backlog should be gone."""

@@ -1,7 +1,7 @@
 """Exact quotas without a call per request: control leases edges parts of each quota, for seconds at a time.
 
 An edge reports what it used; the reply leases it what it may use next. These are the values that travel, and the
-edge's side. Control's side is `gtm.core.ledger`.
+edge's side. Control's side is `gtm.core.quota.ledger`.
 
 Laws:
   1. A lease ends at the edge before it ends in control's books, whatever the network does: the edge counts its

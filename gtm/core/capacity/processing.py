@@ -7,7 +7,7 @@ Laws:
      fastest's time by more than a fifth. Else a few long requests would outweigh any way.
   4. A region that reports nothing counts as the mean of those that do: not knowing makes none attractive.
   5. What is measured corrects what is declared: where no report says it, a service time follows from how many requests
-     are in the region and how many were sent there (`gtm.core.occupancy`). It bounds capacity; it ranks nothing, because
+     are in the region and how many were sent there (`gtm.core.capacity.occupancy`). It bounds capacity; it ranks nothing, because
      others' requests may be in it.
   6. Where a capacity is known, waiting does not rank: the planner keeps the region from filling up. If it did, a region
      short of slots would stop being its clients' home, and its spillover rules would bind nobody.
@@ -21,9 +21,9 @@ from enum import StrEnum
 from math import exp
 from operator import mul
 
-from gtm.core.load import Freshness, Key, Load, freshness
+from gtm.core.capacity.load import Freshness, Key, Load, freshness
+from gtm.core.capacity.occupancy import Occupancy, observe
 from gtm.core.model.values import Capacity, Policy, Service
-from gtm.core.occupancy import Occupancy, observe
 
 SMOOTHING = 30.0
 """Time constant, in seconds, of the smoothed times."""
@@ -43,7 +43,7 @@ class TimeSource(StrEnum):
 
     REPORTED = "reported"
     INFERRED = "inferred"
-    """Requests in the region, per request sent there (`gtm.core.occupancy`)."""
+    """Requests in the region, per request sent there (`gtm.core.capacity.occupancy`)."""
     DECLARED = "declared"
     OTHER_REGIONS = "other_regions"
     """The mean of what is reported or inferred of the service in other regions."""

@@ -16,7 +16,7 @@ MAX_ENTRIES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How often each demand cell (`gtm.core.demand`) asked within some seconds, from the POSIX time `start` on."""
+    """How often each demand cell (`gtm.core.demand.cells`) asked within some seconds, from the POSIX time `start` on."""
 
     counts: Mapping[str, float]
     seconds: float

@@ -1,0 +1,1 @@
+"""DNSSEC without bytes: keys as values, and when they roll over."""
