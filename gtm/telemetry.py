@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gtm.core.choice import Option
+from gtm.core.decision.choice import Option
+from gtm.core.decision.ranking import RankingClass
 from gtm.core.model.outcomes import Outcome
-from gtm.core.ranking import RankingClass
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_decisions_total": (

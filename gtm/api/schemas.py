@@ -13,9 +13,9 @@ from gtm.control.edges import SyncState
 from gtm.control.lead import Standing
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.processing import TimeSource
+from gtm.core.change.safety import SafetyRule
 from gtm.core.model.access import Role
 from gtm.core.model.values import AdminState, HealthStatus
-from gtm.core.safety import SafetyRule
 from gtm.storage.resources import PutOutcome
 
 T = TypeVar("T")

@@ -23,9 +23,11 @@ from gtm.control.folders import EXPECTATIONS, check_references, read_folder, rea
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.plausibility import all_findings
 from gtm.control.structure import problems_of
-from gtm.core.choice import choice
-from gtm.core.decide import Decision, explained
-from gtm.core.explain import lines
+from gtm.core.decision.choice import choice
+from gtm.core.decision.decide import Decision, explained
+from gtm.core.decision.explain import lines
+from gtm.core.decision.ranking import rank
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.problems import Problem
 from gtm.core.model.state import State
@@ -39,8 +41,6 @@ from gtm.core.model.values import (
     Request,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.ranking import rank
-from gtm.core.view import View, Window, view_of
 from gtm.geoip.centres import country_centres
 from gtm.geoip.networks import Locate, locate_client, parse_client
 

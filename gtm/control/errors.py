@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from gtm.core.change.safety import Breach
 from gtm.core.model.problems import Problem
-from gtm.core.safety import Breach
 
 
 class ControlError(Exception):

@@ -10,14 +10,14 @@ from gtm.control.approvals import fingerprint, standing
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
+from gtm.core.change.protections import deletions, opened
+from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
 from gtm.core.model.access import Role, permits
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.protections import deletions, opened
-from gtm.core.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.storage.session import Transaction
 

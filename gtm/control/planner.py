@@ -17,6 +17,9 @@ from gtm.control.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of
 from gtm.core.capacity.load import FRESH, Key, Load
 from gtm.core.capacity.processing import Sent
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
+from gtm.core.decision.ranking import PLANNED
+from gtm.core.decision.router import Ranker
+from gtm.core.decision.view import Basis, Window, build_basis, build_view
 from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.state import NO_PLAN, Plan, State
@@ -25,9 +28,6 @@ from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.ranking import PLANNED
-from gtm.core.router import Ranker
-from gtm.core.view import Basis, Window, build_basis, build_view
 
 logger = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from gtm.control.errors import PreconditionFailed
 from gtm.control.guard import Guard
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.plausibility import all_findings
+from gtm.core.change.safety import Verdict
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.safety import Verdict
 from gtm.storage.session import Database, Transaction
 
 

@@ -8,11 +8,12 @@ from gtm.control.documents import PolicyDocument
 from gtm.control.errors import Invalid, Unavailable
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
-from gtm.core.choice import choice, pick
-from gtm.core.decide import explained
+from gtm.core.decision.choice import choice, pick
+from gtm.core.decision.decide import explained
+from gtm.core.decision.endpoints import endpoint_for
+from gtm.core.decision.explain import answer, lines
+from gtm.core.decision.ranking import rank
 from gtm.core.demand.traffic import Traffic
-from gtm.core.endpoints import endpoint_for
-from gtm.core.explain import answer, lines
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.problems import Problem
 from gtm.core.model.state import State
@@ -20,7 +21,6 @@ from gtm.core.model.values import Affinity, HealthStatus, Policy, Priority, Requ
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.ranking import rank
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 

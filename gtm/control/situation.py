@@ -9,12 +9,12 @@ from gtm.control.demand import PerAnswer, Row, requests_of
 from gtm.control.publish import FeedHub
 from gtm.core.capacity.load import Key, Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.world import World, presumed_up
-from gtm.core.view import View, Window, view_of
 
 
 @dataclass(frozen=True, slots=True)

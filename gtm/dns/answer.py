@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
-from gtm.core.choice import pick
+from gtm.core.decision.choice import pick
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Basis, elsewhere
 from gtm.core.model.values import UNKNOWN_LOCATION, Location
-from gtm.core.router import Router
-from gtm.core.view import Basis, elsewhere
 from gtm.dns import wire
 from gtm.dns.clients import Clients
 from gtm.dns.content import Content, explanation, host_content, second_draw, turns

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from socket import AF_INET, AF_INET6, inet_pton
 
-from gtm.core.choice import Option
-from gtm.core.decide import Decision
-from gtm.core.endpoints import serving
+from gtm.core.decision.choice import Option
+from gtm.core.decision.decide import Decision
+from gtm.core.decision.endpoints import serving
+from gtm.core.decision.fence import NOT_STATED
+from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.core.model.values import Endpoint, Request, Service
-from gtm.core.residency import NOT_STATED
-from gtm.core.view import View
 from gtm.dns import wire
 from gtm.dns.svcb import BARE, alias_data, https_data
 from gtm.dns.zones import Cut, Host, ZoneData, wire_name

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gtm.core.choice import Choice, pick
-from gtm.core.router import Router
+from gtm.core.decision.choice import Choice, pick
+from gtm.core.decision.router import Router
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns
 from gtm.dns.content import Content, host_content, second_draw, turns

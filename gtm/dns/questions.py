@@ -8,8 +8,8 @@ from itertools import count
 
 import dns.name
 
-from gtm.core.ranking import RankingClass
-from gtm.core.router import Ranker
+from gtm.core.decision.ranking import RankingClass
+from gtm.core.decision.router import Ranker
 from gtm.dns import wire
 from gtm.dns.clients import Client, Clients, Edns, NoEdns
 from gtm.dns.content import second_draw

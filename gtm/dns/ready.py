@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gtm.core.choice import Option
+from gtm.core.decision.choice import Option
 from gtm.dns import wire
 from gtm.dns.content import Content, Record
 from gtm.dns.zones import suffixes

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from gtm.core.choice import Afford
+from gtm.core.decision.choice import Afford
 from gtm.core.latency import SampleKind, Verdict
 from gtm.core.model.access import Role
 from gtm.edge import beacons

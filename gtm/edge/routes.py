@@ -12,17 +12,17 @@ from random import random
 from typing import Any
 from urllib.parse import quote
 
-from gtm.core.choice import Afford, Choice, Option, pick
-from gtm.core.endpoints import endpoint_for
-from gtm.core.explain import answer
+from gtm.core.decision.choice import Afford, Choice, Option, pick
+from gtm.core.decision.endpoints import endpoint_for
+from gtm.core.decision.explain import answer
+from gtm.core.decision.ranking import Ranking
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.references import some
 from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.model.values import UNKNOWN_LOCATION, Affinity, Location, Request
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.ranking import Ranking
-from gtm.core.router import Router
-from gtm.core.view import View
 from gtm.edge.lookup import Lookup
 from gtm.edge.problems import ProblemError, Response, json_response, problem
 from gtm.geoip.address import Address

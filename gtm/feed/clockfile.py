@@ -1,6 +1,6 @@
 """What is known of the time, on disk: so that no restart under a wrong clock lifts a rule that was in force.
 
-One line of JSON (`gtm.core.timekeeping.Kept`) under a header as the last-good file has. It is a file of its own because
+One line of JSON (`gtm.core.decision.timekeeping.Kept`) under a header as the last-good file has. It is a file of its own because
 it is written every few seconds, and the last-good file may have megabytes.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from gtm.core.timekeeping import END_OF_TIME, Kept
+from gtm.core.decision.timekeeping import END_OF_TIME, Kept
 from gtm.feed import lastgood
 from gtm.feed.wire import FeedError
 

@@ -5,7 +5,7 @@ Laws:
      answer path and replaces the reference whole.
   2. Changes come one at a time, from whatever thread (messages on one, the passing of time on another): a View made
      from an older snapshot never takes the place of a newer one's.
-  3. One process of an edge keeps the time (`gtm.core.timekeeping`) and tells the others, which look at their own clocks
+  3. One process of an edge keeps the time (`gtm.core.decision.timekeeping`) and tells the others, which look at their own clocks
      only while it is silent.
 """
 
@@ -16,15 +16,15 @@ import time
 from collections.abc import Callable
 from math import inf
 
+from gtm.core.decision.router import Ranker, Router
+from gtm.core.decision.timekeeping import LEAD, Kept, Times
+from gtm.core.decision.view import Window, build_basis, build_view
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.router import Ranker, Router
 from gtm.core.signing.keys import NO_KEYS
-from gtm.core.timekeeping import LEAD, Kept, Times
-from gtm.core.view import Window, build_basis, build_view
 from gtm.feed.wire import (
     AccessMessage,
     HeartbeatMessage,

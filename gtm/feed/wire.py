@@ -15,6 +15,7 @@ from hashlib import sha256
 
 import msgspec
 
+from gtm.core.decision.timekeeping import Times
 from gtm.core.latency import Delta, LatencyTable, Witness
 from gtm.core.model.access import Access
 from gtm.core.model.state import Plan, State
@@ -24,7 +25,6 @@ from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseGrant, LeaseUse, Parts
 from gtm.core.signing.keys import Keys
-from gtm.core.timekeeping import Times
 
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_network
 
+from gtm.core.decision.fence import LocationFacts, location_facts, spanning
 from gtm.core.latency.doubt import claim_of
 from gtm.core.model.values import Location
-from gtm.core.residency import LocationFacts, location_facts, spanning
 from gtm.geoip.address import network_text, parse_address
 
 MAX_NETWORKS = 256

@@ -6,7 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
-from gtm.core.timekeeping import KEEP_EVERY, STEP, Times
+from gtm.core.decision.timekeeping import KEEP_EVERY, STEP, Times
 from gtm.feed import clockfile
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import FeedError

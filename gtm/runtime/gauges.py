@@ -15,7 +15,7 @@ from gtm.telemetry import GaugeValue
 class EdgeFacts:
     """What an edge knows of itself. Times in POSIX seconds; `heard` is when control was last heard, 0: never.
 
-    `clock_spread` is as `gtm.core.timekeeping.Times` has it, in seconds.
+    `clock_spread` is as `gtm.core.decision.timekeeping.Times` has it, in seconds.
     `answering` maps the names of its workers that listen to the revision they answer from.
     """
 

@@ -25,10 +25,10 @@ from pathlib import Path
 
 import msgspec
 
+from gtm.core.decision.router import Router
 from gtm.core.latency import SampleKind
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import Parts
-from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.cookies import ServerCookies
 from gtm.dns.dnssec import Signer

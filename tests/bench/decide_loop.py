@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from bench_view import holder
 
-from gtm.core.decide import decide
+from gtm.core.decision.decide import decide
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import View
 from gtm.core.model.values import Location, Request
 from gtm.core.policy.jurisdictions import countries_at
-from gtm.core.router import Router
-from gtm.core.view import View
 
 COLD, REMEMBERED = 2_000, 100_000
 

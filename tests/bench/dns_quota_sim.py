@@ -26,7 +26,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.core.choice import Choice, choice, pick
+from gtm.core.decision.choice import Choice, choice, pick
+from gtm.core.decision.router import Ranker
+from gtm.core.decision.view import Window, view_of
 from gtm.core.model.state import State
 from gtm.core.model.values import (
     Affinity,
@@ -42,8 +44,6 @@ from gtm.core.model.values import (
     Steering,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.router import Ranker
-from gtm.core.view import Window, view_of
 from tests.bench.sim_world import Flags, Floats, zipf
 
 TTLS = (5, 30, 60, 300)

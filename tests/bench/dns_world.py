@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from bench_view import holder
 
 from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.core.decision.router import Router
 from gtm.core.model.state import ClassPlan, Plan, State
 from gtm.core.model.values import (
     EndpointHealth,
@@ -25,7 +26,6 @@ from gtm.core.model.values import (
     Request,
     ResidencyRule,
 )
-from gtm.core.router import Router
 from gtm.dns.subnet import Subnet, locate_subnet
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage

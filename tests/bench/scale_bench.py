@@ -16,6 +16,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gtm.control.jurisdictions import shipped_jurisdictions
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Window, view_of
 from gtm.core.findings.report import findings
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.state import State
@@ -34,8 +36,6 @@ from gtm.core.model.values import (
     Service,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.router import Router
-from gtm.core.view import Window, view_of
 
 T = TypeVar("T")
 

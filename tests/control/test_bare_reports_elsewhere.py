@@ -19,11 +19,11 @@ from gtm.control.demand import DemandBook, Row, row_text
 from gtm.control.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
+from gtm.core.decision.view import Window, view_of
 from gtm.core.latency import Estimator
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy, Request
 from gtm.core.policy.compile import compile_policy
-from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED
 from tests.core.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up
 

@@ -9,13 +9,13 @@ import pytest
 from gtm.control.demand import Row
 from gtm.control.planner import Inputs, Planner, over_http, same_plan
 from gtm.core.capacity.load import Load
+from gtm.core.decision.view import Window, view_of
 from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.model.values import Capacity, Policy, Request, SpilloverRule, Steering
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
-from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED
 from tests.core.test_choice import BERLIN, NOW, REGIONS, SERVICE, _choice, _ranking, _up
 

@@ -15,6 +15,7 @@ from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from math import inf
 
+from gtm.core.decision.view import Window
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -37,7 +38,6 @@ from gtm.core.model.values import (
     Term,
 )
 from gtm.core.policy.edges import EdgePlace
-from gtm.core.view import Window
 
 Parts = Sequence[Location]
 """Where the parts of a client's subnet are; none: they are too many to look at. A client with an address has one."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.state import State
 from gtm.core.model.values import (
     AdminState,
@@ -38,7 +39,6 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at, resolve
-from gtm.core.view import View, Window, view_of
 
 SHIPPED = (
     Jurisdiction("EU", "European Union", ("DE", "FR", "IE")),

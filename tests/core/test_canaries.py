@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.choice import choice, pick
+from gtm.core.decision.choice import choice, pick
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import ClassPlan, Plan, State
@@ -25,7 +26,6 @@ from gtm.core.model.values import (
     Steering,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.view import View, Window, view_of
 from tests.core.strategies import SHIPPED, quick
 from tests.core.test_choice import BERLIN, NOW, REGIONS, _ranking, _up
 

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gtm.core.choice import Choice, choice, pick
+from gtm.core.decision.choice import Choice, choice, pick
+from gtm.core.decision.ranking import ORDER_DEPTH, Ranking, rank
+from gtm.core.decision.router import Ranker, Router
+from gtm.core.decision.view import View, Window, build_basis, build_view, view_of
 from gtm.core.demand.cells import cell_of, read_cell
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
@@ -37,9 +40,6 @@ from gtm.core.model.values import (
     Tenant,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.ranking import ORDER_DEPTH, Ranking, rank
-from gtm.core.router import Ranker, Router
-from gtm.core.view import View, Window, build_basis, build_view, view_of
 from tests.core.strategies import SHIPPED, World, draws, questions, quick, requests
 
 BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24")

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.candidates import Exclusion
-from gtm.core.choice import choice
-from gtm.core.decide import Decision, decide, explained
+from gtm.core.decision.candidates import Exclusion
+from gtm.core.decision.choice import choice
+from gtm.core.decision.decide import Decision, decide, explained
+from gtm.core.decision.fence import fence
+from gtm.core.decision.ranking import rank
+from gtm.core.decision.router import Ranker, Router
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.values import (
     UNKNOWN_LOCATION,
@@ -22,10 +26,6 @@ from gtm.core.model.values import (
     RuleMode,
     Steering,
 )
-from gtm.core.ranking import rank
-from gtm.core.residency import fence
-from gtm.core.router import Ranker, Router
-from gtm.core.view import View, Window, view_of
 from tests.core.reference import Reference
 from tests.core.strategies import MOMENTS, SHIPPED, World, draws, questions, quick, requests, worlds
 

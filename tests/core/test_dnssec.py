@@ -6,8 +6,8 @@ from base64 import b64decode
 
 import pytest
 
+from gtm.core.change.safety import SafetyRule, unsigned
 from gtm.core.model.values import Policy, Zone
-from gtm.core.safety import SafetyRule, unsigned
 from gtm.core.signing.keys import (
     CDS,
     DELETE_CDS,

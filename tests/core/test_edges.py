@@ -9,9 +9,11 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.candidates import Exclusion
-from gtm.core.decide import decide
-from gtm.core.explain import answer
+from gtm.core.decision.candidates import Exclusion
+from gtm.core.decision.decide import decide
+from gtm.core.decision.explain import answer
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import View, Window, build_basis, view_of
 from gtm.core.findings.report import findings
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import State
@@ -37,8 +39,6 @@ from gtm.core.model.values import (
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace, place_of, rules_against, servers_inside, zones_elsewhere
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.router import Router
-from gtm.core.view import View, Window, build_basis, view_of
 from tests.core.reference import Reference, edge_rules
 from tests.core.strategies import COUNTRIES, SHIPPED, World, draws, questions, quick
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from gtm.core.decide import decide
-from gtm.core.endpoints import endpoint_for, serving
-from gtm.core.explain import MAX_REASONS, answer, lines, reasons
+from gtm.core.decision.decide import decide
+from gtm.core.decision.endpoints import endpoint_for, serving
+from gtm.core.decision.explain import MAX_REASONS, answer, lines, reasons
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Outcome, UnknownNameError
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -34,7 +35,6 @@ from gtm.core.model.values import (
     Tenant,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.view import View, Window, view_of
 from tests.core.strategies import World, draws, questions, quick
 
 BERLIN = Location("DE", None, "EU", 52.5, 13.4, None, "81.2.69.0/24", 24, "geoip")

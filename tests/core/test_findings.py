@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.decision.fence import fence
+from gtm.core.decision.view import Window, view_of
 from gtm.core.findings import shadows
 from gtm.core.findings.coverage import coverage
 from gtm.core.findings.report import findings
@@ -47,8 +49,6 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.residency import fence
-from gtm.core.view import Window, view_of
 from tests.core.strategies import COUNTRIES as FEW
 from tests.core.strategies import DATA_CLASSES, MOMENTS, SHIPPED, TENANTS, policies, quick
 

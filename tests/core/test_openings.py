@@ -1,4 +1,4 @@
-"""What a change of policy opens, told slowly from docs/residency.md and docs/simulate.md, and found by `gtm.core.openings`."""
+"""What a change of policy opens, told slowly from docs/residency.md and docs/simulate.md, and found by `gtm.core.change.openings`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core import openings as subject
+from gtm.core.change import openings as subject
+from gtm.core.change.openings import Opening, Openings, openings
+from gtm.core.decision.fence import LocationFacts
+from gtm.core.decision.view import Window
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -38,11 +41,8 @@ from gtm.core.model.values import (
     Tenant,
     Term,
 )
-from gtm.core.openings import Opening, Openings, openings
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
-from gtm.core.residency import LocationFacts
-from gtm.core.view import Window
 from tests.core import test_compile as plain
 from tests.core.reference import Reference, edge_inside
 from tests.core.strategies import (
@@ -876,7 +876,7 @@ def test_what_is_not_understood_counts_as_opened(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     compiled = [compile_policy(one, SHIPPED) for one in (BEFORE, OPEN["fewer clients"][0])]
     assert set(openings(*compiled, NOW, steps=1).unknown or {}) >= {"gdpr"}
-    monkeypatch.setattr("gtm.core.fence_walls.MOST_FACTS", 1)
+    monkeypatch.setattr("gtm.core.change.walls.MOST_FACTS", 1)
     assert set(found(BEFORE).unknown or {}) == {"gdpr", "clinic", "established", "all"}
 
 

@@ -8,9 +8,12 @@ from math import inf, pi
 
 import pytest
 
-from gtm.core import endpoints
-from gtm.core.choice import _Maker, choice
-from gtm.core.decide import decide
+from gtm.core.decision import endpoints
+from gtm.core.decision.choice import _Maker, choice
+from gtm.core.decision.decide import decide
+from gtm.core.decision.ranking import rank
+from gtm.core.decision.router import CANDIDATES, Ranker, Router
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.latency.doubt import Doubt
 from gtm.core.model.access import Access, Role, TokenGrant, permits
@@ -35,9 +38,6 @@ from gtm.core.model.values import (
     Steering,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.ranking import rank
-from gtm.core.router import CANDIDATES, Ranker, Router
-from gtm.core.view import View, Window, view_of
 from tests.core.strategies import SHIPPED
 
 BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24", prefix_length=24)
@@ -297,10 +297,10 @@ def test_only_endpoints_that_are_up_are_handed_out() -> None:
 
 def test_an_unknown_model_is_an_error() -> None:
     """A model that no region serves is a mistake of the caller's, not a want of capacity."""
-    from gtm.core.decide import decide
+    from gtm.core.decision.decide import decide
+    from gtm.core.decision.view import Window, view_of
     from gtm.core.model.state import State
     from gtm.core.model.values import Endpoint, Member, Policy, Region, Request, Service
-    from gtm.core.view import Window, view_of
 
     region = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),), models=("small",))
     snapshot = compile_policy(

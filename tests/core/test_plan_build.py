@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gtm.core.decision.router import Ranker
+from gtm.core.decision.view import View
 from gtm.core.model.values import (
     Location,
     Match,
@@ -20,8 +22,6 @@ from gtm.core.model.values import (
 )
 from gtm.core.plan.build import problem_of, ranking_of
 from gtm.core.plan.problem import Problem, SpillQuota, Supply
-from gtm.core.router import Ranker
-from gtm.core.view import View
 from tests.core.test_choice import BERLIN, SERVICE, _ranking, _up, _view
 
 SUPPLY = {"de": Supply(rate=10.0)}

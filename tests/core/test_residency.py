@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.decide import decide
+from gtm.core.decision.decide import decide
+from gtm.core.decision.fence import Fence, fence, location_facts
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.cells import cell_of, read_cell
 from gtm.core.latency import Doubt, LatencyTable
 from gtm.core.model.countries import COUNTRIES as KNOWN
@@ -43,9 +46,6 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import MAX_PERIODS, countries_at, resolve
-from gtm.core.residency import Fence, fence, location_facts
-from gtm.core.router import Router
-from gtm.core.view import View, Window, view_of
 from gtm.geoip.networks import locate_network
 from tests.core.reference import Reference
 from tests.core.strategies import (

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core import safety
 from gtm.core.capacity.supply import assess
-from gtm.core.choice import choice
+from gtm.core.change import safety
+from gtm.core.change.safety import SafetyRule, Verdict
+from gtm.core.decision.choice import choice
+from gtm.core.decision.ranking import rank
+from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
 from gtm.core.model.values import (
     AdminState,
@@ -23,10 +26,7 @@ from gtm.core.model.values import (
     Tenant,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.ranking import rank
-from gtm.core.safety import SafetyRule, Verdict
 from gtm.core.simulate.world import World
-from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED, policies, quick, requests, states
 from tests.core.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
 

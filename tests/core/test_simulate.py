@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import assess
-from gtm.core.choice import choice
+from gtm.core.decision.choice import choice
+from gtm.core.decision.ranking import rank
+from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of, read_cell
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.model.state import State
@@ -32,12 +34,10 @@ from gtm.core.model.values import (
     Steering,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.ranking import rank
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up, presumed_up
-from gtm.core.view import Window, view_of
 from tests.core.strategies import SHIPPED, policies, quick, requests, states
 
 NOW = 1_000.0

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.decide import decide
+from gtm.core.decision.decide import decide
+from gtm.core.decision.fence import fence
 from gtm.core.findings.coverage import coverage
 from gtm.core.findings.report import findings
 from gtm.core.model.problems import PolicyError
@@ -31,7 +32,6 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.residency import fence
 from tests.core.reference import Reference
 from tests.core.strategies import DATA_CLASSES, SHIPPED, TENANTS, World, draws, quick, requests, worlds
 

@@ -18,14 +18,14 @@ from gtm.control.errors import ControlError
 from gtm.control.folders import load_document
 from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
+from gtm.core.decision.ranking import PLANNED
+from gtm.core.decision.router import Router
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import AdminState, EndpointHealth, HealthStatus, Policy, Priority, Request
 from gtm.core.policy.edges import EdgePlace
-from gtm.core.ranking import PLANNED
-from gtm.core.router import Router
 from gtm.dns.answer import Answerer
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder

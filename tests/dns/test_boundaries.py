@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.decide import decide
+from gtm.core.decision.decide import decide
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Window, bound_within, build_view, view_of
 from gtm.core.model.values import Jurisdiction, Match, Places, Policy, Request, ResidencyRule, RuleMode, Term
 from gtm.core.policy.compile import compile_policy
-from gtm.core.router import Router
-from gtm.core.view import Window, bound_within, build_view, view_of
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer
 from gtm.telemetry import Counts

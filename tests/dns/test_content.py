@@ -9,8 +9,8 @@ import dns.flags
 import dns.rcode
 import pytest
 
+from gtm.core.decision.router import Router
 from gtm.core.model.values import Match, Places, Policy, RefusalAddress, ResidencyRule, Tenant, Zone
-from gtm.core.router import Router
 from gtm.core.signing.keys import NO_KEYS
 from gtm.dns.answer import Answerer
 from gtm.dns.dnssec import Signer

@@ -9,11 +9,11 @@ import dns.message
 import dns.rcode
 import pytest
 
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Window, view_of
 from gtm.core.model.state import State
 from gtm.core.model.values import EdgeScope, Member, NameServer, RecordSet, Service, Zone
 from gtm.core.policy.edges import EdgePlace
-from gtm.core.router import Router
-from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Window, view_of
 from gtm.core.model.names import absolute
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Service
 from gtm.core.policy.compile import compile_policy
-from gtm.core.router import Router
-from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.choice import pick
-from gtm.core.decide import decide
+from gtm.core.decision.choice import pick
+from gtm.core.decision.decide import decide
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Window, build_view, view_of
 from gtm.core.model.state import Plan, State
 from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, HttpsRecord, Policy, Region, Request
 from gtm.core.policy.compile import compile_policy
-from gtm.core.router import Router
-from gtm.core.view import Window, build_view, view_of
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.content import MAX_TURNS, host_content, second_draw, turns

@@ -10,6 +10,8 @@ import dns.edns
 import dns.message
 import dns.rdatatype
 
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Window, view_of
 from gtm.core.model.state import State
 from gtm.core.model.values import (
     UNKNOWN_LOCATION,
@@ -37,8 +39,6 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
-from gtm.core.router import Router
-from gtm.core.view import Window, view_of
 from gtm.dns.answer import Answerer
 from gtm.telemetry import Counts
 

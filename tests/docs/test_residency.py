@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gtm.core.decision.fence import fence
 from gtm.core.model.values import (
     ANYWHERE,
     Endpoint,
@@ -25,7 +26,6 @@ from gtm.core.model.values import (
     Tenant,
 )
 from gtm.core.policy.compile import compile_policy
-from gtm.core.residency import fence
 from tests.core.strategies import SHIPPED
 from tests.docs.blocks import ROOT
 

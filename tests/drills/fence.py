@@ -63,7 +63,7 @@ from random import Random
 
 import yaml
 
-from gtm.core.choice import pick
+from gtm.core.decision.choice import pick
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Policy, Request

@@ -7,13 +7,13 @@ from math import inf
 from pathlib import Path
 from random import Random
 
+from gtm.core.decision.router import Router
+from gtm.core.decision.timekeeping import LEAD, UNKEPT
+from gtm.core.decision.view import Window
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt
 from gtm.core.model.state import State
 from gtm.core.model.values import Jurisdiction, Policy
-from gtm.core.router import Router
-from gtm.core.timekeeping import LEAD, UNKEPT
-from gtm.core.view import Window
 from gtm.feed import clockfile
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gtm.core.decision.router import Router
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import ClassPlan, Plan, State
@@ -22,7 +23,6 @@ from gtm.core.model.values import (
     ResidencyRule,
     Service,
 )
-from gtm.core.router import Router
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dns.message
 
-from gtm.core.router import Router
+from gtm.core.decision.router import Router
 from gtm.dns import wire
 from gtm.dns.answer import Answerer
 from gtm.dns.cookies import ServerCookies

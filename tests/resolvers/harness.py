@@ -21,7 +21,7 @@ import dns.exception
 import dns.message
 import dns.query
 
-from gtm.core.router import Router
+from gtm.core.decision.router import Router
 from gtm.dns.answer import Answerer
 from gtm.dns.cookies import ServerCookies
 from gtm.dns.options import ServerOptions

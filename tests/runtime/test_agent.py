@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from gtm.core.decision.timekeeping import Kept
 from gtm.core.model.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
-from gtm.core.timekeeping import Kept
 from gtm.feed import clockfile
 from gtm.feed.wire import HeartbeatMessage, Message, PulseMessage, StateMessage, TimesMessage
 from gtm.runtime.agent import Agent

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.decision.timekeeping import KEEP_EVERY, UNKEPT, Kept, Times
 from gtm.core.model.state import State
 from gtm.core.model.values import Endpoint, Member, Places, Policy, Region, ResidencyRule, Service
-from gtm.core.timekeeping import KEEP_EVERY, UNKEPT, Kept, Times
 from gtm.feed import clockfile, lastgood
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf
 
+from gtm.core.decision.fence import location_facts
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import ANYWHERE, UNLOCATED, Location, Priority, Request
-from gtm.core.residency import location_facts
 
 CELL_DEGREES = 5.0
 """Cells are 5° wide: within one, estimates differ by less (some 6 ms) than estimates err."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gtm.core.decision.ranking import PLANNED
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import (
     Affinity,
@@ -23,7 +24,6 @@ from gtm.core.model.values import (
     SpillIn,
     Steering,
 )
-from gtm.core.ranking import PLANNED
 
 _PROBE = Probe()
 _HTTP_ONLY = ("path", "host", "expected_status", "body_regex", "json_field", "json_value")

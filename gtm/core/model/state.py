@@ -25,7 +25,7 @@ class ClassPlan:
 class Plan:
     """What the planner wants, made at a POSIX time in seconds.
 
-    `classes` maps a ranking class (`gtm.core.ranking`) to its plan. `prices` says what one more request a second in a
+    `classes` maps a ranking class (`gtm.core.decision.ranking`) to its plan. `prices` says what one more request a second in a
     region would cost all others, in ms of latency: a class that the plan does not know goes where estimate plus price
     is least. `idle` says since when (POSIX time in seconds) a class has had no demand: it is dropped after a while.
     `moving` names the services with traffic on its way to where the plan wants it, and when it last was (POSIX time in

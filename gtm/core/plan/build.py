@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gtm.core.decision.ranking import PLANNED, Ranking, ranked
+from gtm.core.decision.router import Ranker
+from gtm.core.decision.view import View
 from gtm.core.demand.cells import read_cell
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.values import OnOverload, Policy, Priority
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
-from gtm.core.ranking import PLANNED, Ranking, ranked
-from gtm.core.router import Ranker
-from gtm.core.view import View
 
 Demand = Mapping[tuple[str, str], float]
 """Ranking class and demand cell → requests per second."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from types import MappingProxyType
 
-from gtm.core.endpoints import https_port
+from gtm.core.decision.endpoints import https_port
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.names import WILDCARD, existing_names

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gtm.core.candidates import Objections
+from gtm.core.decision.candidates import Objections
+from gtm.core.decision.ranking import PLANNED, Ranking, RankingClass
+from gtm.core.decision.weights import canaries_of
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.build import problem_of
@@ -21,9 +23,7 @@ from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, Supply
 from gtm.core.policy.snapshot import bits
-from gtm.core.ranking import PLANNED, Ranking, RankingClass
 from gtm.core.simulate.world import Ranked
-from gtm.core.weights import canaries_of
 
 UNKNOWN_NAME = "unknown_name"
 """The reason of requests for what a policy does not know, beside those of `gtm.core.model.outcomes.Reason`."""

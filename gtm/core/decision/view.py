@@ -29,7 +29,7 @@ _JITTER = 1.0
 class Window:
     """The time a View stands for, in POSIX seconds: from the earliest that it may be to the latest.
 
-    They differ while clocks do (`gtm.core.timekeeping`). A rule binds if it is in force anywhere in between, so that a
+    They differ while clocks do (`gtm.core.decision.timekeeping`). A rule binds if it is in force anywhere in between, so that a
     wrong clock can add restrictions but not lift one that was in force.
 
     `age` is how long control was not heard, at the most; `reading` what the machine's own clock shows, by which ramps go

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gtm.core.ranking import Ranking
-from gtm.core.residency import Fence
-from gtm.core.view import View
+from gtm.core.decision.fence import Fence
+from gtm.core.decision.ranking import Ranking
+from gtm.core.decision.view import View
 
 
 class Exclusion(StrEnum):

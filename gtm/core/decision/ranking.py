@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
+from gtm.core.decision.fence import Fence, fence
+from gtm.core.decision.view import Basis
 from gtm.core.demand.cells import SEPARATOR, cell_of
 from gtm.core.latency import NetworkPath
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.values import Priority, Request, Steering
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
-from gtm.core.residency import Fence, fence
-from gtm.core.view import Basis
 
 ORDER_DEPTH = 4
 """How many regions of the order of preference tell ranking classes apart for the planner. With all of them, 50 regions

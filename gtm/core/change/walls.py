@@ -6,7 +6,7 @@ policy that is to be; and regions to come, by where they might stand and by who 
 the edges that may handle a request: by where they stand, by who runs them, by the region they run in, and by the age of the
 policy they follow.
 
-Which clients a rule concerns is asked of the one function that decides it (`gtm.core.residency.fence`), for a client of
+Which clients a rule concerns is asked of the one function that decides it (`gtm.core.decision.fence.fence`), for a client of
 every kind.
 """
 
@@ -18,7 +18,8 @@ from itertools import product
 from math import inf
 from typing import NamedTuple, TypeVar
 
-from gtm.core.boxes import Box, Wall
+from gtm.core.change.boxes import Box, Wall
+from gtm.core.decision.fence import fence
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.references import Checks, some
 from gtm.core.model.values import ANYWHERE, Location, Places, Policy, Region, Request, ResidencyRule
@@ -26,7 +27,6 @@ from gtm.core.policy.edges import EdgePlace, inside, settled
 from gtm.core.policy.jurisdictions import Membership
 from gtm.core.policy.rules import RuleCompiler
 from gtm.core.policy.snapshot import CompiledRule
-from gtm.core.residency import fence
 
 _CODES = tuple(sorted(COUNTRIES))
 _OPERATORS = (None, *_CODES)

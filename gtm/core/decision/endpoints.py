@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from gtm.core.choice import Option
-from gtm.core.decide import Decision
+from gtm.core.decision.choice import Option
+from gtm.core.decision.decide import Decision
+from gtm.core.decision.view import View
 from gtm.core.model.affinity import key_hash, rendezvous
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.values import Endpoint
-from gtm.core.view import View
 
 
 def serving(view: View, option: Option | Decision) -> tuple[Endpoint, ...]:

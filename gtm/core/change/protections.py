@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gtm.core.change.openings import UNNAMED, Opening, openings
+from gtm.core.change.safety import Breach, SafetyRule
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.references import some, utc
 from gtm.core.model.values import Policy
-from gtm.core.openings import UNNAMED, Opening, openings
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.safety import Breach, SafetyRule
 
 MOST_DELETED = 10
 """Resources that a change may delete, of all kinds together."""

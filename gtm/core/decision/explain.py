@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gtm.core.candidates import Candidate, Exclusion
-from gtm.core.decide import Decision, RuleTrace
+from gtm.core.decision.candidates import Candidate, Exclusion
+from gtm.core.decision.decide import Decision, RuleTrace
+from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Location, Request
 from gtm.core.policy.edges import NOWHERE, servers_inside
-from gtm.core.view import View
 
 MAX_REASONS = 20
 """Sentences in a short answer; a full explanation has one for each member."""

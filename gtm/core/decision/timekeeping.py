@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from gtm.core.view import Window
+from gtm.core.decision.view import Window
 
 LEAD = 1.0
 """Seconds before its moment from which a restriction binds at edges, so that no answer given before is under way when it

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gtm.core.candidates import Candidate, Judge, Objections
-from gtm.core.choice import Choice, Option, choice, pick
+from gtm.core.decision.candidates import Candidate, Judge, Objections
+from gtm.core.decision.choice import Choice, Option, choice, pick
+from gtm.core.decision.fence import Fence
+from gtm.core.decision.ranking import Ranking, rank
+from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.values import Request
-from gtm.core.ranking import Ranking, rank
-from gtm.core.residency import Fence
-from gtm.core.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ stays for as long as policy, rules in force and latency table do.
 
 from __future__ import annotations
 
-from gtm.core.choice import Choice, Option, choice, pick
-from gtm.core.decide import Decision, explained
+from gtm.core.decision.choice import Choice, Option, choice, pick
+from gtm.core.decision.decide import Decision, explained
+from gtm.core.decision.fence import location_facts
+from gtm.core.decision.ranking import Classes, Ranking, RankingClass, alike, families, rank
+from gtm.core.decision.view import Basis, View
 from gtm.core.model.values import Location, Request
-from gtm.core.ranking import Classes, Ranking, RankingClass, alike, families, rank
-from gtm.core.residency import location_facts
-from gtm.core.view import Basis, View
 
 CANDIDATES = 1_000_000
 """How many ways from clients to regions all remembered rankings may hold together: some 150 MB."""
@@ -115,7 +115,7 @@ class Router:
         return found
 
     def decide(self, request: Request, draw: float) -> Decision:
-        """As `gtm.core.decide.decide`, from memory where it can.
+        """As `gtm.core.decision.decide.decide`, from memory where it can.
 
         Raises:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
@@ -125,7 +125,7 @@ class Router:
         return self.explained(ranking, chosen, pick(chosen, request, draw))
 
     def explained(self, ranking: Ranking, chosen: Choice, option: Option) -> Decision:
-        """As `gtm.core.decide.explained`, from memory where it can."""
+        """As `gtm.core.decision.decide.explained`, from memory where it can."""
         found = self._decisions.get((ranking, option))
         if found is None:
             if len(self._decisions) >= self.ranker.limit:

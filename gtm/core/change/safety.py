@@ -9,8 +9,8 @@ After Route 53 ARC's safety rules, which refuse to turn off what the rest could 
      keep the law may not be harder than to break it (docs/decisions/0017-opening-a-fence.md).
   4. `dnssec`: no zone loses its signatures while its parent may have its DS record; validators would refuse all of it.
 
-  5. `fence`: nobody may be served from then on where the rules forbade it (`gtm.core.openings`).
-  6. `deletion`: no zone is deleted, and not many resources at once (`gtm.core.protections`).
+  5. `fence`: nobody may be served from then on where the rules forbade it (`gtm.core.change.openings`).
+  6. `deletion`: no zone is deleted, and not many resources at once (`gtm.core.change.protections`).
 
 Rule 1 needs health; without any, nothing has a usable region now, and nothing can be lost. Rules 2 and 3 need demand. Rules 4 to 6 need nothing.
 """
@@ -21,16 +21,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gtm.core.decision.fence import fence
+from gtm.core.decision.view import View
 from gtm.core.demand.traffic import Sample
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Location, OnUnusable, Policy, Request
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
-from gtm.core.residency import fence
 from gtm.core.signing.keys import Keys, trusted_zones
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection
 from gtm.core.simulate.world import Ranked, World
-from gtm.core.view import View
 
 LEAST_DEMAND = 5.0
 """Requests per second from which on rule 3 applies: a few test requests are not what it is for."""

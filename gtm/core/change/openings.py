@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
 
-from gtm.core.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
-from gtm.core.fence_walls import Bounded, Facts, Ground, TooManyKinds, Way
+from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
+from gtm.core.change.walls import Bounded, Facts, Ground, TooManyKinds, Way
 from gtm.core.model.values import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.policy.snapshot import Snapshot, bits
 

@@ -1,0 +1,1 @@
+"""From a request to an answer, and its explanation."""
