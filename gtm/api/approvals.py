@@ -10,8 +10,9 @@ from pydantic import Field
 
 from gtm.api.context import Ctx, FenceAdmin, Viewer, reply
 from gtm.api.schemas import Schema, errors
-from gtm.control import approvals, fields
-from gtm.control.documents import Document
+from gtm.control import approvals
+from gtm.documents import fields
+from gtm.documents.schema import Document
 
 router = APIRouter(prefix="/v1/fence-approvals", tags=["policy"])
 

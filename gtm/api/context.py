@@ -15,11 +15,11 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 from gtm.control.apart import Apart
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
-from gtm.control.fields import LINE_PATTERN
 from gtm.control.guard import Guard, force_reason
 from gtm.control.publish import FeedHub
 from gtm.control.situation import Live
 from gtm.core.model.access import Role, permits
+from gtm.documents.fields import LINE_PATTERN
 from gtm.geoip.networks import Locate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database

@@ -11,11 +11,12 @@ from fastapi import APIRouter, Query, Response
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.schemas import errors
 from gtm.api.traffic_schemas import DemandView, RecordedView
-from gtm.control import fields, traffic
+from gtm.control import traffic
 from gtm.control.demand import Row
 from gtm.control.errors import BadRequest
 from gtm.control.situation import requests_by_cell
 from gtm.core.demand.cells import read_cell
+from gtm.documents import fields
 
 router = APIRouter(prefix="/v1", tags=["demand"])
 

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.schemas import errors
 from gtm.api.traffic_schemas import ExplanationView, SimulationView
-from gtm.control import fields as f
 from gtm.control.drafts import ExplainRequest, Job, SimulateRequest, explained, parsed
 from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
 from gtm.control.situation import Situation
@@ -22,6 +21,7 @@ from gtm.control.traffic import recorded, since_now
 from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.model.values import Location
 from gtm.core.policy.snapshot import Snapshot
+from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client
 
 router = APIRouter(prefix="/v1")

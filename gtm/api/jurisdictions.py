@@ -13,8 +13,11 @@ from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cur
 from gtm.api.schemas import JurisdictionView, Page, errors
 from gtm.control import resources
 from gtm.control.errors import NotFound
-from gtm.control.fields import JurisdictionName
-from gtm.control.jurisdictions import (
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.values import Jurisdiction, Term
+from gtm.core.policy.jurisdictions import countries_at, resolve
+from gtm.documents.fields import JurisdictionName
+from gtm.documents.jurisdictions import (
     AdequacyDecision,
     LawNote,
     PastMembership,
@@ -23,9 +26,6 @@ from gtm.control.jurisdictions import (
     past_memberships,
     shipped_jurisdictions,
 )
-from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import Jurisdiction, Term
-from gtm.core.policy.jurisdictions import countries_at, resolve
 from gtm.storage.session import Database
 
 router = APIRouter(prefix="/v1/jurisdictions", tags=["jurisdictions"])

@@ -20,12 +20,13 @@ from gtm.api.schemas import (
     RevisionView,
     errors,
 )
-from gtm.control import fields, policy, resources, revisions, yamls
-from gtm.control.documents import Document, PolicyDocument, RegionDocument, concise_policy, export_policy
+from gtm.control import policy, resources, revisions
 from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.guard import Guard
 from gtm.control.policy import Outcome
 from gtm.core.model.values import AdminState
+from gtm.documents import fields, yamls
+from gtm.documents.schema import Document, PolicyDocument, RegionDocument, concise_policy, export_policy
 
 router = APIRouter(prefix="/v1")
 

@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
-from gtm.control.documents import PolicyDocument
 from gtm.control.errors import ControlError, UnsafeChange
-from gtm.control.structure import body_models, problems_of_errors
 from gtm.core.model.problems import PolicyError, Problem
+from gtm.documents.schema import PolicyDocument
+from gtm.documents.structure import body_models, problems_of_errors
 from gtm.storage.errors import StorageUnavailable
 
 logger = logging.getLogger(__name__)

@@ -23,13 +23,13 @@ from gtm.api.paging import (
 )
 from gtm.api.schemas import Changed, Page, ResourceChanged, errors
 from gtm.control import edges, resources
-from gtm.control.documents import DOCUMENTS, to_document
 from gtm.control.errors import Invalid
-from gtm.control.fields import HostName, JurisdictionName, Name
 from gtm.control.policy import Outcome
-from gtm.control.structure import problems_of
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import Problem
+from gtm.documents.fields import HostName, JurisdictionName, Name
+from gtm.documents.schema import DOCUMENTS, to_document
+from gtm.documents.structure import problems_of
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.resources import PutOutcome
 

@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gtm.control.diff import Action
-from gtm.control.documents import JurisdictionDocument, PolicyDocument
 from gtm.control.edges import SyncState
 from gtm.control.lead import Standing
 from gtm.core.capacity.load import Freshness
@@ -16,6 +14,8 @@ from gtm.core.capacity.processing import TimeSource
 from gtm.core.change.safety import SafetyRule
 from gtm.core.model.access import Role
 from gtm.core.model.values import AdminState, HealthStatus
+from gtm.documents.diff import Action
+from gtm.documents.schema import JurisdictionDocument, PolicyDocument
 from gtm.storage.resources import PutOutcome
 
 T = TypeVar("T")

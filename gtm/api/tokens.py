@@ -11,10 +11,11 @@ from pydantic import Field
 
 from gtm.api.context import Admin, Ctx, reply
 from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
-from gtm.control import fields, tokens
-from gtm.control.documents import Document
+from gtm.control import tokens
 from gtm.control.tokens import LONGEST_GRACE
 from gtm.core.model.access import Role
+from gtm.documents import fields
+from gtm.documents.schema import Document
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 

@@ -59,7 +59,7 @@ def _write(folder: Path, policy: dict[str, Any], kinds: tuple[str, ...], *, over
             file is either the old or the new one.
     """
     from gtm.cli import output
-    from gtm.control.folders import EXPECTATIONS, SUFFIXES
+    from gtm.documents.folders import EXPECTATIONS, SUFFIXES
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from gtm.cli import options
 from gtm.cli.exits import CommandError
 
 if TYPE_CHECKING:
-    from gtm.control.imports.parts import Source
+    from gtm.documents.imports.parts import Source
 
 
 class Kind(StrEnum):
@@ -52,9 +52,9 @@ def import_(
     What the file does not say, such as where a region stands, is asked for in comments, and by `gtm check`.
     """
     from gtm.cli import output
-    from gtm.control.imports.parts import ImportProblem
-    from gtm.control.imports.policy import draft, zone_name
-    from gtm.control.imports.render import files
+    from gtm.documents.imports.parts import ImportProblem
+    from gtm.documents.imports.policy import draft, zone_name
+    from gtm.documents.imports.render import files
 
     if config is not None and kind is not Kind.GDNSD:
         raise CommandError("--config is for gdnsd alone; nothing was written")
@@ -91,7 +91,7 @@ def _many(what: str, count: int) -> str:
 
 
 def _source(kind: Kind, file: Path, zone: str, config: Path | None) -> Source:
-    from gtm.control.imports import gdnsd, octodns, route53
+    from gtm.documents.imports import gdnsd, octodns, route53
 
     if kind is Kind.GDNSD:
         return gdnsd.read(_read(file), zone, None if config is None else _read(config))
@@ -104,7 +104,7 @@ def _read(file: Path) -> str:
     Raises:
         CommandError: it cannot be read.
     """
-    from gtm.control.imports.parts import MAX_BYTES
+    from gtm.documents.imports.parts import MAX_BYTES
 
     try:
         with file.open("rb") as stream:
@@ -121,7 +121,7 @@ def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
     Raises:
         CommandError: it has one, or cannot be written.
     """
-    from gtm.control.folders import SUFFIXES
+    from gtm.documents.folders import SUFFIXES
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -112,8 +112,8 @@ class _Plan:
 def _eea() -> frozenset[str]:
     from datetime import UTC, datetime
 
-    from gtm.control.jurisdictions import shipped_jurisdictions
     from gtm.core.policy.jurisdictions import countries_at, resolve
+    from gtm.documents.jurisdictions import shipped_jurisdictions
 
     return countries_at(resolve(shipped_jurisdictions(), ())[0]["EEA"], datetime.now(UTC).timestamp())
 
@@ -131,7 +131,7 @@ def _place(text: str) -> _Region:
     Raises:
         CommandError: it cannot be read, or the city is not known.
     """
-    from gtm.control.cities import UnknownCityError, city
+    from gtm.documents.cities import UnknownCityError, city
 
     where, equals, rest = text.partition("=")
     url, _, ipv4 = rest.partition(",")
@@ -191,8 +191,8 @@ def _write(folder: Path, plan: _Plan) -> None:
     """
     from gtm.cli import output
     from gtm.cli.welcome import program
-    from gtm.control.folders import check_references, read_folder
-    from gtm.control.plausibility import plausibility
+    from gtm.documents.folders import check_references, read_folder
+    from gtm.documents.plausibility import plausibility
 
     files = {"regions.yaml": _regions(plan), "services.yaml": _services(plan)}
     if plan.gdpr:

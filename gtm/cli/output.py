@@ -99,7 +99,7 @@ def print_json(value: Any) -> None:
 
 def yaml_text(policy: dict[str, Any]) -> str:
     """A policy from an answer as YAML."""
-    from gtm.control import yamls
+    from gtm.documents import yamls
 
     # Answers' objects are of a class of their own, which YAML has no notion of.
     return yamls.dump(json.loads(json.dumps(policy)))

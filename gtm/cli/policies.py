@@ -13,7 +13,7 @@ from gtm.cli.reading import explained, read_document, require_readable
 
 if TYPE_CHECKING:
     from gtm.cli.client import Client
-    from gtm.control.check import Report
+    from gtm.documents.check import Report
 
 Folder = Annotated[Path, typer.Argument(help="A folder of YAML files, or one file.")]
 
@@ -36,7 +36,7 @@ def check(
     import time
 
     from gtm.cli import output
-    from gtm.control.check import check_folder
+    from gtm.documents.check import check_folder
     from gtm.geoip.reader import GeoIPError, Locator
 
     require_readable(folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gtm.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from gtm.control.documents import PolicyDocument
+    from gtm.documents.schema import PolicyDocument
 
 
 def require_readable(folder: Path) -> None:
@@ -33,7 +33,7 @@ def read_document(folder: Path) -> dict[str, Any]:
         CommandError: it cannot be read, or has problems; all are listed.
     """
     from gtm.cli import output
-    from gtm.control.folders import load_document
+    from gtm.documents.folders import load_document
 
     require_readable(folder)
     with explained(), output.progress(f"reading {folder}"):
@@ -52,8 +52,8 @@ class explained:  # noqa: N801 - reads as a verb where it is used
             return
         from pydantic import ValidationError
 
-        from gtm.control.structure import problems_of
         from gtm.core.model.problems import PolicyError
+        from gtm.documents.structure import problems_of
 
         if isinstance(error, PolicyError):
             raise _wrong([str(problem) for problem in error.problems]) from error

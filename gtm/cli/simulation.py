@@ -117,8 +117,8 @@ def _file(name: str, seconds: float, locator: Callable[[], Any], policies: tuple
     Raises:
         CommandError: it cannot be read, or has wrong lines.
     """
-    from gtm.control.traffic_csv import TrafficError, read_csv
     from gtm.core.demand.traffic import TrafficBuilder
+    from gtm.documents.traffic_csv import TrafficError, read_csv
 
     builder = TrafficBuilder(seconds)
     try:
@@ -197,7 +197,7 @@ def _ago(seconds: float) -> str:
 
 
 def _policy(document: Mapping[str, Any]) -> Policy:
-    from gtm.control.documents import PolicyDocument
+    from gtm.documents.schema import PolicyDocument
 
     return PolicyDocument.model_validate_json(_json(document)).to_core()
 

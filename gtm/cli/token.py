@@ -200,7 +200,7 @@ def _create_directly(
     name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path, *, edges: str | None
 ) -> dict[str, Any]:
     from gtm.control import tokens
-    from gtm.control.fields import NAME_PATTERN, PATTERN_WORDS
+    from gtm.documents.fields import NAME_PATTERN, PATTERN_WORDS
 
     if not re.fullmatch(NAME_PATTERN, name):
         raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")

@@ -17,16 +17,16 @@ from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_va
 from pydantic_core import PydanticCustomError
 
 from gtm.control import errors, simulation
-from gtm.control import fields as f
-from gtm.control.documents import Document, PolicyDocument
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, NotFound
 from gtm.control.situation import Situation
-from gtm.control.structure import problems_of_errors
 from gtm.control.traffic import KindDocument, TrafficDocument
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import Location, Policy, Request
 from gtm.core.policy.snapshot import Snapshot
+from gtm.documents import fields as f
+from gtm.documents.schema import Document, PolicyDocument
+from gtm.documents.structure import problems_of_errors
 from gtm.geoip.networks import parse_client
 
 MAX_PAIRS = 10_000_000

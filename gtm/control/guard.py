@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from gtm.control.approvals import fingerprint, standing
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
 from gtm.core.change.protections import deletions, opened
 from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
@@ -19,6 +18,7 @@ from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.storage.session import Transaction
 
 

@@ -11,18 +11,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from gtm.control.diff import ResourceChange, diff_policies, summary
-from gtm.control.documents import PolicyDocument
 from gtm.control.errors import PreconditionFailed
 from gtm.control.guard import Guard
-from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.control.plausibility import all_findings
 from gtm.core.change.safety import Verdict
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
+from gtm.documents.diff import ResourceChange, diff_policies, summary
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.plausibility import all_findings
+from gtm.documents.schema import PolicyDocument
 from gtm.storage.session import Database, Transaction
 
 

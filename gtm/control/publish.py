@@ -21,7 +21,6 @@ from gtm.control.demand import DemandBook, Row
 from gtm.control.errors import Unavailable
 from gtm.control.followers import HEARTBEAT, Followers, News
 from gtm.control.intake import Intake
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.keys import KeyBook
 from gtm.control.latency import LatencyBook
 from gtm.control.lead import FENCE, Lead, Standing
@@ -37,6 +36,7 @@ from gtm.core.model.state import Plan, State
 from gtm.core.model.values import Policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.ledger import LeaseLedger
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import EdgeReply, EdgeReport, SnapshotMessage
 from gtm.settings import DEFAULT_HALF_LIFE, DnssecSettings
 from gtm.storage.edges import EdgeSighting

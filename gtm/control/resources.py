@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from gtm.control.documents import ResourceDocument
-from gtm.control.draining import with_drain_start
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
 from gtm.control.guard import Guard
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.policy import Outcome, edit
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.values import AdminState
+from gtm.documents.draining import with_drain_start
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.schema import ResourceDocument
 from gtm.storage.resources import PutOutcome, Stored
 from gtm.storage.session import Database
 

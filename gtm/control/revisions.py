@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gtm.control import policy as policies
-from gtm.control.diff import ResourceChange, diff_policies
 from gtm.control.errors import NotFound
 from gtm.control.guard import Guard
 from gtm.control.policy import Outcome
 from gtm.core.model.values import Policy
+from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.storage.revisions import Revision
 from gtm.storage.session import Database, Transaction
 

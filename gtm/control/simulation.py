@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gtm.control.documents import PolicyDocument
 from gtm.control.errors import Invalid, Unavailable
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
 from gtm.core.decision.choice import choice, pick
 from gtm.core.decision.decide import explained
@@ -23,6 +21,8 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.schema import PolicyDocument
 
 _DRAW = 0.5
 """An explanation is of the middle draw: of several ways it shows one that is likely, the same each time."""

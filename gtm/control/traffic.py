@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from gtm.control import fields as f
 from gtm.control.demand import read_row
-from gtm.control.documents import Document
 from gtm.control.errors import NotFound
 from gtm.core.demand.cells import Cell, cell_of, read_cell
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Location, Priority, Request
+from gtm.documents import fields as f
+from gtm.documents.schema import Document
 from gtm.geoip.centres import country_centres
 from gtm.storage.session import Database
 

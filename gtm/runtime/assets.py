@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gtm.control.folders import load_folder
 from gtm.core.model.values import Policy
+from gtm.documents.folders import load_folder
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 

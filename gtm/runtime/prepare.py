@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 from gtm.control import policy as policies
 from gtm.control import tokens
-from gtm.control.documents import PolicyDocument
 from gtm.core.model.access import Role
 from gtm.core.model.values import Policy
+from gtm.documents.schema import PolicyDocument
 from gtm.runtime.demo.block import moved
 from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable

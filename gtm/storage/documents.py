@@ -2,7 +2,7 @@
 
 PostgreSQL's `jsonb` keeps numbers as decimals: `1e+22` would come back as the integer 10000000000000000000000,
 and `-0.0` as `0.0`. Large floats are therefore written in full with a fraction, and zero without a sign. `jsonb`
-cannot hold NUL characters; `gtm.control.documents` rejects them where outside text becomes a value.
+cannot hold NUL characters; `gtm.documents.schema` rejects them where outside text becomes a value.
 """
 
 from __future__ import annotations

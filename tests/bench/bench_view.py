@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.decision.router import Router
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.runtime.assets import demo_policy

@@ -25,7 +25,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Window, view_of
@@ -44,6 +43,7 @@ from gtm.core.model.values import (
     Steering,
 )
 from gtm.core.policy.compile import compile_policy
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from tests.bench.sim_world import Flags, Floats, zipf
 
 TTLS = (5, 30, 60, 300)

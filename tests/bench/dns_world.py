@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from bench_view import holder
 
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.decision.router import Router
 from gtm.core.model.state import ClassPlan, Plan, State
 from gtm.core.model.values import (
@@ -27,6 +26,7 @@ from gtm.core.model.values import (
     ResidencyRule,
 )
 from gtm.dns.subnet import Subnet, locate_subnet
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator

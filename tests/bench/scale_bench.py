@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
 from gtm.core.findings.report import findings
@@ -36,6 +35,7 @@ from gtm.core.model.values import (
     Service,
 )
 from gtm.core.policy.compile import compile_policy
+from gtm.documents.jurisdictions import shipped_jurisdictions
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.capacity.supply import assess
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
@@ -42,6 +41,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.geoip.centres import country_centres
 
 NOW = 1_800_000_000.0

@@ -15,13 +15,13 @@ from time import process_time
 
 import msgspec
 
-from gtm.control.documents import PolicyDocument
 from gtm.core.findings.zones import zone_findings
 from gtm.core.model.values import Endpoint, Member, Policy, RecordSet, RefusalAddress, Region, Service, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns import wire
 from gtm.dns.static import static_content
 from gtm.dns.zones import build_names, wire_name
+from gtm.documents.schema import PolicyDocument
 
 
 def policy(records: int, services: int) -> Policy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gtm.control.folders import read_folder
+from gtm.documents.folders import read_folder
 from tests.cli.conftest import Gtm
 from tests.control.test_imports import CONFIG, GDNSD, OCTODNS, ROUTE53
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.cities import UnknownCityError, cities, city, folded
-from gtm.control.plausibility import plausibility
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Endpoint, Policy, Region
+from gtm.documents.cities import UnknownCityError, cities, city, folded
+from gtm.documents.plausibility import plausibility
 from tests.cli.conftest import Gtm
 
 FRANKFURT = "Frankfurt=https://fra.example.com,192.0.2.10"

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gtm.control import yamls
 from gtm.core.model.access import Role
+from gtm.documents import yamls
 from tests.cli.conftest import DEMO, Control, Gtm
 
 

@@ -13,18 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from gtm.control import documents, yamls
-from gtm.control.diff import diff_policies
-from gtm.control.documents import DOCUMENTS, PolicyDocument, concise_policy, export_policy
-from gtm.control.folders import check_references, load_folder, read_folder
-from gtm.control.jurisdictions import adequacy_decisions, law_notes, past_memberships, shipped_jurisdictions
-from gtm.control.structure import problems_of
 from gtm.core.model import values as model
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.values import Policy, Region
 from gtm.core.policy.jurisdictions import countries_at, resolve
+from gtm.documents import schema as documents
+from gtm.documents import yamls
+from gtm.documents.diff import diff_policies
+from gtm.documents.folders import check_references, load_folder, read_folder
+from gtm.documents.jurisdictions import adequacy_decisions, law_notes, past_memberships, shipped_jurisdictions
+from gtm.documents.schema import DOCUMENTS, PolicyDocument, concise_policy, export_policy
+from gtm.documents.structure import problems_of
 
 DEMO = Path(__file__).parents[2] / "policies" / "demo"
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
-from gtm.control.diff import diff_policies
-from gtm.control.documents import PolicyDocument, concise_policy, export_policy
-from gtm.control.structure import problems_of
 from gtm.core.model.values import HostName, Policy
+from gtm.documents.diff import diff_policies
+from gtm.documents.schema import PolicyDocument, concise_policy, export_policy
+from gtm.documents.structure import problems_of
 
 
 def _document(*hosts: Any) -> dict[str, Any]:

@@ -15,12 +15,12 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gtm.control import yamls
-from gtm.control.folders import check_references, load_folder, read_folder
-from gtm.control.imports import gdnsd, octodns, route53, vscf
-from gtm.control.imports.parts import ImportProblem, Source
-from gtm.control.imports.policy import Draft, draft, zone_name
-from gtm.control.imports.render import files
+from gtm.documents import yamls
+from gtm.documents.folders import check_references, load_folder, read_folder
+from gtm.documents.imports import gdnsd, octodns, route53, vscf
+from gtm.documents.imports.parts import ImportProblem, Source
+from gtm.documents.imports.policy import Draft, draft, zone_name
+from gtm.documents.imports.render import files
 from tests.dns.world import answerer, query
 
 ZONE = "example.com"

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gtm.control.documents import ZoneDocument
-from gtm.control.records import RecordError, read_data, record_type
 from gtm.core.model.values import Policy, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.zones import build_names, wire_name
+from gtm.documents.records import RecordError, read_data, record_type
+from gtm.documents.schema import ZoneDocument
 from tests.core.strategies import quick
 
 ZONE: dict[str, Any] = {"name": "x.test", "primary_ns": "ns.example.net", "hostmaster": "h.example.net"}

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.traffic import TrafficDocument, traffic_json
-from gtm.control.traffic_csv import COLUMNS, MAX_PROBLEMS, TrafficError, read_csv
 from gtm.core.demand.cells import read_cell
 from gtm.core.demand.traffic import Traffic, TrafficBuilder
 from gtm.core.model.values import Location, Priority
+from gtm.documents.traffic_csv import COLUMNS, MAX_PROBLEMS, TrafficError, read_csv
 from gtm.geoip.address import parse_address
 
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from gtm.control import simulation
 from gtm.control.errors import ControlError
-from gtm.control.folders import load_document
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.control.situation import Situation
 from gtm.core.decision.ranking import PLANNED
 from gtm.core.decision.router import Router
@@ -27,6 +25,8 @@ from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import AdminState, EndpointHealth, HealthStatus, Policy, Priority, Request
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer import Answerer
+from gtm.documents.folders import load_document
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, HeartbeatMessage, LatencyMessage, SnapshotMessage, StateMessage

@@ -15,12 +15,12 @@ from pydantic.fields import FieldInfo
 
 from gtm.api.app import create_app
 from gtm.cli.main import app
-from gtm.control import yamls
-from gtm.control.check import Expectation, check_folder
-from gtm.control.documents import DOCUMENTS, KINDS, Document, PolicyDocument
 from gtm.core.capacity.load_report import FIELDS, NAMED_METRICS
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.values import UNKNOWN_LOCATION
+from gtm.documents import yamls
+from gtm.documents.check import Expectation, check_folder
+from gtm.documents.schema import DOCUMENTS, KINDS, Document, PolicyDocument
 from gtm.edge import problems
 from gtm.storage.session import Database
 from tests.docs.blocks import ROOT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gtm.control.check import check_folder
+from gtm.documents.check import check_folder
 from gtm.geoip.reader import Locator
 
 DEMO = Path(__file__).parents[2] / "policies" / "demo"

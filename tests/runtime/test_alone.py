@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import HeartbeatMessage, PulseMessage, SnapshotMessage
 from gtm.runtime.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.settings import LOOPBACK

@@ -17,7 +17,6 @@ from typing import Self
 import dns.message
 import dns.rdatatype
 
-from gtm.control.jurisdictions import shipped_jurisdictions
 from gtm.core.model.access import Access
 from gtm.core.model.values import (
     Endpoint,
@@ -31,6 +30,7 @@ from gtm.core.model.values import (
     Service,
     Zone,
 )
+from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from tests.system.harness import PATIENCE, Process, descendants, eventually, kill_remains

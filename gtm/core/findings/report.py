@@ -31,7 +31,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
     """Everything about a policy that its authors may want to look at again.
 
     Args:
-        snapshot: the policy; its size is bounded by `gtm.control.documents`, and the time this takes by that (seconds).
+        snapshot: the policy; its size is bounded by `gtm.documents.schema`, and the time this takes by that (seconds).
         now: POSIX seconds.
 
     Returns:

@@ -2,7 +2,7 @@
 
 Everything here is a frozen dataclass or an enum. What a policy *means* is worked out by
 `gtm.core.policy.compile`; limits of single fields (ranges, lengths, patterns) are held by
-`gtm.control.documents`, the one place where outside documents become these values.
+`gtm.documents.schema`, the one place where outside documents become these values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which countries a body of law covers, and when.
 
 Every ISO 3166-1 country code is a jurisdiction of its own. Named jurisdictions (EU, EEA, …) list countries or other
-jurisdictions; the shipped ones and their sources are data (`gtm/control/data/jurisdictions.yaml`). A membership may
+jurisdictions; the shipped ones and their sources are data (`gtm/documents/data/jurisdictions.yaml`). A membership may
 have terms: an adequacy decision begins, and lapses.
 """
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from math import isfinite
 
-from gtm.control.fields import MODEL_PATTERN, NAME_PATTERN, PATTERN_WORDS
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Location, Priority, Request
+from gtm.documents.fields import MODEL_PATTERN, NAME_PATTERN, PATTERN_WORDS
 from gtm.geoip.centres import country_centres
 
 COLUMNS = (

@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gtm.control import yamls
-from gtm.control.documents import ProbeDocument
-from gtm.control.imports.parts import (
+from gtm.documents import yamls
+from gtm.documents.imports.parts import (
     MAX_RECORDS,
     ImportProblem,
     Plain,
@@ -19,7 +18,8 @@ from gtm.control.imports.parts import (
     bounded,
     quoted,
 )
-from gtm.control.records import RecordError
+from gtm.documents.records import RecordError
+from gtm.documents.schema import ProbeDocument
 
 _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "MX": (("preference", "priority"), ("exchange", "value")),

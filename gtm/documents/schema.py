@@ -23,9 +23,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from gtm.control import fields as f
-from gtm.control.draining import with_drain_start
-from gtm.control.records import RecordError, check_sets, read_data
 from gtm.core.model.kinds import KINDS, Resource
 from gtm.core.model.values import (
     AdminState,
@@ -51,6 +48,9 @@ from gtm.core.model.values import (
     Tenant,
     Zone,
 )
+from gtm.documents import fields as f
+from gtm.documents.draining import with_drain_start
+from gtm.documents.records import RecordError, check_sets, read_data
 
 MAX_RESOURCES = 10_000
 """Most resources of one kind in a policy document."""

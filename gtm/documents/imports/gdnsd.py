@@ -12,9 +12,9 @@ import dns.name
 import dns.rdatatype
 import dns.zone
 
-from gtm.control.imports import vscf
-from gtm.control.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered, bounded
-from gtm.control.imports.route53 import soa
+from gtm.documents.imports import vscf
+from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered, bounded
+from gtm.documents.imports.route53 import soa
 
 _DYNAMIC = 65_280  # of private use (RFC 6895 §3.1): a stand-in, so that one parser reads the whole file
 _LINE = re.compile(

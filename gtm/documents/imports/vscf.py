@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gtm.control.imports.parts import ImportProblem, bounded
+from gtm.documents.imports.parts import ImportProblem, bounded
 
 MAX_DEPTH = 50
 

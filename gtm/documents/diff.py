@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gtm.control.documents import to_document
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.values import Policy
+from gtm.documents.schema import to_document
 
 
 class Action(StrEnum):

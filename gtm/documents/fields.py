@@ -18,8 +18,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictF
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from gtm.control.records import RecordError, record_type
 from gtm.core.model.countries import COUNTRIES
+from gtm.documents.records import RecordError, record_type
 
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 JURISDICTION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9-]{0,61}[A-Za-z0-9]$"

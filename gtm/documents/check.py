@@ -17,12 +17,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from gtm.control import fields as f
-from gtm.control.documents import Document
-from gtm.control.folders import EXPECTATIONS, check_references, read_folder, read_yaml
-from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.control.plausibility import all_findings
-from gtm.control.structure import problems_of
 from gtm.core.decision.choice import choice
 from gtm.core.decision.decide import Decision, explained
 from gtm.core.decision.explain import lines
@@ -41,6 +35,12 @@ from gtm.core.model.values import (
     Request,
 )
 from gtm.core.policy.compile import compile_policy
+from gtm.documents import fields as f
+from gtm.documents.folders import EXPECTATIONS, check_references, read_folder, read_yaml
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.plausibility import all_findings
+from gtm.documents.schema import Document
+from gtm.documents.structure import problems_of
 from gtm.geoip.centres import country_centres
 from gtm.geoip.networks import Locate, locate_client, parse_client
 

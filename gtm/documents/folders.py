@@ -1,7 +1,7 @@
 """A folder of YAML files → a policy, with every problem and where it is.
 
 Files are mappings from kinds (`regions`, `services`, …) to lists of objects; several files merge by concatenation.
-`expect.yaml` holds expected decisions instead (`gtm.control.check`).
+`expect.yaml` holds expected decisions instead (`gtm.documents.check`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gtm.control import yamls
-from gtm.control.documents import DOCUMENTS, PolicyDocument, ResourceDocument
-from gtm.control.jurisdictions import shipped_jurisdictions
-from gtm.control.structure import problems_of
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
+from gtm.documents import yamls
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.schema import DOCUMENTS, PolicyDocument, ResourceDocument
+from gtm.documents.structure import problems_of
 
 EXPECTATIONS = "expect.yaml"
 SUFFIXES = frozenset({".yaml", ".yml"})

@@ -13,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from gtm.control import yamls
 from gtm.core.model.values import Jurisdiction, Term
+from gtm.documents import yamls
 
 _APPLICABLE = "2018-05-25"
 """Since when the GDPR applies (its Art. 99(2)): earlier beginnings are not kept."""
@@ -62,7 +62,7 @@ class LawNote:
 
 @cache
 def _data() -> dict[str, Any]:
-    text = files("gtm.control").joinpath("data/jurisdictions.yaml").read_bytes()
+    text = files("gtm.documents").joinpath("data/jurisdictions.yaml").read_bytes()
     document: dict[str, Any] = yamls.load(text)[0]
     return document
 

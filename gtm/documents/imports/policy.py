@@ -15,11 +15,11 @@ import dns.rdataclass
 import dns.rdatatype
 from pydantic import ValidationError
 
-from gtm.control.documents import RecordSetDocument
-from gtm.control.fields import HOSTNAME_PATTERN
-from gtm.control.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered
-from gtm.control.records import RecordError, check_sets, record_type
 from gtm.core.model.values import RecordSet
+from gtm.documents.fields import HOSTNAME_PATTERN
+from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered
+from gtm.documents.records import RecordError, check_sets, record_type
+from gtm.documents.schema import RecordSetDocument
 
 MAX_DATA = 100
 """Records of an entry in a policy, and pools of a name that is steered."""

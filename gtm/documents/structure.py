@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from gtm.control.fields import PATTERN_WORDS
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import Problem
+from gtm.documents.fields import PATTERN_WORDS
 
 _SHOWN = 80
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gtm.control.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered, bounded
+from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered, bounded
 
 _STEERABLE = ("A", "AAAA", "CNAME")
 _OTHERS = {

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gtm.control.imports.parts import Pool, Steered
-from gtm.control.imports.policy import Draft
+from gtm.documents.imports.parts import Pool, Steered
+from gtm.documents.imports.policy import Draft
 
 
 def files(draft: Draft, origin: str) -> dict[str, str]:
