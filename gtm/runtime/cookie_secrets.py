@@ -6,7 +6,7 @@ import errno
 import secrets
 from pathlib import Path
 
-from gtm.dns.cookies import SECRET_SIZE
+from gtm.dns.protocol.cookies import SECRET_SIZE
 
 
 def cookie_secrets(path: Path | None) -> tuple[bytes, ...]:

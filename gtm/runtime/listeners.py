@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 
-from gtm.dns.udp import bind_udp, hold
+from gtm.dns.io.udp import bind_udp, hold
 from gtm.runtime.sockets import TRIES, PortInUseError, bind_tcp, explained, reserve_each
 from gtm.settings import Address, EdgeSettings
 

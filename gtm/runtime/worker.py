@@ -29,13 +29,13 @@ from gtm.core.decision.router import Router
 from gtm.core.latency import SampleKind
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import Parts
-from gtm.dns.answer import Answerer
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.dnssec import Signer
-from gtm.dns.limiter import Limiter, RateLimits
-from gtm.dns.options import ServerOptions
-from gtm.dns.server import DnsServer
-from gtm.dns.tcp import TcpLimits
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.io.limiter import Limiter, RateLimits
+from gtm.dns.io.server import DnsServer
+from gtm.dns.io.tcp import TcpLimits
+from gtm.dns.protocol.cookies import ServerCookies
+from gtm.dns.protocol.options import ServerOptions
+from gtm.dns.zone.dnssec import Signer
 from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.edge.quotas import QuotaGate
 from gtm.edge.samples import Intake

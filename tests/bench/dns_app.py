@@ -19,10 +19,10 @@ sys.path.insert(1, str(Path(__file__).parents[2]))
 
 import dns_world
 
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
-from gtm.dns.limiter import Limiter, RateLimits
-from gtm.dns.server import DnsServer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.io.limiter import Limiter, RateLimits
+from gtm.dns.io.server import DnsServer
+from gtm.dns.zone.dnssec import Signer
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator

@@ -25,7 +25,7 @@ from gtm.core.model.values import (
     Request,
     ResidencyRule,
 )
-from gtm.dns.subnet import Subnet, locate_subnet
+from gtm.dns.protocol.subnet import Subnet, locate_subnet
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage

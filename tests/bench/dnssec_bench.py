@@ -18,11 +18,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from gtm.dns import wire
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
-from gtm.dns.signatures import LIMIT, Signatures, ZoneKey
-from gtm.dns.zones import wire_name
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.protocol import wire
+from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.signatures import LIMIT, Signatures, ZoneKey
+from gtm.dns.zone.zones import wire_name
 from tests.dns.signing import KEYS, NOW, signing, zone_keys
 from tests.dns.world import query
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bench_view import holder
 
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.dns.answer import Answerer
+from gtm.dns.answer.answerer import Answerer
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts

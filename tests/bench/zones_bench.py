@@ -18,9 +18,9 @@ import msgspec
 from gtm.core.findings.zones import zone_findings
 from gtm.core.model.values import Endpoint, Member, Policy, RecordSet, RefusalAddress, Region, Service, Zone
 from gtm.core.policy.compile import compile_policy
-from gtm.dns import wire
-from gtm.dns.static import static_content
-from gtm.dns.zones import build_names, wire_name
+from gtm.dns.protocol import wire
+from gtm.dns.zone.static import static_content
+from gtm.dns.zone.zones import build_names, wire_name
 from gtm.documents.schema import PolicyDocument
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
-from gtm.dns.server import DnsServer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.io.server import DnsServer
+from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 from tests.dns.signing import NOW, keys
 from tests.dns.test_server import running

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.model.values import Location, Service
-from gtm.dns import clients
-from gtm.dns.answer import Answerer
+from gtm.dns.answer import clients
+from gtm.dns.answer.answerer import Answerer
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
 from tests.dns.test_protocol import ecs, opt, with_opt

@@ -9,7 +9,7 @@ import dns.rdtypes.svcbbase as svcb
 import pytest
 
 from gtm.core.model.values import HttpsRecord
-from gtm.dns.answer import Answerer
+from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 from tests.dns.world import (
     ALWAYS_DOWN,

@@ -7,7 +7,7 @@ import dns.rcode
 import pytest
 
 from gtm.core.model.values import NameServer, Policy, RecordSet, Zone
-from gtm.dns.answer import Answerer
+from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 from tests.dns.world import addresses, both, locate, query, router
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from gtm.core.model.values import Policy, Zone
 from gtm.core.policy.compile import compile_policy
-from gtm.dns.zones import build_names, wire_name
+from gtm.dns.zone.zones import build_names, wire_name
 from gtm.documents.records import RecordError, read_data, record_type
 from gtm.documents.schema import ZoneDocument
 from tests.core.strategies import quick

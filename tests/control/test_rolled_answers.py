@@ -15,8 +15,8 @@ from hypothesis import example, given
 from gtm.control.signing import ds_rdata, generate, sign_sets
 from gtm.core.signing.keys import DNSKEY, Keys, SignedSet, ZoneKeys, key_tag
 from gtm.core.signing.rollover import DAY, HOUR, Key, KeyRole, signing_key
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 from tests.core.strategies import quick
 from tests.core.test_rollover import ACTS, TIMES, World, play

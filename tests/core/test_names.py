@@ -22,9 +22,9 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.dns import wire
-from gtm.dns.static import static_content
-from gtm.dns.zones import Host, build_names, wire_name
+from gtm.dns.protocol import wire
+from gtm.dns.zone.static import static_content
+from gtm.dns.zone.zones import Host, build_names, wire_name
 from tests.core.strategies import quick
 
 REGION = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test", ("192.0.2.1",)),))

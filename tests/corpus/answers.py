@@ -24,7 +24,7 @@ from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import AdminState, EndpointHealth, HealthStatus, Policy, Priority, Request
 from gtm.core.policy.edges import EdgePlace
-from gtm.dns.answer import Answerer
+from gtm.dns.answer.answerer import Answerer
 from gtm.documents.folders import load_document
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.edge.app import EdgeApp, EdgeOptions

@@ -10,11 +10,11 @@ import threading
 import dns.edns
 import dns.message
 
-from gtm.dns.answer import Answerer
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.limiter import Limiter, RateLimits
-from gtm.dns.options import ServerOptions
-from gtm.dns.server import DnsServer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.io.limiter import Limiter, RateLimits
+from gtm.dns.io.server import DnsServer
+from gtm.dns.protocol.cookies import ServerCookies
+from gtm.dns.protocol.options import ServerOptions
 from gtm.telemetry import Counts
 
 from .world import locate, query, router

@@ -21,9 +21,9 @@ from dns.rdtypes.ANY.RRSIG import RRSIG
 
 from gtm.core.model.values import RecordSet
 from gtm.core.signing.keys import ZSK_FLAGS, Keys, SignedSet, ZoneKeys, key_tag
-from gtm.dns import wire
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.protocol import wire
+from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 
 from .world import POLICY, RESOLVER, locate, query, router

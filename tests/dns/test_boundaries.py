@@ -16,8 +16,8 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, bound_within, build_view, view_of
 from gtm.core.model.values import Jurisdiction, Match, Places, Policy, Request, ResidencyRule, RuleMode, Term
 from gtm.core.policy.compile import compile_policy
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 from tests.core.strategies import quick
 from tests.dns.signing import keys

@@ -12,8 +12,8 @@ import pytest
 from gtm.core.decision.router import Router
 from gtm.core.model.values import Match, Places, Policy, RefusalAddress, ResidencyRule, Tenant, Zone
 from gtm.core.signing.keys import NO_KEYS
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts, metric_key
 
 from .world import (

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.dns import cookies
-from gtm.dns.cookies import ServerCookies, Verdict, siphash24
+from gtm.dns.protocol import cookies
+from gtm.dns.protocol.cookies import ServerCookies, Verdict, siphash24
 
 SECRET = bytes.fromhex("e5e973e5a6b2a43f48e7dc849e37bfcf")
 CLIENT = bytes.fromhex("2464c4abcf10c957")

@@ -22,12 +22,12 @@ from gtm.core.model.names import absolute
 from gtm.core.model.values import EdgeScope, Match, NameServer
 from gtm.core.policy.edges import EdgePlace
 from gtm.core.signing.keys import NO_KEYS, Keys
-from gtm.dns import wire
-from gtm.dns.answer import Answerer
-from gtm.dns.denial import nsec, successor
-from gtm.dns.dnssec import Signer
-from gtm.dns.signatures import PERIOD, Signatures, ZoneKey
-from gtm.dns.zones import ZoneData, wire_name
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.protocol import wire
+from gtm.dns.zone.denial import nsec, successor
+from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.signatures import PERIOD, Signatures, ZoneKey
+from gtm.dns.zone.zones import ZoneData, wire_name
 from gtm.telemetry import Counts
 
 from .signing import (
@@ -504,7 +504,7 @@ def test_signatures_outlive_views_and_are_made_anew_for_new_keys() -> None:
 
 def test_the_memory_of_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that nobody asks for twice are forgotten; those asked for all along are not signed again."""
-    monkeypatch.setattr("gtm.dns.signatures.LIMIT", 10)
+    monkeypatch.setattr("gtm.dns.zone.signatures.LIMIT", 10)
     signed: list[bytes] = []
     sign = ZoneKey.sign
 

@@ -14,7 +14,7 @@ from gtm.core.decision.view import Window, view_of
 from gtm.core.model.state import State
 from gtm.core.model.values import EdgeScope, Member, NameServer, RecordSet, Service, Zone
 from gtm.core.policy.edges import EdgePlace
-from gtm.dns.answer import Answerer
+from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 
 from .world import (

@@ -16,13 +16,14 @@ import dns.rcode
 import pytest
 
 from gtm.core.model.values import Location
-from gtm.dns import clients, wire
-from gtm.dns.answer import Answerer
-from gtm.dns.clients import Clients
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.limiter import Limiter, RateLimits
-from gtm.dns.server import DnsServer
-from gtm.dns.subnet import Subnet
+from gtm.dns.answer import clients
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.answer.clients import Clients
+from gtm.dns.io.limiter import Limiter, RateLimits
+from gtm.dns.io.server import DnsServer
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import ServerCookies
+from gtm.dns.protocol.subnet import Subnet
 from gtm.telemetry import Counts
 from tests.tools import tool
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.dns import limiter, wire
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.limiter import Limiter, RateLimits
+from gtm.dns.io import limiter
+from gtm.dns.io.limiter import Limiter, RateLimits
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import ServerCookies
 
 from .world import answerer, query
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.dns import wire
-from gtm.dns.answer import Answerer
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.options import NO_OPTIONS, ServerOptions, reply_options
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import ServerCookies
+from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions, reply_options
 from gtm.telemetry import Counts
 
 from .world import RESOLVER, both, locate, query, router

@@ -21,7 +21,7 @@ from gtm.core.model.names import absolute
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Service
 from gtm.core.policy.compile import compile_policy
-from gtm.dns.answer import Answerer
+from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 
 from .world import (

@@ -14,9 +14,9 @@ import dns.rcode
 import pytest
 
 from gtm.core.model.values import Location
-from gtm.dns import wire
-from gtm.dns.answer import Answerer
-from gtm.dns.subnet import Subnet
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.subnet import Subnet
 from gtm.telemetry import Counts
 
 from .world import NETWORKS, RESOLVER, addresses, answerer, both, query, router, subnet_of

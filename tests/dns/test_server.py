@@ -16,9 +16,9 @@ import dns.query
 import dns.rcode
 import pytest
 
-from gtm.dns.guard import Guard
-from gtm.dns.server import DnsServer
-from gtm.dns.tcp import TcpLimits
+from gtm.dns.io.guard import Guard
+from gtm.dns.io.server import DnsServer
+from gtm.dns.io.tcp import TcpLimits
 from gtm.telemetry import Counts
 
 from .world import addresses, answerer, query, subnet_of

@@ -18,10 +18,10 @@ from gtm.core.decision.view import Window, build_view, view_of
 from gtm.core.model.state import Plan, State
 from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, HttpsRecord, Policy, Region, Request
 from gtm.core.policy.compile import compile_policy
-from gtm.dns import wire
-from gtm.dns.answer import Answerer
-from gtm.dns.content import MAX_TURNS, host_content, second_draw, turns
-from gtm.dns.zones import build_names, wire_name
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import MAX_TURNS, host_content, second_draw, turns
+from gtm.dns.zone.zones import build_names, wire_name
 from gtm.telemetry import Counts
 
 from .world import (

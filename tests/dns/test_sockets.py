@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from gtm.dns.server import DnsServer
-from gtm.dns.udp import bind_udp, hold, release, serve_udp
+from gtm.dns.io.server import DnsServer
+from gtm.dns.io.udp import bind_udp, hold, release, serve_udp
 
 TIMEOUT = 10.0
 

@@ -11,8 +11,8 @@ import pytest
 
 from gtm.core.model.values import Policy, RecordSet, Zone
 from gtm.core.policy.compile import compile_policy
-from gtm.dns.answer import Answerer
-from gtm.dns.zones import build_names
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.zone.zones import build_names
 from gtm.telemetry import Counts
 
 from .world import (

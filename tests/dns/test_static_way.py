@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.dns.answer import Answerer
-from gtm.dns.dnssec import Signer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 
 from .signing import KEYS, NOW, SIGNED

@@ -15,8 +15,8 @@ import dns.message
 import dns.query
 import pytest
 
-from gtm.dns.server import DnsServer
-from gtm.dns.tcp import TcpLimits
+from gtm.dns.io.server import DnsServer
+from gtm.dns.io.tcp import TcpLimits
 
 from .test_server import TIMEOUT, connect, ended, framed, receive, respond, running
 from .world import addresses, query

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from gtm.core.model.values import NameServer, Policy, RecordSet, Zone
 from gtm.core.policy.compile import compile_policy
-from gtm.dns import wire
-from gtm.dns.content import Content
-from gtm.dns.static import MAX_ALIASES, static_content
-from gtm.dns.zones import build_names, wire_name
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import Content
+from gtm.dns.zone.static import MAX_ALIASES, static_content
+from gtm.dns.zone.zones import build_names, wire_name
 from tests.core.strategies import quick
 
 LABELS = st.sampled_from(["a", "b", "*"])

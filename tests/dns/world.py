@@ -39,7 +39,7 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
-from gtm.dns.answer import Answerer
+from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 
 EEA = Jurisdiction("EEA", members=("DE", "FR", "IE"))

@@ -67,8 +67,8 @@ from gtm.core.decision.choice import pick
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Policy, Request
-from gtm.dns.clients import Clients
-from gtm.dns.subnet import Subnet
+from gtm.dns.answer.clients import Clients
+from gtm.dns.protocol.subnet import Subnet
 from gtm.geoip.reader import Locator
 from tests.core.reference import Atlas, Clock, Parts, Reference
 from tests.core.strategies import DATA_CLASSES, TENANTS

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dns.message
 
 from gtm.core.decision.router import Router
-from gtm.dns import wire
-from gtm.dns.answer import Answerer
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.dnssec import Signer
-from gtm.dns.limiter import Limiter, RateLimits
-from gtm.dns.options import NO_OPTIONS, ServerOptions
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.io.limiter import Limiter, RateLimits
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import ServerCookies
+from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
+from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 from tests.dns.signing import KEYS, NOW, SIGNED
 from tests.dns.world import locate, router

@@ -22,10 +22,10 @@ import dns.message
 import dns.query
 
 from gtm.core.decision.router import Router
-from gtm.dns.answer import Answerer
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.options import ServerOptions
-from gtm.dns.server import DnsServer
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.io.server import DnsServer
+from gtm.dns.protocol.cookies import ServerCookies
+from gtm.dns.protocol.options import ServerOptions
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
 from tests.dns.test_server import running

@@ -17,8 +17,8 @@ import dns.rdatatype
 import pytest
 
 from gtm.core.signing.keys import Keys
-from gtm.dns.dnssec import Signer
-from gtm.dns.server import DnsServer
+from gtm.dns.io.server import DnsServer
+from gtm.dns.zone.dnssec import Signer
 from tests.dns.signing import SIGNED_ZONES, keys, signing, trusted
 from tests.dns.test_server import running
 from tests.dns.world import addresses

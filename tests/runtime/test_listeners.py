@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.dns.udp import release
+from gtm.dns.io.udp import release
 from gtm.runtime.listeners import Listener, Listeners, Use, open_listeners
 from gtm.runtime.sockets import PortInUseError
 from gtm.settings import EdgeSettings

@@ -17,8 +17,8 @@ import pytest
 
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
-from gtm.dns.cookies import ServerCookies
-from gtm.dns.signatures import PERIOD
+from gtm.dns.protocol.cookies import ServerCookies
+from gtm.dns.zone.signatures import PERIOD
 from gtm.feed.wire import (
     CountsMessage,
     HeartbeatMessage,

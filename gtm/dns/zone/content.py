@@ -20,9 +20,9 @@ from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.core.model.values import Endpoint, Request, Service
-from gtm.dns import wire
-from gtm.dns.svcb import BARE, alias_data, https_data
-from gtm.dns.zones import Cut, Host, ZoneData, wire_name
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.svcb import BARE, alias_data, https_data
+from gtm.dns.zone.zones import Cut, Host, ZoneData, wire_name
 
 SHORT_TTL = 30
 """The longest TTL, in seconds, of answers that should not outlive their cause: refusals, and health ignored."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gtm.core.model.values import Location
-from gtm.dns import wire
+from gtm.dns.protocol import wire
 from gtm.geoip.networks import Locate, length_of, locate_network
 
 _FAMILY_BYTES = {1: 4, 2: 16}

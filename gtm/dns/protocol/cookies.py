@@ -11,7 +11,7 @@ from hmac import compare_digest
 from socket import AF_INET, AF_INET6, inet_pton
 from struct import Struct
 
-from gtm.dns import wire
+from gtm.dns.protocol import wire
 
 CLIENT_SIZE = 8
 SIZES = frozenset({CLIENT_SIZE, *range(16, 41)})

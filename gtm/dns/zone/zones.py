@@ -19,7 +19,7 @@ import dns.rdatatype
 from gtm.core.model.names import absolute, closest
 from gtm.core.model.values import Location, RecordSet, Request, Zone
 from gtm.core.policy.snapshot import Snapshot
-from gtm.dns import wire
+from gtm.dns.protocol import wire
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gtm.dns import wire
-from gtm.dns.cookies import SIZES, ServerCookies, Verdict
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import SIZES, ServerCookies, Verdict
 
 _SERVER_NAMES = (b"\x02id\x06server\x00", b"\x08hostname\x04bind\x00")
 _VERSION_NAMES = (b"\x07version\x06server\x00", b"\x07version\x04bind\x00")

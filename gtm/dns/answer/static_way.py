@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gtm.dns import wire
-from gtm.dns.clients import Clients
-from gtm.dns.content import Content
-from gtm.dns.questions import NO_EDNS
-from gtm.dns.ready import body
-from gtm.dns.static import static_content
-from gtm.dns.zones import Names
+from gtm.dns.answer.clients import Clients
+from gtm.dns.answer.questions import NO_EDNS
+from gtm.dns.answer.ready import body
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import Content
+from gtm.dns.zone.static import static_content
+from gtm.dns.zone.zones import Names
 
 Seal = Callable[[Content, bytes, int, bool, bool], Content]
 """(content, name, type, DO flag, CO flag) → the content with what DNSSEC adds to it."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gtm.dns import wire
-from gtm.dns.content import Content, ExtendedError, Record, denial, failure, minimal_any
-from gtm.dns.zones import Cut, Host, Names, Rdatas, ZoneData
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import Content, ExtendedError, Record, denial, failure, minimal_any
+from gtm.dns.zone.zones import Cut, Host, Names, Rdatas, ZoneData
 
 MAX_ALIASES = 8
 """How many aliases are followed for one question; resolvers follow the rest."""

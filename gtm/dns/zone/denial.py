@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gtm.dns import wire
-from gtm.dns.zones import Names, ZoneData
+from gtm.dns.protocol import wire
+from gtm.dns.zone.zones import Names, ZoneData
 
 _HOST_TYPES = frozenset({wire.A, wire.AAAA, wire.TXT, wire.HTTPS})
 """What a service's host name has in one region or another, now or after the next change."""

@@ -10,11 +10,11 @@ from dataclasses import replace
 from itertools import groupby
 
 from gtm.core.signing.keys import CDS, DELETE_CDS, Keys
-from gtm.dns import wire
-from gtm.dns.content import Content, Record
-from gtm.dns.denial import is_cut, nsec, types_at
-from gtm.dns.signatures import PERIOD, Signatures, ZoneKey
-from gtm.dns.zones import Cut, Names, ZoneData, wire_name
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import Content, Record
+from gtm.dns.zone.denial import is_cut, nsec, types_at
+from gtm.dns.zone.signatures import PERIOD, Signatures, ZoneKey
+from gtm.dns.zone.zones import Cut, Names, ZoneData, wire_name
 
 
 class Signer:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gtm.core.model.values import Location
-from gtm.dns import wire
-from gtm.dns.cookies import SIZES
-from gtm.dns.options import NO_OPTIONS, ServerOptions
-from gtm.dns.subnet import Subnet, SubnetError, locate_subnet, read_subnet
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import SIZES
+from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
+from gtm.dns.protocol.subnet import Subnet, SubnetError, locate_subnet, read_subnet
 from gtm.geoip.networks import Locate
 
 LIMIT = 1 << 17

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from gtm.core.decision.choice import Choice, pick
 from gtm.core.decision.router import Router
-from gtm.dns import wire
-from gtm.dns.clients import Client, Clients, Edns
-from gtm.dns.content import Content, host_content, second_draw, turns
-from gtm.dns.questions import LIMIT, NO_EDNS, Asked, Drawn, Kind, Prepared, Question, Questions
-from gtm.dns.ready import EDNS, RECURSION, Ready
+from gtm.dns.answer.clients import Client, Clients, Edns
+from gtm.dns.answer.questions import LIMIT, NO_EDNS, Asked, Drawn, Kind, Prepared, Question, Questions
+from gtm.dns.answer.ready import EDNS, RECURSION, Ready
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import Content, host_content, second_draw, turns
 from gtm.telemetry import Counts, Tally, decision_key, joint_key, metric_key
 
 _TALLIES = 15

@@ -10,12 +10,12 @@ import dns.name
 
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.router import Ranker
-from gtm.dns import wire
-from gtm.dns.clients import Client, Clients, Edns, NoEdns
-from gtm.dns.content import second_draw
-from gtm.dns.ready import EDNS, Ready
-from gtm.dns.static import static_content
-from gtm.dns.zones import Host, Names
+from gtm.dns.answer.clients import Client, Clients, Edns, NoEdns
+from gtm.dns.answer.ready import EDNS, Ready
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import second_draw
+from gtm.dns.zone.static import static_content
+from gtm.dns.zone.zones import Host, Names
 from gtm.telemetry import Tally
 
 LIMIT = 1 << 18

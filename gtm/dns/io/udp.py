@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from gtm.dns.guard import Respond
+from gtm.dns.io.guard import Respond
 
 MAX_DATAGRAM = 4096
 """Bytes read of a query. Longer ones are cut, and then malformed: far more than the 1232 that our OPT invites."""

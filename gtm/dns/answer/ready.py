@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gtm.core.decision.choice import Option
-from gtm.dns import wire
-from gtm.dns.content import Content, Record
-from gtm.dns.zones import suffixes
+from gtm.dns.protocol import wire
+from gtm.dns.zone.content import Content, Record
+from gtm.dns.zone.zones import suffixes
 
 RECURSION, EDNS = 1, 2
 """Bits of a query's shape: it has the RD flag, it has an OPT record. All else in its header has no bearing."""

@@ -18,8 +18,8 @@ from heapq import nlargest
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from math import inf
 
-from gtm.dns import wire
-from gtm.dns.cookies import SIZES, ServerCookies, Verdict, packed_address
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import SIZES, ServerCookies, Verdict, packed_address
 
 LIMIT = 1 << 14
 """Prefixes and addresses remembered in one window."""

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from gtm.core.signing.keys import ALGORITHM, SignedSet, ZoneKeys
-from gtm.dns import wire
-from gtm.dns.zones import suffixes, wire_name
+from gtm.dns.protocol import wire
+from gtm.dns.zone.zones import suffixes, wire_name
 
 PERIOD = 86_400
 """Seconds for which the times in signatures stay."""

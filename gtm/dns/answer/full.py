@@ -1,4 +1,4 @@
-"""The full way: every packet, through dnspython. Slow and complete; `gtm.dns.fast` must agree with it.
+"""The full way: every packet, through dnspython. Slow and complete; `gtm.dns.answer.fast` must agree with it.
 
 What is answered before a question is looked at, in this order: packets that are no queries are dropped; other
 operations are NOTIMP; what cannot be read is FORMERR; an EDNS version that we don't speak is BADVERS; a cookie without a
@@ -23,11 +23,11 @@ import dns.rdatatype
 import dns.rrset
 
 from gtm.core.model.values import UNKNOWN_LOCATION, Location
-from gtm.dns import wire
-from gtm.dns.content import Content, Record
-from gtm.dns.cookies import Verdict
-from gtm.dns.options import NO_OPTIONS, ServerOptions, chaos_reply, chaos_text, reply_options
-from gtm.dns.subnet import Subnet, SubnetError, read_subnet
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.cookies import Verdict
+from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions, chaos_reply, chaos_text, reply_options
+from gtm.dns.protocol.subnet import Subnet, SubnetError, read_subnet
+from gtm.dns.zone.content import Content, Record
 
 _IN = dns.rdataclass.IN
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from gtm.dns import wire
-from gtm.dns.limiter import Limiter
+from gtm.dns.io.limiter import Limiter
+from gtm.dns.protocol import wire
 from gtm.telemetry import Counts
 
 Respond = Callable[[bytes, str, bool], bytes | None]

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from math import inf
 from typing import Protocol
 
-from gtm.dns.guard import Guard, Respond
-from gtm.dns.limiter import Limiter
-from gtm.dns.tcp import TcpLimits, TcpServer, bind_tcp
-from gtm.dns.udp import bind_udp, release, serve_udp
+from gtm.dns.io.guard import Guard, Respond
+from gtm.dns.io.limiter import Limiter
+from gtm.dns.io.tcp import TcpLimits, TcpServer, bind_tcp
+from gtm.dns.io.udp import bind_udp, release, serve_udp
 from gtm.telemetry import Counts
 
 _PORT_TRIES = 16
@@ -77,7 +77,7 @@ class DnsServer:
             raise
 
     def take(self, udp: Iterable[socket.socket], tcp: Iterable[socket.socket]) -> None:
-        """Serve sockets that others have bound, hold (`gtm.dns.udp.hold`) or serve too; from here on, they receive.
+        """Serve sockets that others have bound, hold (`gtm.dns.io.udp.hold`) or serve too; from here on, they receive.
 
         Raises:
             OSError: a socket cannot be released, or does not listen.

@@ -9,17 +9,17 @@ from gtm.core.decision.choice import pick
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Basis, elsewhere
 from gtm.core.model.values import UNKNOWN_LOCATION, Location
-from gtm.dns import wire
-from gtm.dns.clients import Clients
-from gtm.dns.content import Content, explanation, host_content, second_draw, turns
-from gtm.dns.dnssec import Signer
-from gtm.dns.fast import FastWay, query_key
-from gtm.dns.full import Query, Question, Rejected, read_query, render
-from gtm.dns.options import NO_OPTIONS, ServerOptions
-from gtm.dns.questions import Questions, name_label
-from gtm.dns.static import NOT_AUTHORITATIVE, Alias, static_content
-from gtm.dns.static_way import StaticWay
-from gtm.dns.zones import Host, Names, build_names
+from gtm.dns.answer.clients import Clients
+from gtm.dns.answer.fast import FastWay, query_key
+from gtm.dns.answer.full import Query, Question, Rejected, read_query, render
+from gtm.dns.answer.questions import Questions, name_label
+from gtm.dns.answer.static_way import StaticWay
+from gtm.dns.protocol import wire
+from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
+from gtm.dns.zone.content import Content, explanation, host_content, second_draw, turns
+from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.static import NOT_AUTHORITATIVE, Alias, static_content
+from gtm.dns.zone.zones import Host, Names, build_names
 from gtm.geoip.networks import Locate
 from gtm.telemetry import Counts, decision_key, metric_key
 

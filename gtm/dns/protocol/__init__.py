@@ -1,0 +1,1 @@
+"""Bytes of DNS messages: names, headers, EDNS options, cookies, client subnets."""

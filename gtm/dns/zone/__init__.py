@@ -1,0 +1,1 @@
+"""What zones hold: names, records of services, static records, signatures, and denials."""
