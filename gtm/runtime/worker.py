@@ -36,9 +36,6 @@ from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
 from gtm.dns.zone.dnssec import Signer
-from gtm.edge.app import EdgeApp, EdgeOptions
-from gtm.edge.quotas import QuotaGate
-from gtm.edge.samples import Intake
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (
     CountsMessage,
@@ -53,6 +50,9 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import GeoIPError, Locator
+from gtm.http.app import EdgeApp, EdgeOptions
+from gtm.http.quotas import QuotaGate
+from gtm.http.samples import Intake
 from gtm.runtime import steady
 from gtm.runtime.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.clocks import boot_time

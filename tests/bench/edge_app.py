@@ -7,8 +7,8 @@ import sys
 
 from bench_view import holder
 
-from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.geoip.reader import Locator
+from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.runtime.http import KEEP_ALIVE, PatientServer, server_config
 from gtm.telemetry import Counts
 

@@ -27,10 +27,10 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.documents.folders import load_document
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, HeartbeatMessage, LatencyMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
+from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.settings import LOOPBACK
 from gtm.telemetry import Counts
 

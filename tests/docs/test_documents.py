@@ -21,7 +21,7 @@ from gtm.core.model.values import UNKNOWN_LOCATION
 from gtm.documents import yamls
 from gtm.documents.check import Expectation, check_folder
 from gtm.documents.schema import DOCUMENTS, KINDS, Document, PolicyDocument
-from gtm.edge import problems
+from gtm.http import problems
 from gtm.storage.session import Database
 from tests.docs.blocks import ROOT
 

@@ -24,7 +24,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         "gtm/_migrations/env.py",
         "gtm/_policies/demo/expect.yaml",
         "gtm/documents/data/jurisdictions.yaml",
-        "gtm/edge/data/beacon.js",
+        "gtm/http/data/beacon.js",
         "gtm/geoip/data/gtm-location.mmdb",
         "gtm/geoip/data/LICENSE-DB-IP.txt",
     }

@@ -13,7 +13,7 @@ import pytest
 from gtm.core.model.access import Role
 from gtm.core.model.values import Member, OnUnusable, Policy
 from gtm.telemetry import metric_key
-from tests.edge.world import ALL_UP, TOKENS, Edge, replace_service
+from tests.http.world import ALL_UP, TOKENS, Edge, replace_service
 
 GERMAN = "81.2.69.142"
 AMERICAN = "198.51.100.7"

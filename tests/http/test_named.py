@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gtm.core.model.values import HostName, Match, Places, Policy, ResidencyRule
-from tests.edge.world import Edge
+from tests.http.world import Edge
 
 HOSTS = (
     "web.demo.test",

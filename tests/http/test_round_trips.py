@@ -17,9 +17,11 @@ from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyT
 from gtm.core.model.access import Role
 from gtm.core.model.values import UNKNOWN_LOCATION, Location, Policy, Probe, ProbeType
 from gtm.core.policy.compile import compile_policy
-from gtm.edge.beacons import PREFLIGHT, target_url
-from gtm.edge.problems import ProblemError
-from gtm.edge.samples import (
+from gtm.geoip.address import Address
+from gtm.geoip.reader import Locator
+from gtm.http.beacons import PREFLIGHT, target_url
+from gtm.http.problems import ProblemError
+from gtm.http.samples import (
     MAX_BEACON_BYTES,
     MAX_BEACON_SAMPLES,
     MAX_SAMPLES,
@@ -29,10 +31,8 @@ from gtm.edge.samples import (
     parse_samples,
     source_of,
 )
-from gtm.geoip.address import Address
-from gtm.geoip.reader import Locator
 from gtm.runtime import assets
-from tests.edge.world import NOW, TOKENS, Edge, regions
+from tests.http.world import NOW, TOKENS, Edge, regions
 
 BERLIN = "81.2.69.142"
 DEMO_CLIENTS = (

@@ -19,7 +19,7 @@ from gtm.core.latency import Estimator, Level, SampleKind
 from gtm.core.model.state import State
 from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Policy
 from gtm.feed.wire import StateMessage
-from tests.edge.world import Edge, locate, policy
+from tests.http.world import Edge, locate, policy
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DELAYS = {"eu-central": 0.06, "eu-west": 0.09, "us-east": 0.25}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.edge.client import ClientFinder
-from tests.edge.world import Edge
+from gtm.http.client import ClientFinder
+from tests.http.world import Edge
 
 FINDER = ClientFinder([ip_network("10.0.0.0/8"), ip_network("fd00::/8")])
 GERMAN = "81.2.69.142"

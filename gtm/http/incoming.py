@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import quote
 
-from gtm.edge.problems import ProblemError
+from gtm.http.problems import ProblemError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -10,8 +10,8 @@ from enum import IntEnum
 from hashlib import sha256
 
 from gtm.core.model.access import Access, Role, permits
-from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address
+from gtm.http.problems import ProblemError
 
 _MAX_TOKEN = 512
 REPORTER_LENGTH = 16

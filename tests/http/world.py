@@ -35,10 +35,10 @@ from gtm.core.model.values import (
     Zone,
 )
 from gtm.core.policy.edges import EdgePlace
-from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.geoip.address import Address
+from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.telemetry import Counts
 
 NOW = 1_800_000_000.0

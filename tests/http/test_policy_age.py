@@ -11,11 +11,10 @@ import pytest
 
 from gtm.core.model.access import Role
 from gtm.core.model.values import Match, Places, Policy, ResidencyRule
-from gtm.edge.app import EdgeApp, EdgeOptions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import HeartbeatMessage
-
-from .world import NOW, TOKENS, Edge, locate
+from gtm.http.app import EdgeApp, EdgeOptions
+from tests.http.world import NOW, TOKENS, Edge, locate
 
 AGE = 900.0
 OTHER = "198.51.100.77"

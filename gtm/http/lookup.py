@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from gtm.core.model.values import Priority
-from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address, parse_address
+from gtm.http.problems import ProblemError
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 1024 * 1024

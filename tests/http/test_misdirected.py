@@ -12,7 +12,7 @@ import pytest
 
 from gtm.core.model.values import EdgeScope, NameServer, Policy, Zone
 from gtm.core.policy.edges import EdgePlace
-from tests.edge.world import Edge
+from tests.http.world import Edge
 
 GERMAN, AMERICAN = "81.2.69.1", "198.51.100.1"
 

@@ -23,9 +23,9 @@ from gtm.core.model.references import some
 from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.model.values import UNKNOWN_LOCATION, Affinity, Location, Request
 from gtm.core.policy.snapshot import Snapshot
-from gtm.edge.lookup import Lookup
-from gtm.edge.problems import ProblemError, Response, json_response, problem
 from gtm.geoip.address import Address
+from gtm.http.lookup import Lookup
+from gtm.http.problems import ProblemError, Response, json_response, problem
 from gtm.telemetry import decision_key
 
 Locate = Callable[[Address], Location]

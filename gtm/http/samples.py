@@ -24,8 +24,8 @@ from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleKind, Verdict
 from gtm.core.model.values import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
-from gtm.edge.problems import ProblemError
 from gtm.geoip.address import Address, parse_address
+from gtm.http.problems import ProblemError
 
 MAX_BEACON_BYTES = 16 * 1024
 MAX_BEACON_SAMPLES = 64

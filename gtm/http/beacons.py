@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.values import Endpoint, Probe, ProbeType
-from gtm.edge.lookup import check_value
-from gtm.edge.problems import ProblemError, Response, json_response
-from gtm.edge.routes import Kind
+from gtm.http.lookup import check_value
+from gtm.http.problems import ProblemError, Response, json_response
+from gtm.http.routes import Kind
 
 MAX_TARGETS = 5
 _NEAREST = 3
@@ -37,7 +37,7 @@ PREFLIGHT = Response(
 
 
 def _script() -> Response:
-    body = (files("gtm.edge") / "data" / "beacon.js").read_bytes()
+    body = (files("gtm.http") / "data" / "beacon.js").read_bytes()
     headers = (
         (b"content-type", b"text/javascript; charset=utf-8"),
         (b"cache-control", b"public, max-age=3600"),

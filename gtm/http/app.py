@@ -24,11 +24,13 @@ import msgspec
 from gtm.core.decision.choice import Afford
 from gtm.core.latency import SampleKind, Verdict
 from gtm.core.model.access import Role
-from gtm.edge import beacons
-from gtm.edge.access import Grant, check_reporter, check_scraper, check_subject, grant_of, reporter_of
-from gtm.edge.client import ClientFinder, peer_address
-from gtm.edge.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
-from gtm.edge.lookup import (
+from gtm.feed.holder import ViewHolder
+from gtm.geoip.address import Address
+from gtm.http import beacons
+from gtm.http.access import Grant, check_reporter, check_scraper, check_subject, grant_of, reporter_of
+from gtm.http.client import ClientFinder, peer_address
+from gtm.http.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
+from gtm.http.lookup import (
     MAX_BATCH_BYTES,
     Lookup,
     check_value,
@@ -37,11 +39,9 @@ from gtm.edge.lookup import (
     parse_query,
     read_priority,
 )
-from gtm.edge.problems import NO_STORE, ProblemError, Response, instance_of, json_response
-from gtm.edge.routes import Locate, LookupRoute, RedirectRoute, Routes
-from gtm.edge.samples import MAX_BEACON_BYTES, MAX_SAMPLES_BYTES, Intake, parse_beacon, parse_samples
-from gtm.feed.holder import ViewHolder
-from gtm.geoip.address import Address
+from gtm.http.problems import NO_STORE, ProblemError, Response, instance_of, json_response
+from gtm.http.routes import Locate, LookupRoute, RedirectRoute, Routes
+from gtm.http.samples import MAX_BEACON_BYTES, MAX_SAMPLES_BYTES, Intake, parse_beacon, parse_samples
 from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gtm.core.quota.buckets import WINDOW, depth
 from gtm.core.quota.leases import Parts
-from gtm.edge.quotas import QuotaGate
+from gtm.http.quotas import QuotaGate
 from tests.core.strategies import quick
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from gtm.core.model.state import State
 from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Policy
-from gtm.edge.app import EdgeOptions
 from gtm.feed.wire import StateMessage
-from tests.edge.world import Edge
+from gtm.http.app import EdgeOptions
+from tests.http.world import Edge
 
 HOST = {"host": "web.demo.test"}
 BASE = "http://us-east-1.test:9000/base"

@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 
 from gtm.core.policy.edges import EdgePlace
-from gtm.edge.app import EdgeOptions
-from tests.edge.world import Edge
+from gtm.http.app import EdgeOptions
+from tests.http.world import Edge
 
 
 @pytest.fixture

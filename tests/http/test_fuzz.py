@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.edge import incoming
-from gtm.edge.app import EdgeOptions
-from gtm.edge.lookup import Lookup
-from gtm.edge.routes import LookupRoute, Routes
-from tests.edge.world import Edge, locate, regions
+from gtm.http import incoming
+from gtm.http.app import EdgeOptions
+from gtm.http.lookup import Lookup
+from gtm.http.routes import LookupRoute, Routes
+from tests.http.world import Edge, locate, regions
 
 _PATHS = st.sampled_from(
     [
