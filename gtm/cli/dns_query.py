@@ -73,7 +73,7 @@ def query(
 
 def _server(given: str | None, data_dir: Path) -> Server:
     from gtm.cli.dns_asking import Server
-    from gtm.runtime.facts import Facts, host_and_port
+    from gtm.runtime.serve.facts import Facts, host_and_port
 
     if given is None:
         try:

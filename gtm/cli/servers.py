@@ -79,8 +79,8 @@ def serve(
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
     from gtm.cli.welcome import welcome
-    from gtm.runtime.logs import configure
-    from gtm.runtime.serve import Supervisor
+    from gtm.runtime.process.logs import configure
+    from gtm.runtime.serve.supervisor import Supervisor
 
     hosts = options.addresses(bind)
     proxies = options.networks(trusted_proxies)
@@ -154,8 +154,8 @@ def control(
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
-    from gtm.runtime.control import run_control
-    from gtm.runtime.logs import configure
+    from gtm.runtime.control.server import run_control
+    from gtm.runtime.process.logs import configure
 
     settings = ControlSettings(
         data_dir=data_dir.absolute(),
@@ -244,8 +244,8 @@ def edge(
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
-    from gtm.runtime.agent import Agent
-    from gtm.runtime.logs import configure
+    from gtm.runtime.edge.agent import Agent
+    from gtm.runtime.process.logs import configure
 
     if stop:
         _stop_edge(data_dir.absolute())
@@ -303,7 +303,7 @@ def edge(
 
 
 def _stop_edge(data_dir: Path) -> None:
-    from gtm.runtime import orphans
+    from gtm.runtime.edge import orphans
 
     if not data_dir.is_dir():
         raise CommandError(f"there is no data directory `{data_dir}`; name another with --data-dir")

@@ -89,10 +89,10 @@ def _target(data_dir: Path) -> Target:
         CommandError: none runs there.
     """
     from gtm.core.latency.geographic import terminal_at
-    from gtm.runtime import assets
     from gtm.runtime.demo.block import PORT, DemoError, DemoFile, address
     from gtm.runtime.demo.traffic import Target
-    from gtm.runtime.facts import Facts, host_and_port
+    from gtm.runtime.serve import assets
+    from gtm.runtime.serve.facts import Facts, host_and_port
 
     try:
         world = DemoFile.read(data_dir)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gtm.cli import options
-from gtm.runtime.serve import Running
+from gtm.runtime.serve.supervisor import Running
 
 
 def program() -> str:

@@ -26,7 +26,7 @@ from gtm.dns.zone.dnssec import Signer
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
-from gtm.runtime import steady
+from gtm.runtime.process import steady
 from gtm.telemetry import Counts
 from tests.dns.signing import keys
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gtm.cli import dns_asking
 from gtm.cli.dns_asking import described, told_decision
-from gtm.runtime.facts import Facts
+from gtm.runtime.serve.facts import Facts
 from tests.cli.conftest import Gtm
 from tests.dns.world import RESOLVER, answerer, query
 from tests.resolvers.harness import MANY, Authority, authority

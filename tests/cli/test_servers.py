@@ -8,7 +8,7 @@ import pytest
 
 from gtm.cli.exits import Exit
 from gtm.cli.welcome import welcome
-from gtm.runtime.serve import Running
+from gtm.runtime.serve.supervisor import Running
 from gtm.storage import migrate
 from tests.cli.conftest import Gtm
 

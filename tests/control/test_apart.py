@@ -14,7 +14,7 @@ from gtm.control.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, u
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, Unavailable
 from gtm.control.situation import Situation
 from gtm.core.model.state import State
-from gtm.runtime.assets import demo_policy
+from gtm.runtime.serve.assets import demo_policy
 
 DRAFT = {"service": "chat", "country": "DE", "policy": {}}
 

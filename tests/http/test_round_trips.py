@@ -31,7 +31,7 @@ from gtm.http.samples import (
     parse_samples,
     source_of,
 )
-from gtm.runtime import assets
+from gtm.runtime.serve import assets
 from tests.http.world import NOW, TOKENS, Edge, regions
 
 BERLIN = "81.2.69.142"

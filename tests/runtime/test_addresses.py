@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from gtm.runtime.sockets import explained
+from gtm.runtime.process.sockets import explained
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.wire import PulseMessage
-from gtm.runtime import child
-from gtm.runtime.child import Child
-from gtm.runtime.crew import Crew
-from gtm.runtime.lifeline import Lifeline
-from gtm.runtime.listeners import Listeners
+from gtm.runtime.edge.crew import Crew
+from gtm.runtime.process import child
+from gtm.runtime.process.child import Child
+from gtm.runtime.process.lifeline import Lifeline
+from gtm.runtime.process.listeners import Listeners
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime import lifeline
-from gtm.runtime.claim import Claim
+from gtm.runtime.edge.claim import Claim
+from gtm.runtime.process import lifeline
 from gtm.settings import EdgeSettings
 
 

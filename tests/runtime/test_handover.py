@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.handover import FILE, Handover, HandoverError, Predecessor, _listen
-from gtm.runtime.listeners import Listener, Listeners, Use
-from gtm.runtime.sockets import bind_tcp
+from gtm.runtime.edge.handover import FILE, Handover, HandoverError, Predecessor, _listen
+from gtm.runtime.process.listeners import Listener, Listeners, Use
+from gtm.runtime.process.sockets import bind_tcp
 
 PATIENCE = 20.0
 

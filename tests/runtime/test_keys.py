@@ -22,8 +22,8 @@ from gtm.feed.wire import (
     StateMessage,
     encode,
 )
-from gtm.runtime.agent import Agent
-from gtm.runtime.crew import concerns
+from gtm.runtime.edge.agent import Agent
+from gtm.runtime.edge.crew import concerns
 from gtm.settings import EdgeSettings
 
 ZONE = ZoneKeys(

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from gtm.feed.wire import HeartbeatMessage, Message, PulseMessage
-from gtm.runtime.link import AgentEnd, WorkerEnd
+from gtm.runtime.edge.link import AgentEnd, WorkerEnd
 
 
 @pytest.mark.anyio

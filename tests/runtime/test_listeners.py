@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gtm.dns.io.udp import release
-from gtm.runtime.listeners import Listener, Listeners, Use, open_listeners
-from gtm.runtime.sockets import PortInUseError
+from gtm.runtime.process.listeners import Listener, Listeners, Use, open_listeners
+from gtm.runtime.process.sockets import PortInUseError
 from gtm.settings import EdgeSettings
 
 SETTINGS = EdgeSettings(Path(), "http://127.0.0.1:9", "token", "edge", edge_port=0, dns_port=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.notify import notify_ready
+from gtm.runtime.process.notify import notify_ready
 
 
 @pytest.mark.parametrize("abstract", [False, True])

@@ -18,17 +18,17 @@ import pytest
 
 from gtm.environment import inherited
 from gtm.lockfile import LockFile
-from gtm.runtime import orphans
-from gtm.runtime.claim import Claim
-from gtm.runtime.handover import Handover, HandoverError, short
-from gtm.runtime.worker_settings import ENVIRONMENT, WorkerSettings
+from gtm.runtime.edge import orphans
+from gtm.runtime.edge.claim import Claim
+from gtm.runtime.edge.handover import Handover, HandoverError, short
+from gtm.runtime.edge.worker_settings import ENVIRONMENT, WorkerSettings
 from gtm.settings import EdgeSettings
 from tests.system.harness import eventually
 
 ORPHAN = """
 import sys, threading
 from pathlib import Path
-from gtm.runtime.orphans import Door, make_door
+from gtm.runtime.edge.orphans import Door, make_door
 gone = threading.Event()
 gone.set()
 Door(make_door(Path(sys.argv[1]))[1], [], gone, lambda: print("told", flush=True)).start()
@@ -161,7 +161,7 @@ def test_a_worker_can_be_found_before_it_has_a_view(tmp_path: Path) -> None:
         door=door.fileno(),
     )
     environment = {**inherited(), ENVIRONMENT: msgspec.json.encode(told).decode()}
-    command = [sys.executable, "-m", "gtm.runtime.worker"]
+    command = [sys.executable, "-m", "gtm.runtime.edge.worker"]
     with (
         ours,
         subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(), door.fileno())) as process,

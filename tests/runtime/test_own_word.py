@@ -16,8 +16,8 @@ from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.core.signing.keys import Keys
 from gtm.feed.wire import StateMessage, decode
-from gtm.runtime.edge_name import remember, remembered
-from gtm.runtime.veto import PATIENCE, Veto
+from gtm.runtime.edge.edge_name import remember, remembered
+from gtm.runtime.edge.veto import PATIENCE, Veto
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 

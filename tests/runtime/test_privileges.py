@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime import privileges
-from gtm.runtime.privileges import UserError, acting_as, become, find_user, give
+from gtm.runtime.process import privileges
+from gtm.runtime.process.privileges import UserError, acting_as, become, find_user, give
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 MYSELF = pwd.getpwuid(os.geteuid())
@@ -42,7 +42,7 @@ def test_oneself_is_nobody_to_become() -> None:
 
 def test_only_root_can_become_another(monkeypatch: pytest.MonkeyPatch, nobody: pwd.struct_passwd) -> None:
     """An ordinary user is told who could."""
-    monkeypatch.setattr("gtm.runtime.privileges.os.geteuid", lambda: nobody.pw_uid + 1)
+    monkeypatch.setattr("gtm.runtime.process.privileges.os.geteuid", lambda: nobody.pw_uid + 1)
     with pytest.raises(UserError, match="only root can become `nobody`"):
         find_user("nobody")
 
@@ -135,7 +135,7 @@ def test_root_by_another_name_is_refused() -> None:
 @ROOT
 def test_what_a_process_conceals_its_user_cannot_read(nobody: pwd.struct_passwd) -> None:
     """Neither its environment nor its memory: those belong to root from then on."""
-    become = f"import ctypes, os, sys; from gtm.runtime.privileges import conceal; os.setresuid(*[{nobody.pw_uid}] * 3); "
+    become = f"import ctypes, os, sys; from gtm.runtime.process.privileges import conceal; os.setresuid(*[{nobody.pw_uid}] * 3); "
     # As in a process that an ordinary user started: one that has changed its user is concealed already.
     keep = "ctypes.CDLL(None).prctl(4, 1, 0, 0, 0); len(sys.argv) > 1 and conceal(); print('there', flush=True); input()"
     read = "print(len(open(f'/proc/{sys.argv[1]}/environ', 'rb').read()))"

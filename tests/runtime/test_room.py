@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.runtime.http import PatientProtocol
-from gtm.runtime.room import MAX_CONNECTIONS, Room, fitting
+from gtm.runtime.process.http import PatientProtocol
+from gtm.runtime.process.room import MAX_CONNECTIONS, Room, fitting
 from tests.runtime.test_http import read_until, serving
 from tests.system.harness import eventually
 
@@ -162,7 +162,7 @@ def test_the_room_fits_into_the_descriptors(descriptors: int, room: int) -> None
 def test_the_soft_limit_is_raised_as_far_as_it_may_be() -> None:
     """A process that is started with 1,024 descriptors asks for more, within what it may have."""
     code = (
-        "import resource; from gtm.runtime.room import raise_descriptor_limit as more; "
+        "import resource; from gtm.runtime.process.room import raise_descriptor_limit as more; "
         "print(more(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
     for hard, soft in ((4000, 4000), (1024, 1024), (resource.getrlimit(resource.RLIMIT_NOFILE)[1], 16384)):

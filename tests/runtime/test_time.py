@@ -34,7 +34,7 @@ from gtm.feed.wire import (
     decode,
     encode,
 )
-from gtm.runtime.clock_keeper import ClockKeeper
+from gtm.runtime.edge.clock_keeper import ClockKeeper
 from tests.core.strategies import SHIPPED, quick
 
 START = 10_000.0

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.system
 
 GERMAN = "91.198.174.192"  # Wikimedia's, in the Netherlands: inside the EEA, nearest to Frankfurt
 LONDON = "81.2.69.142"
-PARTS = ("gtm.cli control", "gtm.cli edge", "gtm.runtime.worker", "demo.world")
+PARTS = ("gtm.cli control", "gtm.cli edge", "gtm.runtime.edge.worker", "demo.world")
 EUROPE = {"eu-central", "eu-west"}
 ADDRESSES = Path(__file__).parent.parent / "geoip" / "public_addresses.csv"
 
@@ -66,7 +66,7 @@ def test_secrets_are_in_no_environment_but_their_owners(demo: System) -> None:
     assert seen == {
         "gtm.cli control": {"GTM_DATABASE_URL"},
         "gtm.cli edge": {"GTM_TOKEN"},
-        "gtm.runtime.worker": set(),
+        "gtm.runtime.edge.worker": set(),
         "demo.world": {"GTM_TOKEN"},  # of role reporter, its own
         "other": set(),  # Postgres
     }
@@ -162,7 +162,7 @@ def test_a_change_is_pending_until_every_worker_answers_from_it(demo: System) ->
     """A worker that has not taken a revision in keeps it PENDING, whatever the edge's agent holds."""
     (slow,) = [
         pid
-        for pid in demo.processes("gtm.runtime.worker")
+        for pid in demo.processes("gtm.runtime.edge.worker")
         if b'"kind":"dns"' in Path(f"/proc/{pid}/environ").read_bytes()
     ]
     os.kill(slow, signal.SIGSTOP)
@@ -298,23 +298,23 @@ def test_killed_workers_and_agent_come_back(tmp_path: Path) -> None:
     While there is no agent its workers answer, and nothing is lost when the next one takes them over.
     """
     with system(tmp_path / "data", "--demo") as running:
-        workers = running.processes("gtm.runtime.worker")
+        workers = running.processes("gtm.runtime.edge.worker")
         assert workers
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
         eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, "HTTP is back")
         eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
-        eventually(lambda: len(running.processes("gtm.runtime.worker")) == 2, "both are")
-        workers = running.processes("gtm.runtime.worker")
+        eventually(lambda: len(running.processes("gtm.runtime.edge.worker")) == 2, "both are")
+        workers = running.processes("gtm.runtime.edge.worker")
         (agent,) = running.processes("gtm.cli edge")
         os.kill(agent, signal.SIGKILL)
         while any(map(alive, workers)):
             assert running.region(service="chat", client_ip=LONDON) in EUROPE
             assert running.addresses("chat.demo.test", f"{LONDON}/32")
-        assert len(running.processes("gtm.runtime.worker")) == 2
+        assert len(running.processes("gtm.runtime.edge.worker")) == 2
         # A supervisor that is told to stop while there is no agent ends what answers alone.
         (agent,) = running.processes("gtm.cli edge")
-        workers = running.processes("gtm.runtime.worker")
+        workers = running.processes("gtm.runtime.edge.worker")
         os.kill(agent, signal.SIGKILL)
         running.process.signal(signal.SIGTERM)
         assert running.process.end() == 0
@@ -344,7 +344,7 @@ def test_kill_9_of_everything_is_survived(tmp_path: Path) -> None:
     """Kill -9 of the supervisor: its edge goes on, the rest ends, and the next start clears and takes over what is left."""
     running = System(tmp_path / "data", "--demo").wait()
     try:
-        edge = [*running.processes("gtm.cli edge"), *running.processes("gtm.runtime.worker")]
+        edge = [*running.processes("gtm.cli edge"), *running.processes("gtm.runtime.edge.worker")]
         assert len(edge) == 3
         others = [pid for part in ("gtm.cli control", "demo.world") for pid in running.processes(part)]
         assert len(others) == 2

@@ -23,12 +23,12 @@ from typing import Any
 
 import uvloop
 
-from gtm.runtime import lifeline
 from gtm.runtime.demo.block import PORT, REFUSAL_HOST, address
 from gtm.runtime.demo.http import Answer, HttpServer, Request, problem
 from gtm.runtime.demo.inference import MAX_SLOTS, InferenceServer
 from gtm.runtime.demo.reporter import report
-from gtm.runtime.logs import configure
+from gtm.runtime.process import lifeline
+from gtm.runtime.process.logs import configure
 
 logger = logging.getLogger(__name__)
 

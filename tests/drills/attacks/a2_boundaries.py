@@ -130,7 +130,7 @@ def frozen(arena: Arena) -> str:
     system = arena.shared
     with _world(system) as (host, only, begins):
         allowed = _addresses_of(system, only)
-        workers = system.processes("gtm.runtime.worker")
+        workers = system.processes("gtm.runtime.edge.worker")
         packet = _query(host)
         with socket.socket(type=socket.SOCK_DGRAM) as client:
             client.settimeout(20)

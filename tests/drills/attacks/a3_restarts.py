@@ -55,10 +55,10 @@ def behind(arena: Arena) -> str:
         kept = clockfile.load(path)
         # As if all this had been seen an hour from now, before another boot, and the clock were behind since.
         clockfile.save(path, replace(kept, boot_id="another", latest=kept.latest + _BEHIND))
-        for pid in (*agents, *system.processes("gtm.runtime.worker")):
+        for pid in (*agents, *system.processes("gtm.runtime.edge.worker")):
             os.kill(pid, signal.SIGKILL)
         eventually(lambda: _bound(system, "drill-restart"), "the rule binds after the restart", 20.0)
-        for pid in system.processes("gtm.runtime.worker"):
+        for pid in system.processes("gtm.runtime.edge.worker"):
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
         unbound = 0

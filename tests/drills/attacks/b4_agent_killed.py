@@ -93,7 +93,7 @@ def supervised(arena: Arena) -> str:
     with clients.asking():
         for _ in range(2):
             (agent,) = running.processes("gtm.cli edge")
-            workers = running.processes("gtm.runtime.worker")
+            workers = running.processes("gtm.runtime.edge.worker")
             os.kill(agent, signal.SIGKILL)
             eventually(lambda gone=workers: not any(map(alive, gone)), "the next agent has taken over")  # type: ignore[misc]
     return clients.verdict()

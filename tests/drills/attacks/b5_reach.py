@@ -86,7 +86,9 @@ def environments(arena: Arena) -> str:
     """No worker has a token or the database's URL; metrics through a proxy take a token."""
     running = arena.shared
     workers = [
-        pid for pid in descendants(running.process.popen.pid) if "gtm.runtime.worker" in command_line(pid)
+        pid
+        for pid in descendants(running.process.popen.pid)
+        if "gtm.runtime.edge.worker" in command_line(pid)
     ]
     held(len(workers) >= 2, f"{len(workers)} workers found")
     for pid in workers:

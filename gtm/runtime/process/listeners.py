@@ -19,7 +19,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 
 from gtm.dns.io.udp import bind_udp, hold
-from gtm.runtime.sockets import TRIES, PortInUseError, bind_tcp, explained, reserve_each
+from gtm.runtime.process.sockets import TRIES, PortInUseError, bind_tcp, explained, reserve_each
 from gtm.settings import Address, EdgeSettings
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The line between an edge's agent and one of its workers: a socket pair carrying feed messages.
 
 Laws:
-  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.alone`).
+  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.alone`).
   2. Neither side waits for the other: an agent that hangs holds up nothing in its workers, nor they in it.
 """
 

@@ -22,17 +22,19 @@ from pathlib import Path
 import httpx
 
 from gtm import environment
-from gtm.runtime import assets, lifeline, orphans
-from gtm.runtime.child import Child
+from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
 from gtm.runtime.demo.block import PORT as DEMO_PORT
 from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
 from gtm.runtime.demo.inference import DEFAULT_SLOTS
-from gtm.runtime.facts import Facts
-from gtm.runtime.lifeline import Lifeline
-from gtm.runtime.listeners import Listener, Use, settle
-from gtm.runtime.prepare import LOCAL_EDGE, Prepared, prepare
-from gtm.runtime.privileges import conceal
-from gtm.runtime.sockets import reserve
+from gtm.runtime.edge import orphans
+from gtm.runtime.process import lifeline
+from gtm.runtime.process.child import Child
+from gtm.runtime.process.lifeline import Lifeline
+from gtm.runtime.process.listeners import Listener, Use, settle
+from gtm.runtime.process.privileges import conceal
+from gtm.runtime.process.sockets import reserve
+from gtm.runtime.serve import assets
+from gtm.runtime.serve.facts import Facts
 from gtm.settings import DnsSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
 

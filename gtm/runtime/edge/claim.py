@@ -9,10 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime import lifeline, orphans, privileges
-from gtm.runtime.handover import Handover, Predecessor
-from gtm.runtime.listeners import Listeners, open_listeners
-from gtm.runtime.notify import notify_ready
+from gtm.runtime.edge import orphans
+from gtm.runtime.edge.handover import Handover, Predecessor
+from gtm.runtime.process import lifeline, privileges
+from gtm.runtime.process.listeners import Listeners, open_listeners
+from gtm.runtime.process.notify import notify_ready
 from gtm.settings import EdgeSettings
 
 logger = logging.getLogger(__name__)

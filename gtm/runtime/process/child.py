@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from gtm.runtime.lifeline import Lifeline, terminate
+from gtm.runtime.process.lifeline import Lifeline, terminate
 
 logger = logging.getLogger(__name__)
 

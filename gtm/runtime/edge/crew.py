@@ -26,12 +26,12 @@ from gtm.feed.wire import (
     SamplesMessage,
     SilentMessage,
 )
-from gtm.runtime.child import Deaths, ending
-from gtm.runtime.lifeline import Lifeline, terminate
-from gtm.runtime.link import AgentEnd
-from gtm.runtime.listeners import Listeners, Use
-from gtm.runtime.orphans import make_door
-from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
+from gtm.runtime.edge.link import AgentEnd
+from gtm.runtime.edge.orphans import make_door
+from gtm.runtime.edge.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
+from gtm.runtime.process.child import Deaths, ending
+from gtm.runtime.process.lifeline import Lifeline, terminate
+from gtm.runtime.process.listeners import Listeners, Use
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
@@ -174,7 +174,9 @@ class Crew:
         environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
         descriptors = (told.descriptor, *told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
         try:
-            process = await self._lifeline.spawn(["gtm.runtime.worker"], environment, pass_fds=descriptors)
+            process = await self._lifeline.spawn(
+                ["gtm.runtime.edge.worker"], environment, pass_fds=descriptors
+            )
         except OSError:
             ours.close()
             _unlink(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from gtm.core.model.values import Policy
 from gtm.documents.folders import load_folder
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
 
 
 def demo_folder() -> Path:

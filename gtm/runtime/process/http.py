@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from gtm.runtime.room import Room, fitting
+from gtm.runtime.process.room import Room, fitting
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application, whatever it calls its parameters' types."""
@@ -131,7 +131,7 @@ class PatientProtocol(HttpToolsProtocol):
         of it is taken but what came along with the head.
 
     After each of the first three the connection is closed, and so is the one idle longest where there is no more room
-    (`gtm.runtime.room`). Connections that wait between requests are left to uvicorn's own
+    (`gtm.runtime.process.room`). Connections that wait between requests are left to uvicorn's own
     keep-alive timeout. Upgrades are ignored (RFC 9110 §7.8): nothing here speaks another protocol.
     """
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gtm.runtime.listeners import Listener, Use
+from gtm.runtime.process.listeners import Listener, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,12 +15,12 @@ import uvicorn
 from gtm.api.app import create_app
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
-from gtm.runtime import lifeline
-from gtm.runtime.http import server_config
-from gtm.runtime.prepare import prepare
-from gtm.runtime.privileges import conceal
-from gtm.runtime.room import raise_descriptor_limit
-from gtm.runtime.sockets import listener, reserve
+from gtm.runtime.control.prepare import prepare
+from gtm.runtime.process import lifeline
+from gtm.runtime.process.http import server_config
+from gtm.runtime.process.privileges import conceal
+from gtm.runtime.process.room import raise_descriptor_limit
+from gtm.runtime.process.sockets import listener, reserve
 from gtm.settings import ControlSettings
 from gtm.storage import migrate
 from gtm.storage.embedded import EmbeddedPostgres

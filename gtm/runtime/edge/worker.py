@@ -1,10 +1,10 @@
-"""One answering process of an edge: `python -m gtm.runtime.worker`, started by the agent only.
+"""One answering process of an edge: `python -m gtm.runtime.edge.worker`, started by the agent only.
 
 Laws:
   1. Nothing is taken from the sockets until a View is loaded.
   2. The answer path shares nothing with the threads beside it but single references, swapped whole.
   3. A worker lives no longer than the threads that keep it up to date, and longer than its agent only if that died
-     (`gtm.runtime.alone`).
+     (`gtm.runtime.edge.alone`).
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ from gtm.geoip.reader import GeoIPError, Locator
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.http.quotas import QuotaGate
 from gtm.http.samples import Intake
-from gtm.runtime import steady
-from gtm.runtime.alone import FROZEN, SILENCE, OwnProbes, Tenure
-from gtm.runtime.clocks import boot_time
-from gtm.runtime.http import KEEP_ALIVE, PatientServer, server_config
-from gtm.runtime.link import WorkerEnd
-from gtm.runtime.listeners import Listener
-from gtm.runtime.logs import configure
-from gtm.runtime.orphans import Door, listen_early, own_listeners
-from gtm.runtime.room import raise_descriptor_limit
-from gtm.runtime.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
+from gtm.runtime.edge.alone import FROZEN, SILENCE, OwnProbes, Tenure
+from gtm.runtime.edge.link import WorkerEnd
+from gtm.runtime.edge.orphans import Door, listen_early, own_listeners
+from gtm.runtime.edge.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
+from gtm.runtime.process import steady
+from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.http import KEEP_ALIVE, PatientServer, server_config
+from gtm.runtime.process.listeners import Listener
+from gtm.runtime.process.logs import configure
+from gtm.runtime.process.room import raise_descriptor_limit
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""The control process, and what prepares its database."""

@@ -1,0 +1,1 @@
+"""The processes of an edge: its agent, and the workers that answer."""

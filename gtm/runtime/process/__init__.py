@@ -1,0 +1,1 @@
+"""What every process of gtm is made of: sockets, signals, children, logs, and a server of HTTP with bounds."""

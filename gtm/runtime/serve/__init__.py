@@ -1,0 +1,1 @@
+"""Control and edge under one supervisor: `gtm serve`."""
