@@ -14,26 +14,24 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from gtm import __version__
-from gtm.api import (
+from gtm.api import docs, operations, problems
+from gtm.api.context import Context
+from gtm.api.middleware import BodyGuard, Counting, Metrics
+from gtm.api.query import known_query
+from gtm.api.routes import (
     approvals,
     demand,
     dnssec,
-    docs,
     drafts,
     edges,
     jurisdictions,
     latency,
     load,
-    operations,
     overview,
     policy,
-    problems,
     tokens,
 )
-from gtm.api.context import Context
-from gtm.api.middleware import BodyGuard, Counting, Metrics
-from gtm.api.query import known_query
-from gtm.api.resources import SLUGS, resource_router
+from gtm.api.routes.resources import SLUGS, resource_router
 from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
 from gtm.control import recorder
 from gtm.control.lead import Lead

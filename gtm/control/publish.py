@@ -276,7 +276,7 @@ class FeedHub:
         Args:
             edge: its name.
             address: where the report came from.
-            report: what was read of it, within bounds (`gtm.api.edges`).
+            report: what was read of it, within bounds (`gtm.api.routes.edges`).
             token: the token's name; all edges of one token have one vote. Empty: each has its own.
 
         Raises:

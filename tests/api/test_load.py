@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gtm.api.load import MAX_BODY
+from gtm.api.routes.load import MAX_BODY
 from gtm.core.model.access import Role, permits
 from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.feed.wire import EdgeReport

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 
 from gtm.api.context import Context, Ctx, Force, ForceReason, Operator, Principal, Viewer, reply
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
-from gtm.api.resources import changed, put_reply
+from gtm.api.routes.resources import changed, put_reply
 from gtm.api.schemas import (
     DiffView,
     Page,

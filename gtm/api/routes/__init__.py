@@ -1,0 +1,1 @@
+"""The paths of the REST API, a module for each kind of resource."""
