@@ -10,31 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from gtm import __version__
-from gtm.cli import (
-    db,
-    demo,
-    dns_query,
-    dnssec,
-    edges,
-    exporting,
-    fence,
-    importing,
-    init,
-    latency,
-    load,
-    options,
-    policies,
-    regions,
-    report,
-    revisions,
-    routing,
-    servers,
-    simulation,
-    status,
-    token,
-    top,
-)
+from gtm.cli import options, token
 from gtm.cli.exits import CommandError, Exit
+from gtm.cli.live import dns_query, dnssec, edges, latency, load, report, routing, status, top
+from gtm.cli.policy import exporting, fence, importing, init, policies, regions, revisions, simulation
+from gtm.cli.servers import db, demo, servers
 
 app = typer.Typer(
     name="gtm",

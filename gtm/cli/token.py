@@ -236,7 +236,7 @@ def _revoke_directly(identity: str, url: str | None, data_dir: Path) -> dict[str
 def _with_database(url: str | None, data_dir: Path, work: Callable[[Database], Awaitable[T]]) -> T:
     import asyncio
 
-    from gtm.cli.database import database, require_current_schema
+    from gtm.cli.servers.database import database, require_current_schema
     from gtm.control.errors import ControlError
     from gtm.storage.session import Database
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.cli import dns_asking
-from gtm.cli.dns_asking import described, told_decision
+from gtm.cli.live import dns_asking
+from gtm.cli.live.dns_asking import described, told_decision
 from gtm.runtime.serve.facts import Facts
 from tests.cli.conftest import Gtm
 from tests.dns.world import RESOLVER, answerer, query
@@ -126,7 +126,7 @@ def test_nobody_answers(bare: Gtm, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_servers(given: str, asked: str) -> None:
     """A server is an address or name, with a port or without, of either family."""
-    from gtm.cli.dns_query import _server
+    from gtm.cli.live.dns_query import _server
 
     assert str(_server(given, Path("none"))) == asked
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from gtm.cli.top_view import bar, screen
+from gtm.cli.live.top_view import bar, screen
 from gtm.core.model.access import Role
 from tests.cli.conftest import DEMO, Control, Gtm
 

@@ -13,7 +13,7 @@ from gtm.cli.exits import CommandError, Exit
 from gtm.settings import DEFAULT_DNS_PORT
 
 if TYPE_CHECKING:
-    from gtm.cli.dns_asking import Server
+    from gtm.cli.live.dns_asking import Server
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -48,7 +48,8 @@ def query(
 
     Exit code 1 if there are no records in the answer, or the client is refused.
     """
-    from gtm.cli import dns_asking, output
+    from gtm.cli import output
+    from gtm.cli.live import dns_asking
 
     where = _server(server, data_dir)
     client = None if subnet is None else dns_asking.client_subnet(subnet)
@@ -72,7 +73,7 @@ def query(
 
 
 def _server(given: str | None, data_dir: Path) -> Server:
-    from gtm.cli.dns_asking import Server
+    from gtm.cli.live.dns_asking import Server
     from gtm.runtime.serve.facts import Facts, host_and_port
 
     if given is None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import forcing, options
+from gtm.cli import options
+from gtm.cli.policy import forcing
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -78,7 +79,8 @@ def diff(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what a revision changed: since the one before, or since another."""
-    from gtm.cli import changes, client, output
+    from gtm.cli import client, output
+    from gtm.cli.policy import changes
 
     found = client.control(control_url, token).get(f"/v1/revisions/{number}/diff", against=against)
     if as_json:
@@ -105,7 +107,8 @@ def rollback(
     as_json: options.AsJson = False,
 ) -> None:
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
-    from gtm.cli import ask, changes, client, output
+    from gtm.cli import ask, client, output
+    from gtm.cli.policy import changes
 
     forced = forcing.parameters(force=force, reason=reason)
     ask.require_consent(yes=yes, as_json=as_json)

@@ -83,7 +83,7 @@ def _shown(*, once: bool, as_json: bool) -> Iterator[_Show]:
     from rich.live import Live
 
     from gtm.cli import output
-    from gtm.cli.top_view import screen
+    from gtm.cli.live.top_view import screen
 
     console = output.out()
     told = False

@@ -9,7 +9,7 @@ import typer
 
 from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
-from gtm.cli.traffic import traffic
+from gtm.cli.servers.traffic import traffic
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(traffic)

@@ -18,7 +18,7 @@ def upgrade(
 ) -> None:
     """Bring the schema to this version's; all of it or nothing."""
     from gtm.cli import output
-    from gtm.cli.database import database
+    from gtm.cli.servers.database import database
     from gtm.storage import migrate
 
     with database(database_url, data_dir, create=True) as url:
@@ -43,7 +43,7 @@ def current(
 ) -> None:
     """Show the schema's revision, and the one that this version works with."""
     from gtm.cli import output
-    from gtm.cli.database import database
+    from gtm.cli.servers.database import database
     from gtm.storage import migrate
 
     with database(database_url, data_dir) as url:
@@ -66,8 +66,8 @@ def check(
 ) -> None:
     """Compare the schema with what this version declares. Exit code 1 if they differ."""
     from gtm.cli import output
-    from gtm.cli.database import database
     from gtm.cli.exits import Exit
+    from gtm.cli.servers.database import database
     from gtm.storage import migrate
     from gtm.storage.errors import SchemaError
 

@@ -12,7 +12,7 @@ import typer
 
 from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
-from gtm.cli.reading import explained, read_document
+from gtm.cli.policy.reading import explained, read_document
 from gtm.cli.spans import span_seconds
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ def status(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the revision in force, the edges that have it, and the policy's warnings."""
-    from gtm.cli import changes, client, output
-    from gtm.cli.edges import HEADERS, rows
+    from gtm.cli import client, output
+    from gtm.cli.live.edges import HEADERS, rows
+    from gtm.cli.policy import changes
 
     api = client.control(control_url, token)
     found = api.get("/v1/status")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli import forcing, options
+from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
-from gtm.cli.reading import explained, read_document, require_readable
+from gtm.cli.policy import forcing
+from gtm.cli.policy.reading import explained, read_document, require_readable
 
 if TYPE_CHECKING:
     from gtm.cli.client import Client
@@ -72,7 +73,8 @@ def plan(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what `gtm apply` would change. Changes nothing."""
-    from gtm.cli import changes, client, output
+    from gtm.cli import client, output
+    from gtm.cli.policy import changes
 
     document = read_document(folder)
     planned = _plan(client.control(control_url, token), document)
@@ -106,7 +108,8 @@ def apply(
 
     What the folder does not hold is deleted. Nothing else can get between what was shown and what is applied.
     """
-    from gtm.cli import ask, changes, client, output
+    from gtm.cli import ask, client, output
+    from gtm.cli.policy import changes
 
     forced = forcing.parameters(force=force, reason=reason)
     document = read_document(folder)

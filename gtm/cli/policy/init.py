@@ -190,7 +190,7 @@ def _write(folder: Path, plan: _Plan) -> None:
         CommandError: they cannot be written, or have problems; then nothing is left behind.
     """
     from gtm.cli import output
-    from gtm.cli.welcome import program
+    from gtm.cli.servers.welcome import program
     from gtm.documents.folders import check_references, read_folder
     from gtm.documents.plausibility import plausibility
 

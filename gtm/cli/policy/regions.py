@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gtm.cli import forcing, options
+from gtm.cli import options
+from gtm.cli.policy import forcing
 
 if TYPE_CHECKING:
     from gtm.cli.client import Client
@@ -168,7 +169,8 @@ def _host(host: str | dict[str, Any]) -> str:
 
 
 def _report(api: Client, done: dict[str, Any], *, wait: bool, timeout: float, as_json: bool) -> None:
-    from gtm.cli import changes, output
+    from gtm.cli import output
+    from gtm.cli.policy import changes
 
     if not as_json:
         region = done["resource"]

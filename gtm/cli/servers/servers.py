@@ -78,7 +78,7 @@ def serve(
     log_level: options.LogLevel = "info",
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
-    from gtm.cli.welcome import welcome
+    from gtm.cli.servers.welcome import welcome
     from gtm.runtime.process.logs import configure
     from gtm.runtime.serve.supervisor import Supervisor
 
