@@ -24,8 +24,8 @@ from gtm.core.latency import Estimator
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy, Request
 from gtm.core.policy.compile import compile_policy
+from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up
 from tests.core.strategies import SHIPPED
-from tests.core.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up
 
 Draw = Callable[[random.Random], float]
 

@@ -16,8 +16,8 @@ from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.model.values import Capacity, Policy, Request, SpilloverRule, Steering
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
+from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _choice, _ranking, _up
 from tests.core.strategies import SHIPPED
-from tests.core.test_choice import BERLIN, NOW, REGIONS, SERVICE, _choice, _ranking, _up
 
 REGIONS_OF_10 = tuple(replace(region, capacity=Capacity(requests_per_second=10.0)) for region in REGIONS)
 

@@ -18,8 +18,8 @@ from gtm.core.signing.rollover import DAY, HOUR, Key, KeyRole, signing_key
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
+from tests.core.signing.test_rollover import ACTS, TIMES, World, play
 from tests.core.strategies import quick
-from tests.core.test_rollover import ACTS, TIMES, World, play
 from tests.dns.signing import ask, validate
 from tests.dns.world import locate, router
 

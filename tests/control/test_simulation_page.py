@@ -17,7 +17,7 @@ from gtm.control.charts import _step, colours
 from gtm.control.simulation import simulated_offline
 from gtm.control.simulation_page import page
 from gtm.core.demand.traffic import TrafficBuilder
-from tests.core.test_simulate import BERLIN, BOSTON, CORK, POLICY, cell, drained, with_slots
+from tests.core.simulate.test_simulate import BERLIN, BOSTON, CORK, POLICY, cell, drained, with_slots
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _VOID = {"meta", "br"}

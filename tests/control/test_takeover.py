@@ -14,7 +14,7 @@ from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.feed.wire import EdgeReport, StateMessage, decode
 from gtm.storage.session import Database
 from tests.control.test_planner import _inputs
-from tests.core.test_choice import NOW
+from tests.core.decision.test_choice import NOW
 
 KEPT = Plan(5.0, {"class": ClassPlan({"de": 0.7, "ie": 0.3})})
 

@@ -43,7 +43,8 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
-from tests.core import test_compile as plain
+from tests.core.policy import test_compile as plain
+from tests.core.policy.test_compile import CHAT, GOOD, RULE
 from tests.core.reference import Reference, edge_inside
 from tests.core.strategies import (
     COUNTRIES,
@@ -54,7 +55,6 @@ from tests.core.strategies import (
     quick,
     rules,
 )
-from tests.core.test_compile import CHAT, GOOD, RULE
 
 NOW = 150.0
 TOO_WIDE = Location(source="mixed")

@@ -26,8 +26,8 @@ from gtm.core.model.values import (
     Steering,
 )
 from gtm.core.policy.compile import compile_policy
+from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, _ranking, _up
 from tests.core.strategies import SHIPPED, quick
-from tests.core.test_choice import BERLIN, NOW, REGIONS, _ranking, _up
 
 SHARE = 0.05
 CANARY = Service("chat", (Member("de"), Member("us"), Member("ie", share=SHARE)))

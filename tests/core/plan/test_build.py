@@ -22,7 +22,7 @@ from gtm.core.model.values import (
 )
 from gtm.core.plan.build import problem_of, ranking_of
 from gtm.core.plan.problem import Problem, SpillQuota, Supply
-from tests.core.test_choice import BERLIN, SERVICE, _ranking, _up, _view
+from tests.core.decision.test_choice import BERLIN, SERVICE, _ranking, _up, _view
 
 SUPPLY = {"de": Supply(rate=10.0)}
 

@@ -16,7 +16,7 @@ from gtm.core.plan.check import Breach, plan_flow, plan_violations, violations
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, Supply
 from gtm.core.plan.solve import solve
-from tests.core.plan_problems import REGIONS, problems
+from tests.core.plan.problems import REGIONS, problems
 from tests.core.strategies import quick
 
 

@@ -27,8 +27,8 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.world import World
+from tests.core.simulate.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
 from tests.core.strategies import SHIPPED, policies, quick, requests, states
-from tests.core.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
 
 DEMAND = {BERLIN: 2.0, CORK: 2.0, BOSTON: 6.0}
 

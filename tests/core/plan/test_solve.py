@@ -18,7 +18,7 @@ from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, Supply
 from gtm.core.plan.simplex import Optimum, Simplex
 from gtm.core.plan.solve import solve
-from tests.core.plan_problems import TIERS, problems, reference
+from tests.core.plan.problems import TIERS, problems, reference
 from tests.core.strategies import quick
 
 
