@@ -28,7 +28,7 @@ from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.process import steady
 from gtm.telemetry import Counts
-from tests.dns.signing import keys
+from tests.dns.zone.signing import keys
 
 
 class Worker:

@@ -12,8 +12,8 @@ import random
 import socket
 import time
 
+from tests.dns.answer.test_hostile import drain, flood, live, ordinary, resident
 from tests.dns.hostile import seeds
-from tests.dns.test_hostile import drain, flood, live, ordinary, resident
 from tests.dns.world import query
 
 SECONDS = 5.0

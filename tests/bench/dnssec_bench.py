@@ -23,8 +23,8 @@ from gtm.dns.protocol import wire
 from gtm.dns.zone.dnssec import Signer
 from gtm.dns.zone.signatures import LIMIT, Signatures, ZoneKey
 from gtm.dns.zone.zones import wire_name
-from tests.dns.signing import KEYS, NOW, signing, zone_keys
 from tests.dns.world import query
+from tests.dns.zone.signing import KEYS, NOW, signing, zone_keys
 
 REGIONS = 3
 CLIENT = "10.2.0.1"

@@ -10,9 +10,9 @@ from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.server import DnsServer
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
-from tests.dns.signing import NOW, keys
-from tests.dns.test_server import running
+from tests.dns.io.test_server import running
 from tests.dns.world import locate, router
+from tests.dns.zone.signing import NOW, keys
 from tests.resolvers.harness import OPTIONS
 
 

@@ -1,4 +1,4 @@
-"""Client subnets (RFC 7871), beside what `tests/dns/test_protocol.py` holds of them."""
+"""Client subnets (RFC 7871), beside what `tests/dns/protocol/test_protocol.py` holds of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gtm.dns.answer import clients
 from gtm.dns.answer.answerer import Answerer
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
-from tests.dns.test_protocol import ecs, opt, with_opt
+from tests.dns.protocol.test_protocol import ecs, opt, with_opt
 from tests.dns.world import (
     NETWORKS,
     POLICY,

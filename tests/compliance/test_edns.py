@@ -15,8 +15,8 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
-from tests.dns.test_protocol import ecs, header, opt, question
-from tests.dns.test_server import TIMEOUT, connect, framed, receive
+from tests.dns.io.test_server import TIMEOUT, connect, framed, receive
+from tests.dns.protocol.test_protocol import ecs, header, opt, question
 
 ZONE = "demo.test"
 UNKNOWN_OPTION = struct.pack("!HH", 100, 0)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.dns.test_protocol import header, opt, question, with_opt
-from tests.dns.test_server import TIMEOUT, connect, framed, receive
+from tests.dns.io.test_server import TIMEOUT, connect, framed, receive
+from tests.dns.protocol.test_protocol import header, opt, question, with_opt
 from tests.dns.world import POLICY, RESOLVER, ZONES, addresses, answerer, both, query
 
 SERVER = answerer()

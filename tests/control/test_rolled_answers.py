@@ -20,8 +20,8 @@ from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 from tests.core.signing.test_rollover import ACTS, TIMES, World, play
 from tests.core.strategies import quick
-from tests.dns.signing import ask, validate
 from tests.dns.world import locate, router
+from tests.dns.zone.signing import ask, validate
 
 ZONE = "demo.test"
 NAME = dns.name.from_text(ZONE)

@@ -12,8 +12,8 @@ from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
-from tests.dns.signing import KEYS, NOW, SIGNED
 from tests.dns.world import locate, router
+from tests.dns.zone.signing import KEYS, NOW, SIGNED
 
 COOKIES = ServerCookies(bytes(16))
 OPTIONS = ServerOptions(b"fra-1", b"gtm", 10.0, COOKIES)

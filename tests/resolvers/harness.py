@@ -28,7 +28,7 @@ from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
-from tests.dns.test_server import running
+from tests.dns.io.test_server import running
 from tests.dns.world import POLICY, router
 from tests.tools import tool
 

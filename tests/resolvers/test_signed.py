@@ -19,9 +19,9 @@ import pytest
 from gtm.core.signing.keys import Keys
 from gtm.dns.io.server import DnsServer
 from gtm.dns.zone.dnssec import Signer
-from tests.dns.signing import SIGNED_ZONES, keys, signing, trusted
-from tests.dns.test_server import running
+from tests.dns.io.test_server import running
 from tests.dns.world import addresses
+from tests.dns.zone.signing import SIGNED_ZONES, keys, signing, trusted
 from tests.resolvers.harness import PATIENCE, RESOLVER, Resolver, free_port, program, validating_unbound
 from tests.resolvers.harness import unbound as plain_unbound
 from tests.tools import tool

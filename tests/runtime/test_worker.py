@@ -36,8 +36,8 @@ from gtm.runtime.edge.worker import Worker
 from gtm.runtime.edge.worker_settings import WorkerSettings
 from gtm.settings import DnsSettings
 from tests.core.strategies import SHIPPED
-from tests.dns.signing import NOW, keys
 from tests.dns.world import POLICY, locate, query
+from tests.dns.zone.signing import NOW, keys
 from tests.system.harness import eventually
 from tests.system.lone import policy as lone_policy
 

@@ -25,15 +25,14 @@ from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.subnet import Subnet
 from gtm.telemetry import Counts
+from tests.dns.hostile import CRAFTED, OPTIONS, noise, seeds
+from tests.dns.io.test_server import TIMEOUT, connect, framed, receive, respond, running
+from tests.dns.world import RESOLVER, addresses, locate, query, router
 from tests.tools import tool
-
-from .hostile import CRAFTED, OPTIONS, noise, seeds
-from .test_server import TIMEOUT, connect, framed, receive, respond, running
-from .world import RESOLVER, addresses, locate, query, router
 
 SERVER = Answerer(router(), locate, Counts(), options=OPTIONS)
 GOOD = query("v4.demo.test", subnet="10.2.0.0/24")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.rfc("1035", "4.1.4", "compression pointers that loop or lead outside are format errors")

@@ -16,8 +16,7 @@ from gtm.core.model.values import EdgeScope, Member, NameServer, RecordSet, Serv
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
-
-from .world import (
+from tests.dns.world import (
     POLICY,
     REFUSAL,
     RULES,

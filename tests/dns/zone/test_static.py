@@ -14,8 +14,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.zones import build_names
 from gtm.telemetry import Counts
-
-from .world import (
+from tests.dns.world import (
     POLICY,
     RECORDS,
     ZONES,

@@ -23,8 +23,7 @@ from gtm.dns.protocol import wire
 from gtm.dns.zone.content import MAX_TURNS, host_content, second_draw, turns
 from gtm.dns.zone.zones import build_names, wire_name
 from gtm.telemetry import Counts
-
-from .world import (
+from tests.dns.world import (
     HALF,
     POLICY,
     REGIONS,

@@ -16,8 +16,7 @@ from gtm.dns.io import limiter
 from gtm.dns.io.limiter import Limiter, RateLimits
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import ServerCookies
-
-from .world import answerer, query
+from tests.dns.world import answerer, query
 
 SOURCE = "203.0.113.9"
 ORDINARY = query("chat.demo.test", subnet="10.2.0.0/24")

@@ -15,8 +15,7 @@ from gtm.core.signing.keys import NO_KEYS
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts, metric_key
-
-from .world import (
+from tests.dns.world import (
     POLICY,
     SERVICES,
     ZONES,

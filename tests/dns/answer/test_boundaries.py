@@ -20,9 +20,8 @@ from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 from tests.core.strategies import quick
-from tests.dns.signing import keys
-
-from .world import POLICY, both, locate, query, router
+from tests.dns.world import POLICY, both, locate, query, router
+from tests.dns.zone.signing import keys
 
 DE, US = "10.1.2.0/24", "10.2.3.0/24"
 

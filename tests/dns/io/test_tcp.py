@@ -17,9 +17,8 @@ import pytest
 
 from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
-
-from .test_server import TIMEOUT, connect, ended, framed, receive, respond, running
-from .world import addresses, query
+from tests.dns.io.test_server import TIMEOUT, connect, ended, framed, receive, respond, running
+from tests.dns.world import addresses, query
 
 PACKET = framed(query("v4.demo.test"))
 LARGE = framed(query("big.demo.test"))

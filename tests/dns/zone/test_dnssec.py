@@ -29,8 +29,8 @@ from gtm.dns.zone.dnssec import Signer
 from gtm.dns.zone.signatures import PERIOD, Signatures, ZoneKey
 from gtm.dns.zone.zones import ZoneData, wire_name
 from gtm.telemetry import Counts
-
-from .signing import (
+from tests.dns.world import REGIONS, addresses, errors_of, locate, query, router
+from tests.dns.zone.signing import (
     KEYS,
     NOW,
     SIGNED,
@@ -43,7 +43,6 @@ from .signing import (
     validate,
     zone_keys,
 )
-from .world import REGIONS, addresses, errors_of, locate, query, router
 
 ANCHORS = trusted()
 NAMES = sorted(

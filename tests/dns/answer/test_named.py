@@ -9,8 +9,7 @@ import pytest
 from gtm.core.demand.cells import read_cell
 from gtm.core.model.values import DataClass, HostName, Match, Places, ResidencyRule, Tenant
 from gtm.telemetry import Counts
-
-from .world import POLICY, RECORDS, ZONES, addresses, answerer, both, query
+from tests.dns.world import POLICY, RECORDS, ZONES, addresses, answerer, both, query
 
 US = "10.2.3.0/24"
 EU_ADDRESSES, US_ADDRESSES = {"192.0.2.1", "192.0.2.2"}, {"192.0.2.4"}

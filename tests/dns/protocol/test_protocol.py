@@ -18,8 +18,7 @@ from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.subnet import Subnet
 from gtm.telemetry import Counts
-
-from .world import NETWORKS, RESOLVER, addresses, answerer, both, query, router, subnet_of
+from tests.dns.world import NETWORKS, RESOLVER, addresses, answerer, both, query, router, subnet_of
 
 DE, US = "10.1.2.0/24", "10.2.3.0/24"
 

@@ -23,8 +23,7 @@ from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Servic
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
-
-from .world import (
+from tests.dns.world import (
     EU,
     IE,
     NETWORKS,

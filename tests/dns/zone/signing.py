@@ -25,8 +25,7 @@ from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
-
-from .world import POLICY, RESOLVER, locate, query, router
+from tests.dns.world import POLICY, RESOLVER, locate, query, router
 
 NOW = 1_800_000_000.0
 SIGNED_ZONES = ("demo.test", "apex.test", "alias.test")

@@ -20,8 +20,7 @@ from gtm.dns.io.guard import Guard
 from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
 from gtm.telemetry import Counts
-
-from .world import addresses, answerer, query, subnet_of
+from tests.dns.world import addresses, answerer, query, subnet_of
 
 ANSWERER = answerer()
 TIMEOUT = 10.0

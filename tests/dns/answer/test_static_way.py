@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
-
-from .signing import KEYS, NOW, SIGNED
-from .world import both, locate, query, router
+from tests.dns.world import both, locate, query, router
+from tests.dns.zone.signing import KEYS, NOW, SIGNED
 
 FULL_WAY = "gtm_dns_full_way_total\tudp"
 NAMES = st.one_of(

@@ -17,8 +17,7 @@ from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions, reply_options
 from gtm.telemetry import Counts
-
-from .world import RESOLVER, both, locate, query, router
+from tests.dns.world import RESOLVER, both, locate, query, router
 
 CLIENT = bytes(range(8))
 COOKIES = ServerCookies(bytes(16))
