@@ -17,12 +17,12 @@ from gtm.control.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of
 from gtm.core.capacity.load import FRESH, Key, Load
 from gtm.core.capacity.processing import Sent
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
-from gtm.core.decision.ranking import PLANNED
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, Window, build_basis, build_view
 from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.state import NO_PLAN, Plan, State
+from gtm.core.model.values import PLANNED
 from gtm.core.plan.advance import advance
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_network
 
-from gtm.core.decision.fence import LocationFacts, location_facts, spanning
 from gtm.core.latency.doubt import claim_of
+from gtm.core.model.location import LocationFacts, location_facts, spanning
 from gtm.core.model.values import Location
 from gtm.geoip.address import network_text, parse_address
 

@@ -32,13 +32,14 @@ from rich.table import Table
 from scipy.optimize import linprog
 from scipy.sparse import csc_array
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.latency import BASE_MS, MS_PER_KM, great_circle_km
 from gtm.core.model.state import NO_PLAN
 from gtm.core.model.values import Priority
 from gtm.core.plan.advance import advance
 from gtm.core.plan.check import violations
 from gtm.core.plan.model import build
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
+from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 from gtm.core.plan.solve import solve
 
 SIZES = ((100, 10), (500, 50), (2_000, 50), (5_000, 100))

@@ -16,13 +16,12 @@ from typing import Any
 from gtm.control import simulation
 from gtm.control.errors import ControlError
 from gtm.control.situation import Situation
-from gtm.core.decision.ranking import PLANNED
 from gtm.core.decision.router import Router
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
-from gtm.core.model.values import AdminState, EndpointHealth, HealthStatus, Policy, Priority, Request
+from gtm.core.model.values import PLANNED, AdminState, EndpointHealth, HealthStatus, Policy, Priority, Request
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.documents.folders import load_document

@@ -28,7 +28,28 @@ from gtm.core.model.values import (
     Region,
     Service,
 )
-from gtm.core.plan.problem import Supply
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What one region can take now: after health, reserve, slow start and drain. None: no bound is known.
+
+    `slots` bounds the requests outstanding at once, `rate` the requests per second, both for all services together;
+    `service_slots` and `service_rate` bound single services. By Little's law a service holds its rate times its
+    `service_time_s` slots; a service without one is bound by rates only. `cost_ms` is what serving here costs, in ms
+    of latency that one would accept to avoid it. `spill_in_rate` bounds what it takes of other homes' demand.
+    """
+
+    slots: float | None = None
+    rate: float | None = None
+    service_slots: dict[str, float] = field(default_factory=dict)
+    service_rate: dict[str, float] = field(default_factory=dict)
+    service_time_s: dict[str, float] = field(default_factory=dict)
+    cost_ms: float = 0.0
+    spill_in_rate: float | None = None
+    spill_in_share: float | None = None
+    """Of what the region serves at most (its usable capacity)."""
+
 
 DRAIN_BACKLOG = 10.0
 """Seconds in which a backlog should be gone."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from gtm.core.decision.ranking import PLANNED, RankingClass, ranked
+from gtm.core.decision.ranking import RankingClass, ranked
 from gtm.core.decision.view import View
 from gtm.core.decision.weights import (
     Shares,
@@ -33,7 +33,7 @@ from gtm.core.decision.weights import (
 from gtm.core.model.affinity import fraction, key_hash, rendezvous
 from gtm.core.model.outcomes import FenceError, Outcome, Reason
 from gtm.core.model.state import ClassPlan
-from gtm.core.model.values import Affinity, OnOverload, OnUnusable, Request, Steering
+from gtm.core.model.values import PLANNED, Affinity, OnOverload, OnUnusable, Request, Steering
 
 Afford = Callable[[tuple[str, ...]], bool]
 """Takes one token of each quota named, or none and says no."""

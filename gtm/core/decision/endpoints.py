@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from gtm.core.decision.choice import Option
 from gtm.core.decision.decide import Decision
 from gtm.core.decision.view import View
@@ -40,8 +38,3 @@ def endpoint_for(view: View, option: Option | Decision, key: str) -> Endpoint | 
         return usable[0] if usable else None
     hashes = tuple(key_hash(endpoint.url) for endpoint in usable)
     return usable[rendezvous(key_hash(key), hashes, (1.0,) * len(usable))]
-
-
-def https_port(endpoint: Endpoint) -> int:
-    """The port of an endpoint's URL, which is one of https."""
-    return urlsplit(endpoint.url).port or 443

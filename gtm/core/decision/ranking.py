@@ -22,9 +22,6 @@ ORDER_DEPTH = 4
 """How many regions of the order of preference tell ranking classes apart for the planner. With all of them, 50 regions
 would make as many classes as there are places on a map; beyond the fourth, latencies are averaged."""
 
-PLANNED = frozenset({Steering.LATENCY, Steering.GEO})
-"""Steering that leaves the planner room. The others are the operator's own word."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankingClass:

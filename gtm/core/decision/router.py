@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gtm.core.decision.choice import Choice, Option, choice, pick
 from gtm.core.decision.decide import Decision, explained
-from gtm.core.decision.fence import location_facts
 from gtm.core.decision.ranking import Classes, Ranking, RankingClass, alike, families, rank
 from gtm.core.decision.view import Basis, View
+from gtm.core.model.location import location_facts
 from gtm.core.model.values import Location, Request
 
 CANDIDATES = 1_000_000

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from gtm.core.decision.ranking import PLANNED, RankingClass
+from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import View
 from gtm.core.model.state import ClassPlan
-from gtm.core.model.values import Steering
+from gtm.core.model.values import PLANNED, Steering
 from gtm.core.policy.snapshot import bits
 
 Shares = dict[int, float]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf
 
-from gtm.core.decision.fence import location_facts
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.location import location_facts
 from gtm.core.model.values import ANYWHERE, UNLOCATED, Location, Priority, Request
 
 CELL_DEGREES = 5.0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gtm.core.decision.ranking import PLANNED
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.values import Capacity, Policy, Region, Service
+from gtm.core.model.values import PLANNED, Capacity, Policy, Region, Service
 
 
 def capacity_findings(policy: Policy) -> Iterator[Problem]:

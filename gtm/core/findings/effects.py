@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gtm.core.decision.ranking import PLANNED
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import (
+    PLANNED,
     Affinity,
     Capacity,
     Member,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 
 class AdminState(StrEnum):
@@ -33,6 +34,10 @@ class Steering(StrEnum):
     """In proportion to the members' weights."""
     FAILOVER = "failover"
     """The first usable member in the order written."""
+
+
+PLANNED = frozenset({Steering.LATENCY, Steering.GEO})
+"""Steering that leaves the planner room. The others are the operator's own word."""
 
 
 class Affinity(StrEnum):
@@ -145,6 +150,11 @@ class Endpoint:
     ipv4: tuple[str, ...] = ()
     ipv6: tuple[str, ...] = ()
     cname: str | None = None
+
+
+def https_port(endpoint: Endpoint) -> int:
+    """The port of an endpoint's URL, which is one of https."""
+    return urlsplit(endpoint.url).port or 443
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gtm.core.decision.ranking import PLANNED, Ranking, ranked
+from gtm.core.capacity.supply import Supply
+from gtm.core.decision.ranking import Ranking, ranked
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
 from gtm.core.demand.cells import read_cell
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.values import OnOverload, Policy, Priority
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
+from gtm.core.model.values import PLANNED, OnOverload, Policy, Priority
+from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 
 Demand = Mapping[tuple[str, str], float]
 """Ranking class and demand cell → requests per second."""

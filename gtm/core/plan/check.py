@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota, Supply
+from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
 
 Flow = Mapping[str, Mapping[str, float]]
 """Class → region → requests per second."""

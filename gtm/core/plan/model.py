@@ -13,7 +13,8 @@ from math import isfinite
 
 import numpy as np
 
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, SpillQuota, Supply
+from gtm.core.capacity.supply import Supply
+from gtm.core.plan.problem import ClassDemand, PlanError, Problem, SpillQuota
 from gtm.core.plan.rows import (
     Bound,
     Columns,

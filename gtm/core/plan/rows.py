@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from gtm.core.plan.problem import Supply
+from gtm.core.capacity.supply import Supply
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]

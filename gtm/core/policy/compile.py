@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from types import MappingProxyType
 
-from gtm.core.decision.endpoints import https_port
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.names import WILDCARD, existing_names
@@ -25,6 +24,7 @@ from gtm.core.model.values import (
     Region,
     Service,
     SpilloverRule,
+    https_port,
 )
 from gtm.core.policy.jurisdictions import resolve
 from gtm.core.policy.rules import RuleCompiler, RulePeriods

@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.decision.candidates import Objections
-from gtm.core.decision.ranking import PLANNED, Ranking, RankingClass
+from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.weights import canaries_of
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
+from gtm.core.model.values import PLANNED
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, Supply
+from gtm.core.plan.problem import ClassDemand, Problem, Solution
 from gtm.core.policy.snapshot import bits
 from gtm.core.simulate.world import Ranked
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.decision.choice import Choice, choice
 from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.router import Ranker
@@ -12,7 +13,6 @@ from gtm.core.decision.view import View
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
 from gtm.core.plan.build import ranking_of
-from gtm.core.plan.problem import Supply
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.core.capacity.load import Freshness, Key, Load
 from gtm.core.capacity.processing import Sent, TimeSource
-from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, assess
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, Supply, assess
 from gtm.core.model.values import (
     AdminState,
     Capacity,
@@ -25,7 +25,6 @@ from gtm.core.model.values import (
     Service,
     SpillIn,
 )
-from gtm.core.plan.problem import Supply
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from gtm.core.change import openings as subject
 from gtm.core.change.openings import Opening, Openings, openings
-from gtm.core.decision.fence import LocationFacts
 from gtm.core.decision.view import Window
+from gtm.core.model.location import LocationFacts
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import State
 from gtm.core.model.values import (

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.decision.decide import decide
-from gtm.core.decision.fence import Fence, fence, location_facts
+from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.cells import cell_of, read_cell
 from gtm.core.latency import Doubt, LatencyTable
 from gtm.core.model.countries import COUNTRIES as KNOWN
+from gtm.core.model.location import location_facts
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import State
 from gtm.core.model.values import (

@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.model.values import OnOverload, Priority
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, Supply
+from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 
 REGIONS = tuple("abcdefg")
 SERVICES = {"chat": 2.0, "embed": 0.1, "rank": 0.5}

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan.advance import _rounded, advance
 from gtm.core.plan.check import Breach, plan_flow, plan_violations, violations
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, Supply
+from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import REGIONS, problems
 from tests.core.strategies import quick

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
 from gtm.core.model.values import (
@@ -21,7 +22,7 @@ from gtm.core.model.values import (
     Steering,
 )
 from gtm.core.plan.build import problem_of, ranking_of
-from gtm.core.plan.problem import Problem, SpillQuota, Supply
+from gtm.core.plan.problem import Problem, SpillQuota
 from tests.core.decision.test_choice import BERLIN, SERVICE, _ranking, _up, _view
 
 SUPPLY = {"de": Supply(rate=10.0)}

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from gtm.core.capacity.supply import Supply
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan import lp
 from gtm.core.plan.check import violations
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, Supply
+from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota
 from gtm.core.plan.simplex import Optimum, Simplex
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import TIERS, problems, reference
