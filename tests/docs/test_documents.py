@@ -207,3 +207,16 @@ def test_reasons_are_described() -> None:
     """The policy's page names every reason that an expectation may ask for."""
     section = _section(POLICY, "##", "expectations")
     assert [reason for reason in Reason if f"`{reason.value}`" not in section] == []
+
+
+def test_files_of_the_walks_exist() -> None:
+    """Where docs/architecture.md sends a newcomer, there is a file, and every room of the package is named."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    walks = text[text.index("## Five walks") : text.index("## From a request")]
+    named = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", walks)
+    assert len(named) > 40
+    assert [name for name in named if not (ROOT / "gtm" / name).is_file()] == []
+    rooms = text[text.index("## Rooms") : text.index("## Five walks")]
+    packages = {path.parent.name for path in (ROOT / "gtm").glob("*/__init__.py")}
+    packages |= {path.parent.name for path in (ROOT / "gtm" / "core").glob("*/__init__.py")}
+    assert {name for name in packages if not re.search(rf"\b{name}\b", rooms)} == set()
