@@ -6,16 +6,13 @@ from typing import Any
 
 from gtm.control.errors import Invalid, Unavailable
 from gtm.control.situation import Situation
-from gtm.core.decision.choice import choice, pick
-from gtm.core.decision.decide import explained
-from gtm.core.decision.endpoints import endpoint_for
+from gtm.core.decision.decide import routed
 from gtm.core.decision.explain import answer, lines
-from gtm.core.decision.ranking import rank
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.problems import Problem
 from gtm.core.model.state import State
-from gtm.core.model.values import Affinity, HealthStatus, Policy, Priority, Request
+from gtm.core.model.values import HealthStatus, Policy, Priority, Request
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
@@ -23,6 +20,7 @@ from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.schema import PolicyDocument
+from gtm.geoip.address import parse_address
 
 _DRAW = 0.5
 """An explanation is of the middle draw: of several ways it shows one that is likely, the same each time."""
@@ -100,6 +98,11 @@ def priorities(*policies: Policy) -> dict[str, Priority]:
     return {service.name: service.priority for policy in policies for service in policy.services}
 
 
+def _packed(client: str | None) -> bytes:
+    """A client's address in network order, of a subnet its first; empty where it is unknown."""
+    return b"" if client is None else parse_address(client.partition("/")[0]).packed
+
+
 def explanation(
     situation: Situation, snapshot: Snapshot, request: Request, client: str | None
 ) -> dict[str, Any]:
@@ -110,16 +113,11 @@ def explanation(
     """
     view = situation.view(snapshot)
     try:
-        ranking = rank(view.basis, request, {})
+        routing = routed(view, request, _packed(client))
     except UnknownNameError as error:
         problem = Problem(error.kind.replace(" ", "_"), "unknown_reference", str(error))
         raise Invalid(str(error), [problem]) from error
-    chosen = choice(view, ranking.group)
-    option = pick(chosen, request, _DRAW)
-    decision = explained(view, ranking, chosen, option)
-    by_key = chosen.affinity is Affinity.KEY and request.affinity is not None
-    key = request.affinity if by_key else request.location.network
-    trace = answer(
-        view, request, decision, client=client, endpoint=endpoint_for(view, option, key or ""), full=True
-    )
+    option = routing.pick(_DRAW)
+    decision = routing.explained(option)
+    trace = answer(view, request, decision, client=client, endpoint=routing.endpoint(option), full=True)
     return {**trace, "lines": lines(view, request, decision)}

@@ -17,10 +17,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from gtm.core.decision.choice import choice
-from gtm.core.decision.decide import Decision, explained
+from gtm.core.decision.decide import Decision, routed
 from gtm.core.decision.explain import lines
-from gtm.core.decision.ranking import rank
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.problems import Problem
@@ -155,12 +153,12 @@ def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Resu
     try:
         service, tenant, data_class = _asked(view, item)
         request = Request(service, _location(item, locate), tenant, data_class, item.model)
-        ranking = rank(view.basis, request, {})
+        routing = routed(view, request)
     except (UnknownNameError, ContradictionError) as error:
         return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
-    made = choice(view, ranking.group)
-    first = explained(view, ranking, made, made.options[0])
-    regions = frozenset(option.region for option in made.options)
+    options = routing.choice.options
+    first = routing.explained(options[0])
+    regions = frozenset(option.region for option in options)
     return Result(
         label=item.label,
         passed=_holds(item, first, regions),

@@ -68,14 +68,16 @@ def parse_service(query: bytes) -> str:
 
 def targets(kind: Kind) -> Response:
     """The regions that a client may measure: where it may be sent now, at most `MAX_TARGETS`, shuffled."""
-    option = kind.choice.alone
+    option = kind.routing.choice.alone
     if option is not None and option.outcome is Outcome.REFUSED_EDGE:
         status, document, headers = kind.rendered(option)
         return json_response(status, document, (*headers, *OPEN))
-    view = kind.view
-    eligible = kind.choice.eligible & kind.ranking.group.allowed
+    view = kind.routing.view
+    eligible = kind.routing.choice.eligible & kind.routing.ranking.group.allowed
     order = [
-        number for number in kind.ranking.group.order if eligible >> number & 1 and view.endpoints[number]
+        number
+        for number in kind.routing.ranking.group.order
+        if eligible >> number & 1 and view.endpoints[number]
     ]
     near, others = order[:_NEAREST], order[_NEAREST:]
     chosen = near + sample(others, min(len(others), MAX_TARGETS - len(near)))

@@ -12,16 +12,14 @@ from random import random
 from typing import Any
 from urllib.parse import quote
 
-from gtm.core.decision.choice import Afford, Choice, Option, pick
-from gtm.core.decision.endpoints import endpoint_for
+from gtm.core.decision.choice import Afford, Option
+from gtm.core.decision.decide import Routing
 from gtm.core.decision.explain import answer
-from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Router
-from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.references import some
 from gtm.core.model.statements import ContradictionError, agreed
-from gtm.core.model.values import UNKNOWN_LOCATION, Affinity, Location, Request
+from gtm.core.model.values import UNKNOWN_LOCATION, Location, Request
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address
 from gtm.http.lookup import Lookup
@@ -72,36 +70,30 @@ class Kind:
     """
 
     router: Router
-    ranking: Ranking
-    choice: Choice
-    request: Request
+    routing: Routing
     client: Address | None
     instance: str
     full: bool
     afford: Afford | None
 
-    @property
-    def view(self) -> View:
-        """What is decided from."""
-        return self.router.view
-
     def pick(self) -> Option:
         """How one request of this kind ends."""
-        return pick(self.choice, self.request, random(), self.afford)
+        return self.routing.pick(random(), self.afford)
 
     def count(self, option: Option, via: str) -> str:
         """The key that an answer is counted under."""
-        return decision_key(self.ranking.group, self.ranking.cell, option, via)
+        return decision_key(self.routing.ranking.group, self.routing.ranking.cell, option, via)
 
     def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
-        decision = self.router.explained(self.ranking, self.choice, option)
+        routing = self.routing
+        decision = self.router.explained(routing, option)
         document = answer(
-            self.view,
-            self.request,
+            routing.view,
+            routing.request,
             decision,
             client=None if self.client is None else str(self.client),
-            endpoint=endpoint_for(self.view, option, self.key),
+            endpoint=routing.endpoint(option),
             full=self.full,
         )
         if option.outcome is Outcome.SERVED:
@@ -119,18 +111,6 @@ class Kind:
             seconds = RETRY_AFTER_OVERLOAD if overload else RETRY_AFTER
             headers.append((b"retry-after", str(seconds).encode()))
         return refusal["status"], refusal, headers
-
-    @property
-    def key(self) -> str:
-        """What ties the client to one endpoint of its region: its affinity key, or its /24 or /48.
-
-        Not the network of its location: that may be as wide as a country's provider, and would not spread load.
-        """
-        if self.choice.affinity is Affinity.KEY and self.request.affinity is not None:
-            return self.request.affinity
-        if self.client is None:
-            return ""
-        return self.client.packed[: 3 if self.client.version == 4 else 6].hex()
 
 
 class LookupRoute:
@@ -177,7 +157,7 @@ class RedirectRoute:
 
     def _target(self, option: Option) -> _Target | Response:
         count = self._kind.count(option, "redirect")
-        endpoint = endpoint_for(self._kind.view, option, self._kind.key)
+        endpoint = self._kind.routing.endpoint(option)
         if endpoint is None:
             status, document, headers = self._kind.rendered(option)
             return json_response(status, document, headers, count)
@@ -187,7 +167,7 @@ class RedirectRoute:
             (b"cache-control", b"private, no-store"),
             (b"x-gtm-region", quote(option.region or "").encode()),
             (b"x-gtm-reason", option.reason.value.encode()),
-            (b"x-gtm-revision", str(self._kind.view.snapshot.revision).encode()),
+            (b"x-gtm-revision", str(self._kind.routing.view.snapshot.revision).encode()),
         ]
         return _Target(quote(endpoint.url.rstrip("/"), safe=_URL_SAFE).encode(), tuple(headers), count)
 
@@ -254,11 +234,10 @@ class Routes:
             lookup.priority,
         )
         try:
-            ranking = self.router.ranker.ranking(request)
+            routing = self.router.routing(request, b"" if client is None else client.packed)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
-        choice = self.router.choice(ranking.group)
-        return Kind(self.router, ranking, choice, request, client, instance, lookup.explain, self._afford)
+        return Kind(self.router, routing, client, instance, lookup.explain, self._afford)
 
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:
         """The service whose host name a Host header gives, and that name if it states something; None if there is none."""

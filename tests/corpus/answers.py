@@ -82,7 +82,7 @@ class World:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self._locate = _locator().locate
+        self.locate = _locator().locate
         self._clock = NOW
         self.policy = _policy(scene)
         self.holder = ViewHolder(
@@ -91,14 +91,14 @@ class World:
         self.holder.apply(SnapshotMessage.of(7, NOW - 3600, self.policy, shipped_jurisdictions()))
         self.holder.hear(HeartbeatMessage(NOW))
         if scene.measured:
-            self.holder.apply(LatencyMessage(_table(self._locate, self.policy)))
+            self.holder.apply(LatencyMessage(_table(self.locate, self.policy)))
         health = _health(scene, self.policy)
         self.holder.apply(StateMessage(State(3, "", health)))
         self._clock += max(scene.later, scene.silent)
         if not scene.silent:
             self.holder.hear(HeartbeatMessage(self._clock))
         self.holder.tick()
-        plan = _plan(self.router, self._locate) if scene.planned else NO_PLAN
+        plan = _plan(self.router, self.locate) if scene.planned else NO_PLAN
         self.state = State(4, "", health, plan)
         self.holder.apply(StateMessage(self.state))
         grants = [
@@ -108,11 +108,11 @@ class World:
             for name in TOKENS
         ]
         self.holder.apply(AccessMessage(Access(tuple(grants))))
-        self._answerer = Answerer(self.router, self._locate, Counts(), draw=lambda: 0.5)
+        self._answerer = Answerer(self.router, self.locate, Counts(), draw=lambda: 0.5)
         self._affordable = True
         self._app = EdgeApp(
             self.holder,
-            self._locate,
+            self.locate,
             EdgeOptions(open_lookups=scene.open_lookups, trusted_proxies=LOOPBACK),
             Counts(),
             str,
@@ -170,7 +170,7 @@ class World:
         client = asked.pop("client_ip", "192.0.2.77")
         priority = asked.pop("priority", None)
         request = Request(
-            location=self._locate(client), priority=None if priority is None else Priority(priority), **asked
+            location=self.locate(client), priority=None if priority is None else Priority(priority), **asked
         )
         situation = Situation(self._clock, self.state, table=self.holder.table)
         try:

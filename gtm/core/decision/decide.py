@@ -5,7 +5,8 @@ rules that matched, the policy revision and the epoch.
 
 The work is in three parts, by how long each holds. `ranking.rank` holds for a kind of request until policy, rules in
 force or latency table change; `choice.choice` for a ranking class until anything changes; `choice.pick` is made for each
-request. `explained` tells all of it as one value.
+request. `explained` tells all of it as one value. A `Routing` holds the three together: whoever decides something goes through
+one, so that what explains a decision cannot drift from what made it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gtm.core.decision.candidates import Candidate, Judge, Objections
-from gtm.core.decision.choice import Choice, Option, choice, pick
+from gtm.core.decision.choice import Afford, Choice, Option, choice, pick
+from gtm.core.decision.endpoints import endpoint_for
 from gtm.core.decision.fence import Fence
 from gtm.core.decision.ranking import Ranking, rank
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.values import Request
+from gtm.core.model.values import Affinity, Endpoint, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,58 @@ class Decision:
     shed: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """One kind of request on its way to an answer, the same for whoever asks: DNS, look-up, redirect, `check`, `explain`.
+
+    `choice` is that of the ranking's class in `view`. `client` is the client's address in network order, empty where it is
+    unknown.
+    """
+
+    view: View
+    ranking: Ranking
+    choice: Choice
+    request: Request
+    client: bytes = b""
+
+    @property
+    def key(self) -> str:
+        """What ties the client to one endpoint of its region: its affinity key, or its /24 or /48.
+
+        Not the network of its location: that may be as wide as a country's provider, and would not spread load.
+        """
+        if self.choice.affinity is Affinity.KEY and self.request.affinity is not None:
+            return self.request.affinity
+        return self.client[: 3 if len(self.client) == 4 else 6].hex()
+
+    def pick(self, draw: float, afford: Afford | None = None, *, sheds: bool = True) -> Option:
+        """How one such request ends: `gtm.core.decision.choice.pick`."""
+        return pick(self.choice, self.request, draw, afford, sheds=sheds)
+
+    def endpoint(self, option: Option) -> Endpoint | None:
+        """The ingress that the client is handed, None for a refusal."""
+        return endpoint_for(self.view, option, self.key)
+
+    def explained(self, option: Option) -> Decision:
+        """An option with everything that led to it."""
+        return explained(self.view, self.ranking, self.choice, option)
+
+
+def routed(view: View, request: Request, client: bytes = b"") -> Routing:
+    """Find a request's way, without a memory (`gtm.core.decision.router` has one).
+
+    Args:
+        view: the policy and the state of the world.
+        request: what is known of the request.
+        client: the client's address in network order, empty where it is unknown.
+
+    Raises:
+        UnknownNameError: the service, tenant, data class or model is not in the policy.
+    """
+    ranking = rank(view.basis, request, {})
+    return Routing(view, ranking, choice(view, ranking.group), request, client)
+
+
 def decide(view: View, request: Request, draw: float) -> Decision:
     """Decide one request.
 
@@ -64,9 +118,8 @@ def decide(view: View, request: Request, draw: float) -> Decision:
     Raises:
         UnknownNameError: the service, tenant, data class or model is not in the policy.
     """
-    ranking = rank(view.basis, request, {})
-    chosen = choice(view, ranking.group)
-    return explained(view, ranking, chosen, pick(chosen, request, draw))
+    routing = routed(view, request)
+    return routing.explained(routing.pick(draw))
 
 
 def explained(view: View, ranking: Ranking, chosen: Choice, option: Option) -> Decision:

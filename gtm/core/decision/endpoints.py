@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from gtm.core.decision.choice import Option
-from gtm.core.decision.decide import Decision
+from typing import Protocol
+
 from gtm.core.decision.view import View
 from gtm.core.model.affinity import key_hash, rendezvous
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.values import Endpoint
 
 
-def serving(view: View, option: Option | Decision) -> tuple[Endpoint, ...]:
+class Ended(Protocol):
+    """How a request ends: in a region (its number, -1 for a refusal), and why. Options and Decisions are such."""
+
+    @property
+    def number(self) -> int: ...  # noqa: D102 - above
+
+    @property
+    def reason(self) -> Reason: ...  # noqa: D102 - above
+
+
+def serving(view: View, option: Ended) -> tuple[Endpoint, ...]:
     """The endpoints of the option's region that may be handed out; empty for a refusal.
 
     These are the ones that are up, or all of them where the service ignores health for want of anything better.
@@ -22,7 +32,7 @@ def serving(view: View, option: Option | Decision) -> tuple[Endpoint, ...]:
     return view.endpoints[option.number]
 
 
-def endpoint_for(view: View, option: Option | Decision, key: str) -> Endpoint | None:
+def endpoint_for(view: View, option: Ended, key: str) -> Endpoint | None:
     """One serving endpoint: the same one for the same key while it is up, spread evenly over keys.
 
     Args:

@@ -6,8 +6,8 @@ stays for as long as policy, rules in force and latency table do.
 
 from __future__ import annotations
 
-from gtm.core.decision.choice import Choice, Option, choice, pick
-from gtm.core.decision.decide import Decision, explained
+from gtm.core.decision.choice import Choice, Option, choice
+from gtm.core.decision.decide import Decision, Routing
 from gtm.core.decision.ranking import Classes, Ranking, RankingClass, alike, families, rank
 from gtm.core.decision.view import Basis, View
 from gtm.core.model.location import location_facts
@@ -114,22 +114,30 @@ class Router:
             found = self._choices[group] = choice(self.view, group)
         return found
 
+    def routing(self, request: Request, client: bytes = b"") -> Routing:
+        """As `gtm.core.decision.decide.routed`, from memory where it can.
+
+        Raises:
+            UnknownNameError: the service, tenant, data class or model is not in the policy.
+        """
+        ranking = self.ranker.ranking(request)
+        return Routing(self.view, ranking, self.choice(ranking.group), request, client)
+
     def decide(self, request: Request, draw: float) -> Decision:
         """As `gtm.core.decision.decide.decide`, from memory where it can.
 
         Raises:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
-        ranking = self.ranker.ranking(request)
-        chosen = self.choice(ranking.group)
-        return self.explained(ranking, chosen, pick(chosen, request, draw))
+        routing = self.routing(request)
+        return self.explained(routing, routing.pick(draw))
 
-    def explained(self, ranking: Ranking, chosen: Choice, option: Option) -> Decision:
-        """As `gtm.core.decision.decide.explained`, from memory where it can."""
-        found = self._decisions.get((ranking, option))
+    def explained(self, routing: Routing, option: Option) -> Decision:
+        """As `routing.explained`, from memory where it can."""
+        known = routing.ranking, option
+        found = self._decisions.get(known)
         if found is None:
             if len(self._decisions) >= self.ranker.limit:
                 self._decisions = {}
-            found = explained(self.view, ranking, chosen, option)
-            self._decisions[ranking, option] = found
+            found = self._decisions[known] = routing.explained(option)
         return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
-from gtm.core.decision.choice import pick
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Basis, elsewhere
 from gtm.core.model.values import UNKNOWN_LOCATION, Location
@@ -156,16 +155,15 @@ class Answerer:
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
-        router, request = self.router, host.request(location)
-        ranking = router.ranker.ranking(request)
-        chosen = router.choice(ranking.group)
-        option = pick(chosen, request, draw, sheds=False)
-        key = decision_key(ranking.group, ranking.cell, option, "dns")
+        router = self.router
+        routing = router.routing(host.request(location))
+        option = routing.pick(draw, sheds=False)
+        key = decision_key(routing.ranking.group, routing.ranking.cell, option, "dns")
         # Only addresses bring a client to a region; questions for anything else are no demand.
         self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()
         if question.rdtype == wire.TXT:
-            texts = explanation(router.explained(ranking, chosen, option), request)
+            texts = explanation(router.explained(routing, option), routing.request)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
         return host_content(router.view, host, question.rdtype, option, texts, turn=turn)
 
