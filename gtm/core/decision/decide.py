@@ -5,8 +5,8 @@ rules that matched, the policy revision and the epoch.
 
 The work is in three parts, by how long each holds. `ranking.rank` holds for a kind of request until policy, rules in
 force or latency table change; `choice.choice` for a ranking class until anything changes; `choice.pick` is made for each
-request. `explained` tells all of it as one value. A `Routing` holds the three together: whoever decides something goes through
-one, so that what explains a decision cannot drift from what made it.
+request. A `Routing` holds the three together, and its `explained` tells all of it as one value: whoever decides something
+goes through one, so that what explains a decision cannot drift from what made it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Decision:
     shed: float = 0.0
 
 
-class Routing(NamedTuple):  # a frozen dataclass takes three times as long to make
+class Routing(NamedTuple):  # a frozen dataclass takes about twice as long to make
     """One kind of request on its way to an answer, the same for whoever asks: DNS, look-up, redirect, `check`, `explain`.
 
     `choice` is that of the ranking's class in `view`. `client` is the client's address in network order, empty where it is
@@ -89,7 +89,25 @@ class Routing(NamedTuple):  # a frozen dataclass takes three times as long to ma
 
     def explained(self, option: Option) -> Decision:
         """An option with everything that led to it."""
-        return explained(self.view, self.ranking, self.choice, option)
+        view, ranking, chosen = self.view, self.ranking, self.choice
+        group = ranking.group
+        # A refusal because of where the edge stands was made without a look at health: the regions' own state is told.
+        eligible = group.willing & view.up if group.outside else chosen.eligible
+        judge = Judge(view, ranking, Objections(ranking.within), chosen.shares, eligible)
+        return Decision(
+            service=group.service.service.name,
+            outcome=option.outcome,
+            reason=option.reason,
+            region=option.region,
+            number=option.number,
+            ttl=view.ttl_of(group.service),
+            revision=view.snapshot.revision,
+            epoch=view.state.epoch,
+            candidates=tuple(judge.candidate(place, number) for place, number in enumerate(group.order, 1)),
+            rules=_traces(ranking.within),
+            ranking_class=group.key,
+            shed=chosen.shed_share(ranking.tenant),
+        )
 
 
 def routed(view: View, request: Request, client: bytes = b"") -> Routing:
@@ -120,35 +138,6 @@ def decide(view: View, request: Request, draw: float) -> Decision:
     """
     routing = routed(view, request)
     return routing.explained(routing.pick(draw))
-
-
-def explained(view: View, ranking: Ranking, chosen: Choice, option: Option) -> Decision:
-    """An option with everything that led to it.
-
-    Args:
-        view: what `chosen` was made from.
-        ranking: of the request.
-        chosen: of the ranking's class.
-        option: the one picked.
-    """
-    group, snapshot = ranking.group, view.snapshot
-    # A refusal because of where the edge stands was made without a look at health: the regions' own state is told.
-    eligible = group.willing & view.up if group.outside else chosen.eligible
-    judge = Judge(view, ranking, Objections(ranking.within), chosen.shares, eligible)
-    return Decision(
-        service=group.service.service.name,
-        outcome=option.outcome,
-        reason=option.reason,
-        region=option.region,
-        number=option.number,
-        ttl=view.ttl_of(group.service),
-        revision=snapshot.revision,
-        epoch=view.state.epoch,
-        candidates=tuple(judge.candidate(place, number) for place, number in enumerate(group.order, 1)),
-        rules=_traces(ranking.within),
-        ranking_class=group.key,
-        shed=chosen.shed_share(ranking.tenant),
-    )
 
 
 def _traces(within: Fence) -> tuple[RuleTrace, ...]:

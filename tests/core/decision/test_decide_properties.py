@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gtm.core.decision.candidates import Exclusion
 from gtm.core.decision.choice import choice
-from gtm.core.decision.decide import Decision, decide, explained
+from gtm.core.decision.decide import Decision, Routing, decide
 from gtm.core.decision.fence import fence
 from gtm.core.decision.ranking import rank
 from gtm.core.decision.router import Ranker, Router
@@ -205,7 +205,7 @@ def test_shares_sum_to_one(question: tuple[World, list[Request]]) -> None:
     for request in asked:
         ranking = rank(world.view.basis, request, {})
         chosen = choice(world.view, ranking.group)
-        first = explained(world.view, ranking, chosen, chosen.options[0])
+        first = Routing(world.view, ranking, chosen, request).explained(chosen.options[0])
         if first.region is None:
             assert len(chosen.options) == 1
             assert all(candidate.share == 0 for candidate in first.candidates)
