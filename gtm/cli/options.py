@@ -391,7 +391,7 @@ def resolver(text: str) -> Address | None:
     """
     if not text:
         return None
-    from gtm.control.parent import resolver_address
+    from gtm.control.dnssec.parent import resolver_address
 
     try:
         return resolver_address(text)

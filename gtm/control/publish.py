@@ -18,10 +18,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from gtm.control.demand import DemandBook, Row
+from gtm.control.dnssec.keys import KeyBook
 from gtm.control.errors import Unavailable
 from gtm.control.followers import HEARTBEAT, Followers, News
 from gtm.control.intake import Intake
-from gtm.control.keys import KeyBook
 from gtm.control.latency import LatencyBook
 from gtm.control.lead import FENCE, Lead, Standing
 from gtm.control.loads import Loads

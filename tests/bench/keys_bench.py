@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gtm.control.keys import KeyBook
+from gtm.control.dnssec.keys import KeyBook
 from gtm.core.model.values import Zone
 from gtm.feed.wire import KeysMessage, encode
 from gtm.settings import DnssecSettings

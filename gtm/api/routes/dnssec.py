@@ -10,8 +10,8 @@ from fastapi import APIRouter, Path, Response
 
 from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
 from gtm.api.schemas import Schema, errors
+from gtm.control.dnssec.key_status import ZoneStatus, zone_status
 from gtm.control.errors import NotFound
-from gtm.control.key_status import ZoneStatus, zone_status
 from gtm.core.signing.rollover import KeyRole, KeyState
 from gtm.documents import fields
 from gtm.documents.schema import Document

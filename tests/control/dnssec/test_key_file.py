@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.key_file import KeyFile, KeyFileError
+from gtm.control.dnssec.key_file import KeyFile, KeyFileError
 from tests.core.strategies import quick
 
 

@@ -13,8 +13,8 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from gtm.control import signing
-from gtm.control.signing import SIGNATURE_LIFE, ds_text, generate, sign_sets
+from gtm.control.dnssec import signing
+from gtm.control.dnssec.signing import SIGNATURE_LIFE, ds_text, generate, sign_sets
 from gtm.core.signing.keys import CDNSKEY, CDS, DNSKEY, SignedSet, key_tag
 from gtm.core.signing.rollover import HOUR, Keyring, KeyRole, KeyState
 

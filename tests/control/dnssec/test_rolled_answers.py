@@ -12,7 +12,7 @@ import dns.rdataset
 import pytest
 from hypothesis import example, given
 
-from gtm.control.signing import ds_rdata, generate, sign_sets
+from gtm.control.dnssec.signing import ds_rdata, generate, sign_sets
 from gtm.core.signing.keys import DNSKEY, Keys, SignedSet, ZoneKeys, key_tag
 from gtm.core.signing.rollover import DAY, HOUR, Key, KeyRole, signing_key
 from gtm.dns.answer.answerer import Answerer

@@ -17,10 +17,10 @@ from functools import partial
 
 import msgspec
 
+from gtm.control.dnssec.key_file import KeyFile, KeyFileError
+from gtm.control.dnssec.key_work import ZoneWork, all_keys, ready_ksk, seen_among, settled
+from gtm.control.dnssec.parent import ds_records
 from gtm.control.errors import Conflict, NotFound, Unavailable
-from gtm.control.key_file import KeyFile, KeyFileError
-from gtm.control.key_work import ZoneWork, all_keys, ready_ksk, seen_among, settled
-from gtm.control.parent import ds_records
 from gtm.core.signing import rollover
 from gtm.core.signing.keys import NO_KEYS, Keys, key_tag
 from gtm.core.signing.rollover import DAY, KeyRole, Times

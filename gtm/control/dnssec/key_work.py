@@ -1,4 +1,4 @@
-"""What is due of zones' keys: made, moved on, sealed and signed with. It works on values; `gtm.control.keys` keeps them."""
+"""What is due of zones' keys: made, moved on, sealed and signed with. It works on values; `gtm.control.dnssec.keys` keeps them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gtm.control.key_file import Sealer
-from gtm.control.signing import RESIGN_AFTER, ds_rdata, generate, sign_sets
+from gtm.control.dnssec.key_file import Sealer
+from gtm.control.dnssec.signing import RESIGN_AFTER, ds_rdata, generate, sign_sets
 from gtm.core.signing import rollover
 from gtm.core.signing.keys import ZoneKeys, key_tag
 from gtm.core.signing.rollover import Key, Keyring, KeyRole, KeyState, Times

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from gtm.control.dnssec.key_status import ZoneStatus, zone_status
+from gtm.control.dnssec.keys import KeyBook
+from gtm.control.dnssec.signing import ds_rdata
 from gtm.control.errors import Conflict, NotFound, Unavailable
-from gtm.control.key_status import ZoneStatus, zone_status
-from gtm.control.keys import KeyBook
 from gtm.control.publish import FeedHub
-from gtm.control.signing import ds_rdata
 from gtm.core.model.values import Zone
 from gtm.core.signing.keys import CDNSKEY, CDS, DNSKEY, Keys, key_tag
 from gtm.core.signing.rollover import DAY, HOUR, KeyRole, KeyState
@@ -227,7 +227,7 @@ async def test_the_parent_is_asked(world: World, monkeypatch: pytest.MonkeyPatch
         assert (zone, resolver) == ("demo.test", ("192.0.2.53", 53))
         return answers[0]
 
-    monkeypatch.setattr("gtm.control.keys.ds_records", asked)
+    monkeypatch.setattr("gtm.control.dnssec.keys.ds_records", asked)
     while answers:
         await book.ask_parents()
         assert await world.states(KSK) == [KeyState.READY]
@@ -388,7 +388,7 @@ async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) 
 
 async def test_a_look_is_taken_every_minute(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The running book publishes what it made, and goes on after errors."""
-    monkeypatch.setattr("gtm.control.keys.EVERY", 0.001)
+    monkeypatch.setattr("gtm.control.dnssec.keys.EVERY", 0.001)
     book, published = world.book(), asyncio.Event()
     failures = iter([OSError("broken")])
     settle = book.settle

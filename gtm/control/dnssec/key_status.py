@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gtm.control.signing import SIGNATURE_LIFE, ds_text
+from gtm.control.dnssec.signing import SIGNATURE_LIFE, ds_text
 from gtm.core.signing import rollover
 from gtm.core.signing.keys import key_tag
 from gtm.core.signing.rollover import Keyring, KeyRole, KeyState, Times

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.parent import ds_records, resolver_address
+from gtm.control.dnssec.parent import ds_records, resolver_address
 from tests.core.strategies import quick
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,1 @@
+"""DNSSEC keys of the policy's signed zones: made, kept sealed, rolled, and signed with."""
