@@ -13,10 +13,10 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gtm.control.lead import Standing
-from gtm.control.overview import Moment, moment_of, top_document
+from gtm.control.lead.election import Standing
+from gtm.control.lead.overview import Moment, moment_of, top_document
+from gtm.control.lead.vantages import LiveEdge
 from gtm.control.publish import FeedHub
-from gtm.control.vantages import LiveEdge
 from gtm.core.model.values import HealthStatus
 from gtm.core.signing.keys import expiry
 

@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gtm.control.edges import SyncState
-from gtm.control.lead import Standing
+from gtm.control.lead.edges import SyncState
+from gtm.control.lead.election import Standing
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.change.safety import SafetyRule

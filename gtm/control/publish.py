@@ -17,17 +17,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from gtm.control.demand import DemandBook, Row
 from gtm.control.dnssec.keys import KeyBook
 from gtm.control.errors import Unavailable
 from gtm.control.followers import HEARTBEAT, Followers, News
-from gtm.control.intake import Intake
-from gtm.control.latency import LatencyBook
-from gtm.control.lead import FENCE, Lead, Standing
-from gtm.control.loads import Loads
-from gtm.control.planner import TICK, Inputs, Planner, same_plan
-from gtm.control.takeover import Takeover
-from gtm.control.vantages import Health, LiveEdge, Vantages
+from gtm.control.lead.demand import DemandBook, Row
+from gtm.control.lead.election import FENCE, Lead, Standing
+from gtm.control.lead.intake import Intake
+from gtm.control.lead.latency import LatencyBook
+from gtm.control.lead.loads import Loads
+from gtm.control.lead.planner import TICK, Inputs, Planner, same_plan
+from gtm.control.lead.takeover import Takeover
+from gtm.control.lead.vantages import Health, LiveEdge, Vantages
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.access import Access, TokenGrant

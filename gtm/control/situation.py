@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gtm.control.demand import PerAnswer, Row, requests_of
+from gtm.control.lead.demand import PerAnswer, Row, requests_of
 from gtm.control.publish import FeedHub
 from gtm.core.capacity.load import Key, Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from gtm.control.demand import read_row
 from gtm.control.errors import NotFound
+from gtm.control.lead.demand import read_row
 from gtm.core.demand.cells import Cell, cell_of, read_cell
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic
 from gtm.core.model.countries import COUNTRIES

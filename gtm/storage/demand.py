@@ -1,4 +1,4 @@
-"""Recorded demand: how many requests there were of each row (`gtm.control.demand.Row`, as text), minute by minute.
+"""Recorded demand: how many requests there were of each row (`gtm.control.lead.demand.Row`, as text), minute by minute.
 
 Each control process records what it heard, under a source name of its own; what is read is the sum over all sources.
 Minutes without a record are no minutes without demand: nobody was there to count.

@@ -145,7 +145,7 @@ demand_rows = Table(
     _timestamp("last_seen"),
     Index("ix_demand_rows_last_seen", "last_seen"),
 )
-"""What demand is counted by (`gtm.control.demand.Row`), each kept once, however many minutes have it."""
+"""What demand is counted by (`gtm.control.lead.demand.Row`), each kept once, however many minutes have it."""
 
 demand_minutes = Table(
     "demand_minutes",

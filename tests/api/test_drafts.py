@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gtm.control.demand import Row, row_text
-from gtm.control.vantages import Judgement
+from gtm.control.lead.demand import Row, row_text
+from gtm.control.lead.vantages import Judgement
 from gtm.core.demand.cells import cell_of
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Priority, Request

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control import latency
-from gtm.control.latency import LatencyBook, delta_problem
+from gtm.control.lead.election import latency
+from gtm.control.lead.latency import LatencyBook, delta_problem
 from gtm.core.capacity.processing import Times
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment
 from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness

@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import inf
 from typing import Protocol
 
-from gtm.control.demand import DemandBook, requests_of, requests_per_answer
+from gtm.control.lead.demand import DemandBook, requests_of, requests_per_answer
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.model.state import NO_PLAN, Plan

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gtm.cli.exits import Exit
-from gtm.control.vantages import Judgement
+from gtm.control.lead.vantages import Judgement
 from gtm.core.model.access import Role
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.demand import Row, read_row, row_text
-from gtm.control.recorder import MAX_WAITING, SAMPLE, Recorder, Tally, storable
+from gtm.control.lead.demand import Row, read_row, row_text
+from gtm.control.lead.recorder import MAX_WAITING, SAMPLE, Recorder, Tally, storable
 from gtm.storage.demand import Span
 from gtm.storage.session import Database
 

@@ -12,8 +12,8 @@ from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.schemas import errors
 from gtm.api.traffic_schemas import DemandView, RecordedView
 from gtm.control import traffic
-from gtm.control.demand import Row
 from gtm.control.errors import BadRequest
+from gtm.control.lead.demand import Row
 from gtm.control.situation import requests_by_cell
 from gtm.core.demand.cells import read_cell
 from gtm.documents import fields

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.schemas import Schema, errors
 from gtm.control.errors import BadRequest
-from gtm.control.latency import LatencyBook, Measured, RegionEstimate
+from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
 from gtm.core.latency import Disputed, Level, Source
 from gtm.core.model.values import Location
 from gtm.geoip.centres import country_centres

@@ -22,8 +22,9 @@ from gtm.api.paging import (
     precondition,
 )
 from gtm.api.schemas import Changed, Page, ResourceChanged, errors
-from gtm.control import edges, resources
+from gtm.control import resources
 from gtm.control.errors import Invalid
+from gtm.control.lead import edges
 from gtm.control.policy import Outcome
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import Problem

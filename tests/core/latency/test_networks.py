@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.latency import delta_problem
+from gtm.control.lead.latency import delta_problem
 from gtm.core.latency import Estimator, LatencyTable, Level, Sample, SampleAggregator
 from gtm.core.latency.table import network_key
 from gtm.core.model.values import Endpoint, Location, Region

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gtm.control.demand import DemandBook, Row, row_text
-from gtm.control.planner import Inputs, Planner
+from gtm.control.lead.demand import DemandBook, Row, row_text
+from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.decision.view import Window, view_of

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from gtm.control.lead import FENCE, Lead, Standing
+from gtm.control.lead.election import FENCE, Lead, Standing
 from gtm.control.publish import FeedHub
 from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gtm.control.demand import DemandBook, Row, row_text
-from gtm.control.planner import Inputs, Planner
+from gtm.control.lead.demand import DemandBook, Row, row_text
+from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.decision.view import Window, view_of
@@ -236,7 +236,7 @@ def test_a_time_far_too_high_empties_no_region_for_good(name: str) -> None:
 
 if (
     __name__ == "__main__"
-):  # the table in docs/capacity.md: python -m tests.control.test_bare_reports_elsewhere
+):  # the table in docs/capacity.md: python -m tests.control.lead.test_bare_reports_elsewhere
     for name, world in WORLDS.items():
         for full in (True, False):
             runs = [play(world, full=full, seed=seed) for seed in range(1, 11)]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.control.demand import Row
-from gtm.control.planner import Inputs, Planner, over_http, same_plan
+from gtm.control.lead.demand import Row
+from gtm.control.lead.planner import Inputs, Planner, over_http, same_plan
 from gtm.core.capacity.load import Load
 from gtm.core.decision.view import Window, view_of
 from gtm.core.latency import Estimator
@@ -113,7 +113,7 @@ def test_a_failing_solver_leaves_the_last_plan(monkeypatch: pytest.MonkeyPatch) 
     def fails(*_: object, **__: object) -> object:
         raise PlanError("the solver gave up")
 
-    monkeypatch.setattr("gtm.control.planner.solve_tick", fails)
+    monkeypatch.setattr("gtm.control.lead.planner.solve_tick", fails)
     planned = planner.tick(_inputs(12.0))
     assert planned.plan is before
     assert planned.error == "the solver gave up"

@@ -2,7 +2,7 @@
 
 Laws:
   1. Planning runs beside the feeds and never holds them up. A plan that cannot be made leaves the last one.
-  2. What nobody reported is not idle: see `gtm.core.capacity.supply` and `gtm.control.demand`.
+  2. What nobody reported is not idle: see `gtm.core.capacity.supply` and `gtm.control.lead.demand`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from gtm.control.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of, requests_per_answer
+from gtm.control.lead.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of, requests_per_answer
 from gtm.core.capacity.load import FRESH, Key, Load
 from gtm.core.capacity.processing import Sent
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess

@@ -10,10 +10,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.demand import MAX_ROWS, DemandBook, Row, row_text
-from gtm.control.intake import MAX_DETAIL, MAX_LEASES, Intake
-from gtm.control.latency import MAX_SHARE, LatencyBook
-from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
+from gtm.control.lead.demand import MAX_ROWS, DemandBook, Row, row_text
+from gtm.control.lead.intake import MAX_DETAIL, MAX_LEASES, Intake
+from gtm.control.lead.latency import MAX_SHARE, LatencyBook
+from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.latency import Delta, Level
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.model.values import (

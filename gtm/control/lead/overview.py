@@ -1,6 +1,6 @@
 """What goes on this second, as plain data and from memory alone: the last plan, and all that `gtm top` shows.
 
-DNS answers count as the requests that they stand for (`gtm.control.demand`). A class's home is that of the last plan's
+DNS answers count as the requests that they stand for (`gtm.control.lead.demand`). A class's home is that of the last plan's
 problem; of classes that it does not have, nothing counts as spilled.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from gtm.control.demand import Row, requests_of
-from gtm.control.planner import Planned
+from gtm.control.lead.demand import Row, requests_of
+from gtm.control.lead.planner import Planned
+from gtm.control.lead.vantages import LiveEdge
 from gtm.control.publish import FeedHub
-from gtm.control.vantages import LiveEdge
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.health.verdicts import HealthTable

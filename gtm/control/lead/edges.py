@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from gtm.control.errors import Conflict, NotFound
+from gtm.control.lead.vantages import MAX_AGE
 from gtm.control.publish import FeedHub
-from gtm.control.vantages import MAX_AGE
 from gtm.core.model.references import some
 from gtm.core.policy.edges import binding_edges, rules_against
 from gtm.storage.errors import StorageUnavailable

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from gtm.control import vantages
-from gtm.control.demand import row_text
+from gtm.control.lead.demand import row_text
+from gtm.control.lead.election import vantages
+from gtm.control.lead.takeover import GATHERING, LISTENING, Takeover, plan_problem
 from gtm.control.publish import FeedHub
-from gtm.control.takeover import GATHERING, LISTENING, Takeover, plan_problem
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.feed.wire import EdgeReport, StateMessage, decode
 from gtm.storage.session import Database
-from tests.control.test_planner import _inputs
+from tests.control.lead.test_planner import _inputs
 from tests.core.decision.test_choice import NOW
 
 KEPT = Plan(5.0, {"class": ClassPlan({"de": 0.7, "ie": 0.3})})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.demand import KEPT, DemandBook, Row, read_row, requests_per_answer
+from gtm.control.lead.demand import KEPT, DemandBook, Row, read_row, requests_per_answer
 
 ROW = "chat\tde\tserved\tlookup\tchat|real_time|de|x\tchat|DE|52.5|12.5||||real_time||"
 DNS = ROW.replace("lookup", "dns")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.errors import Conflict
-from gtm.control.vantages import GATHERING, MAX_AGE, MAX_EDGES, MAX_INSTANCES, OVERLAP, Vantages
+from gtm.control.lead.vantages import GATHERING, MAX_AGE, MAX_EDGES, MAX_INSTANCES, OVERLAP, Vantages
 from gtm.core.health.alarm import HOLD, WINDOW
 from gtm.core.health.verdicts import followed, up_regions
 from gtm.core.model.values import EndpointHealth, HealthStatus

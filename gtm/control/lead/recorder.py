@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from math import floor
 
-from gtm.control.demand import PerAnswer, Row, requests_of, row_text
+from gtm.control.lead.demand import PerAnswer, Row, requests_of, row_text
 from gtm.core.demand.traffic import MINUTE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
-from gtm.control.demand import Row
-from gtm.control.takeover import MAX_AHEAD, MAX_CLASSES
+from gtm.control.lead.demand import Row
+from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.state import Plan
 from gtm.core.model.values import EndpointHealth

@@ -1,0 +1,1 @@
+"""What the one active control process does: hear the edges, judge, plan, lease and record."""
