@@ -35,8 +35,8 @@ from gtm.api.routes.resources import SLUGS, resource_router
 from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
 from gtm.control.lead import recorder
 from gtm.control.lead.election import Lead
+from gtm.control.policy.situation import Live
 from gtm.control.publish import FeedHub
-from gtm.control.situation import Live
 from gtm.core.model.values import Location
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator

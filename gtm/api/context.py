@@ -13,11 +13,11 @@ from fastapi import Depends, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from gtm.control.apart import Apart
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
-from gtm.control.guard import Guard, force_reason
+from gtm.control.policy.apart import Apart
+from gtm.control.policy.guard import Guard, force_reason
+from gtm.control.policy.situation import Live
 from gtm.control.publish import FeedHub
-from gtm.control.situation import Live
 from gtm.core.model.access import Role, permits
 from gtm.documents.fields import LINE_PATTERN
 from gtm.geoip.networks import Locate

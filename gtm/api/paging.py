@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Header, Query, Response
 
 from gtm.control.errors import BadRequest
-from gtm.control.resources import Precondition
+from gtm.control.policy.resources import Precondition
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most items in the answer.")]
 Cursor = Annotated[

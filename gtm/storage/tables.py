@@ -120,7 +120,7 @@ fence_approvals = Table(
     _timestamp("expires_at"),
     CheckConstraint("sha256 ~ '^[0-9a-f]{64}$'", name="sha256"),
 )
-"""Consents to changes that open a fence (`gtm.control.approvals`)."""
+"""Consents to changes that open a fence (`gtm.control.policy.approvals`)."""
 
 edges = Table(
     "edges",

@@ -15,8 +15,8 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from gtm.api.app import create_app
-from gtm.control.apart import Apart
-from gtm.control.drafts import Job, answer, understood
+from gtm.control.policy.apart import Apart
+from gtm.control.policy.drafts import Job, answer, understood
 from gtm.core.model.access import Role
 from gtm.storage.session import Database
 from tests.api.conftest import Server, prepare

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gtm.documents.folders import read_folder
 from tests.cli.conftest import Gtm
-from tests.control.test_imports import CONFIG, GDNSD, OCTODNS, ROUTE53
+from tests.documents.test_imports import CONFIG, GDNSD, OCTODNS, ROUTE53
 
 
 def test_a_folder_is_written_and_the_rest_is_said(bare: Gtm, tmp_path: Path) -> None:

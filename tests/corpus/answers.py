@@ -13,9 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from gtm.control import simulation
 from gtm.control.errors import ControlError
-from gtm.control.situation import Situation
+from gtm.control.policy import simulation
+from gtm.control.policy.situation import Situation
 from gtm.core.decision.router import Router
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of

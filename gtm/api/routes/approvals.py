@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gtm.api.context import Ctx, FenceAdmin, Viewer, reply
 from gtm.api.schemas import Schema, errors
-from gtm.control import approvals
+from gtm.control.policy import approvals
 from gtm.documents import fields
 from gtm.documents.schema import Document
 

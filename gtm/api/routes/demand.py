@@ -11,10 +11,10 @@ from fastapi import APIRouter, Query, Response
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.schemas import errors
 from gtm.api.traffic_schemas import DemandView, RecordedView
-from gtm.control import traffic
 from gtm.control.errors import BadRequest
 from gtm.control.lead.demand import Row
-from gtm.control.situation import requests_by_cell
+from gtm.control.policy import traffic
+from gtm.control.policy.situation import requests_by_cell
 from gtm.core.demand.cells import read_cell
 from gtm.documents import fields
 

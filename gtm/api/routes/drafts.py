@@ -14,10 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.schemas import errors
 from gtm.api.traffic_schemas import ExplanationView, SimulationView
-from gtm.control.drafts import ExplainRequest, Job, SimulateRequest, explained, parsed
 from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
-from gtm.control.situation import Situation
-from gtm.control.traffic import recorded, since_now
+from gtm.control.policy.drafts import ExplainRequest, Job, SimulateRequest, explained, parsed
+from gtm.control.policy.situation import Situation
+from gtm.control.policy.traffic import recorded, since_now
 from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.model.values import Location
 from gtm.core.policy.snapshot import Snapshot

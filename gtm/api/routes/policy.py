@@ -20,10 +20,11 @@ from gtm.api.schemas import (
     RevisionView,
     errors,
 )
-from gtm.control import policy, resources, revisions
 from gtm.control.errors import BadRequest, PreconditionFailed
-from gtm.control.guard import Guard
-from gtm.control.policy import Outcome
+from gtm.control.policy import changes as policy
+from gtm.control.policy import resources, revisions
+from gtm.control.policy.changes import Outcome
+from gtm.control.policy.guard import Guard
 from gtm.core.model.values import AdminState
 from gtm.documents import fields, yamls
 from gtm.documents.schema import Document, PolicyDocument, RegionDocument, concise_policy, export_policy

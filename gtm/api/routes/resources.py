@@ -22,10 +22,10 @@ from gtm.api.paging import (
     precondition,
 )
 from gtm.api.schemas import Changed, Page, ResourceChanged, errors
-from gtm.control import resources
 from gtm.control.errors import Invalid
 from gtm.control.lead import edges
-from gtm.control.policy import Outcome
+from gtm.control.policy import resources
+from gtm.control.policy.changes import Outcome
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import Problem
 from gtm.documents.fields import HostName, JurisdictionName, Name

@@ -167,7 +167,7 @@ def _priorities(policies: tuple[Policy, ...]) -> dict[str, Priority]:
 
 
 def _recorded(api: Client, seconds: float, before: Policy, after: Policy) -> Traffic:
-    from gtm.control.traffic import TrafficDocument
+    from gtm.control.policy.traffic import TrafficDocument
 
     found = api.get("/v1/demand/recorded", since=_ago(seconds))
     body = {key: found[key] for key in ("seconds", "start", "cells", "peak")}
@@ -180,7 +180,7 @@ def _document(traffic: Traffic) -> dict[str, Any]:
     Raises:
         CommandError: it is too much.
     """
-    from gtm.control.traffic import MAX_CELLS, traffic_json
+    from gtm.control.policy.traffic import MAX_CELLS, traffic_json
 
     count = len(traffic.whole.counts)
     if count > MAX_CELLS:
@@ -213,7 +213,7 @@ def _simulated(before: Policy, after: Policy, traffic: Traffic) -> dict[str, Any
 
     from gtm.cli import output
     from gtm.control.errors import ControlError
-    from gtm.control.simulation import simulated_offline
+    from gtm.control.policy.simulation import simulated_offline
 
     with explained(), output.progress("simulating"):
         try:
@@ -226,7 +226,7 @@ def _simulated(before: Policy, after: Policy, traffic: Traffic) -> dict[str, Any
 
 
 def _write(path: Path, found: Mapping[str, Any], *, before: str, after: str) -> None:
-    from gtm.control.simulation_page import page
+    from gtm.control.policy.simulation_page import page
 
     try:
         path.write_text(page(found, before=before, after=after), encoding="utf-8")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from gtm.control.charts import bars, colours, latency_curves, world_map
+from gtm.control.policy.charts import bars, colours, latency_curves, world_map
 
 _SHOWN = 200
 """Rows of a table."""

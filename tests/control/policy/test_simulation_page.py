@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.charts import _step, colours
-from gtm.control.simulation import simulated_offline
-from gtm.control.simulation_page import page
+from gtm.control.policy.charts import _step, colours
+from gtm.control.policy.simulation import simulated_offline
+from gtm.control.policy.simulation_page import page
 from gtm.core.demand.traffic import TrafficBuilder
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CORK, POLICY, cell, drained, with_slots
 

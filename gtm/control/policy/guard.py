@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gtm.control.approvals import fingerprint, standing
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
-from gtm.control.situation import Situation
+from gtm.control.policy.approvals import fingerprint, standing
+from gtm.control.policy.situation import Situation
 from gtm.core.change.protections import deletions, opened
 from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
 from gtm.core.model.access import Role, permits

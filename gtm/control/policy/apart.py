@@ -9,8 +9,8 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 
-from gtm.control.drafts import Job, understood
 from gtm.control.errors import ContentTooLarge, Unavailable
+from gtm.control.policy.drafts import Job, understood
 from gtm.environment import inherited
 
 AT_WORK = 2
@@ -71,7 +71,7 @@ class Apart:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
-            f"import os, sys; os.nice({_NICE}); from gtm.control.drafts import main; "
+            f"import os, sys; os.nice({_NICE}); from gtm.control.policy.drafts import main; "
             "main(sys.stdin.buffer, sys.stdout.buffer)",
             str(self._memory * 1024 * 1024),
             str(self._processor),

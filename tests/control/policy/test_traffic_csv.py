@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.traffic import TrafficDocument, traffic_json
+from gtm.control.policy.traffic import TrafficDocument, traffic_json
 from gtm.core.demand.cells import read_cell
 from gtm.core.demand.traffic import Traffic, TrafficBuilder
 from gtm.core.model.values import Location, Priority

@@ -1,4 +1,4 @@
-"""Drafts as strangers write them: read, compiled, simulated and explained in a process of its own (`gtm.control.apart`).
+"""Drafts as strangers write them: read, compiled, simulated and explained in a process of its own (`gtm.control.policy.apart`).
 
 Law: nothing of a draft is looked at in control's own process, not even parsed: its feeds and plans must not wait for it.
 """
@@ -16,10 +16,11 @@ import msgspec
 from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from gtm.control import errors, simulation
+from gtm.control import errors
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, NotFound
-from gtm.control.situation import Situation
-from gtm.control.traffic import KindDocument, TrafficDocument
+from gtm.control.policy import simulation
+from gtm.control.policy.situation import Situation
+from gtm.control.policy.traffic import KindDocument, TrafficDocument
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import Location, Policy, Request

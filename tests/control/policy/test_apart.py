@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from gtm.control.apart import Apart
-from gtm.control.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, understood
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, Unavailable
-from gtm.control.situation import Situation
+from gtm.control.policy.apart import Apart
+from gtm.control.policy.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, understood
+from gtm.control.policy.situation import Situation
 from gtm.core.model.state import State
 from gtm.runtime.serve.assets import demo_policy
 
@@ -107,6 +107,6 @@ def test_an_answer_too_large_for_control_is_not_given(monkeypatch: pytest.Monkey
     """A draft of a megabyte can have problems by the hundred megabytes, which control would hold and read."""
     wrong = json.dumps({**DRAFT, "policy": {"regions": [0] * 1_000}}).encode()
     assert len(answer(job(wrong))) > 10_000
-    monkeypatch.setattr("gtm.control.drafts.MAX_ANSWER", 10_000)
+    monkeypatch.setattr("gtm.control.policy.drafts.MAX_ANSWER", 10_000)
     with pytest.raises(ContentTooLarge, match="at most 10000 are given"):
         understood(answer(job(wrong)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gtm.control import policy as policies
 from gtm.control.errors import NotFound
-from gtm.control.guard import Guard
-from gtm.control.policy import Outcome
+from gtm.control.policy import changes as policies
+from gtm.control.policy.changes import Outcome
+from gtm.control.policy.guard import Guard
 from gtm.core.model.values import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.storage.revisions import Revision
@@ -53,7 +53,7 @@ async def diff(database: Database, number: int, against: int | None) -> tuple[Re
 async def rollback(
     database: Database, number: int, *, author: str, comment: str, guard: Guard | None = None
 ) -> Outcome:
-    """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.rollback`.
+    """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.changes.rollback`.
 
     Raises:
         NotFound: there is no such revision.

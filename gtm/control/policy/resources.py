@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
-from gtm.control.guard import Guard
-from gtm.control.policy import Outcome, edit
+from gtm.control.policy.changes import Outcome, edit
+from gtm.control.policy.guard import Guard
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gtm.control.errors import PreconditionFailed
-from gtm.control.guard import Guard
+from gtm.control.policy.guard import Guard
 from gtm.core.change.safety import Verdict
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gtm.control.errors import Invalid, Unavailable
-from gtm.control.situation import Situation
+from gtm.control.policy.situation import Situation
 from gtm.core.decision.decide import routed
 from gtm.core.decision.explain import answer, lines
 from gtm.core.demand.traffic import Traffic

@@ -1,0 +1,1 @@
+"""Changing the policy: edits, drafts, simulations, approvals, revisions."""
