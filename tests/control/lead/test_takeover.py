@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from gtm.control.lead import vantages
 from gtm.control.lead.demand import row_text
-from gtm.control.lead.election import vantages
 from gtm.control.lead.takeover import GATHERING, LISTENING, Takeover, plan_problem
 from gtm.control.publish import FeedHub
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
