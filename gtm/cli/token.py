@@ -138,7 +138,7 @@ def list_(
     from gtm.cli import client, output
 
     if direct:
-        from gtm.control import tokens
+        from gtm.control.live import tokens
 
         found = [_view(item) for item in _with_database(database_url, data_dir, tokens.list_all)]
     else:
@@ -199,7 +199,7 @@ def _kind(made: dict[str, Any]) -> str:
 def _create_directly(
     name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path, *, edges: str | None
 ) -> dict[str, Any]:
-    from gtm.control import tokens
+    from gtm.control.live import tokens
     from gtm.documents.fields import NAME_PATTERN, PATTERN_WORDS
 
     if not re.fullmatch(NAME_PATTERN, name):
@@ -215,7 +215,7 @@ def _create_directly(
 
 
 def _rotate_directly(name: str, grace: timedelta, url: str | None, data_dir: Path) -> dict[str, Any]:
-    from gtm.control import tokens
+    from gtm.control.live import tokens
 
     async def make(found: Database) -> tokens.NewToken:
         return await tokens.rotate(found, name, now=datetime.now(UTC), grace=grace)
@@ -225,7 +225,7 @@ def _rotate_directly(name: str, grace: timedelta, url: str | None, data_dir: Pat
 
 
 def _revoke_directly(identity: str, url: str | None, data_dir: Path) -> dict[str, Any]:
-    from gtm.control import tokens
+    from gtm.control.live import tokens
 
     async def end(found: Database) -> Token:
         return await tokens.revoke(found, identity)

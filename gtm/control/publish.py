@@ -19,7 +19,6 @@ from datetime import datetime
 
 from gtm.control.dnssec.keys import KeyBook
 from gtm.control.errors import Unavailable
-from gtm.control.followers import HEARTBEAT, Followers, News
 from gtm.control.lead.demand import DemandBook, Row
 from gtm.control.lead.election import FENCE, Lead, Standing
 from gtm.control.lead.intake import Intake
@@ -28,6 +27,7 @@ from gtm.control.lead.loads import Loads
 from gtm.control.lead.planner import TICK, Inputs, Planner, same_plan
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import Health, LiveEdge, Vantages
+from gtm.control.live.subscribers import HEARTBEAT, Followers, News
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.access import Access, TokenGrant

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from gtm.api.app import create_app
-from gtm.control import tokens
+from gtm.control.live import tokens
 from gtm.core.model.access import Role
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database

@@ -11,7 +11,7 @@ import msgspec
 import psycopg
 import pytest
 
-from gtm.control.tokens import speaks_for
+from gtm.control.live.tokens import speaks_for
 from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReport

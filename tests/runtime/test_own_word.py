@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gtm.control import followers
-from gtm.control.followers import Followers, News
+from gtm.control.live import subscribers as followers
+from gtm.control.live.subscribers import Followers, News
 from gtm.core.latency import EMPTY_TABLE
 from gtm.core.model.access import Access
 from gtm.core.model.state import State

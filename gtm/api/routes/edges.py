@@ -14,11 +14,11 @@ from fastapi.responses import StreamingResponse
 from gtm import __version__
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply
 from gtm.api.schemas import EdgeSchema, HealthView, Schema, StatusView, errors
-from gtm.control import tokens
 from gtm.control.errors import Forbidden, Invalid
 from gtm.control.lead import edges
 from gtm.control.lead.latency import MAX_DELTAS, delta_problem, witness_problem
 from gtm.control.lead.takeover import plan_problem
+from gtm.control.live import tokens
 from gtm.control.publish import FeedHub
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.access import Role

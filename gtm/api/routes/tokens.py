@@ -11,8 +11,8 @@ from pydantic import Field
 
 from gtm.api.context import Admin, Ctx, reply
 from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
-from gtm.control import tokens
-from gtm.control.tokens import LONGEST_GRACE
+from gtm.control.live import tokens
+from gtm.control.live.tokens import LONGEST_GRACE
 from gtm.core.model.access import Role
 from gtm.documents import fields
 from gtm.documents.schema import Document

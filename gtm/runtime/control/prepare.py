@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gtm.control import tokens
+from gtm.control.live import tokens
 from gtm.control.policy import changes as policies
 from gtm.core.model.access import Role
 from gtm.core.model.values import Policy
