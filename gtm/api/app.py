@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
 from functools import cache
 from typing import Any
-from uuid import uuid4
 
 from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -29,14 +27,13 @@ from gtm.api.routes import (
     load,
     overview,
     policy,
+    status,
     tokens,
 )
 from gtm.api.routes.resources import SLUGS, resource_router
 from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
-from gtm.control.lead import recorder
-from gtm.control.lead.election import Lead
-from gtm.control.policy.situation import Live
-from gtm.control.publish import FeedHub
+from gtm.control.lead.election import Election
+from gtm.control.replica import Replica
 from gtm.core.model.values import Location
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
@@ -86,7 +83,7 @@ def create_app(
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
     A server that stops gracefully waits for open answers, and feeds never end by themselves: call
-    `app.state.context.hub.followers.close()` first, or bound the wait.
+    `app.state.context.replica.subscribers.close()` first, or bound the wait.
 
     Args:
         database: where policy and tokens are; need not be reachable yet.
@@ -102,31 +99,28 @@ def create_app(
     """
 
     def end_feeds() -> None:
-        hub.followers.close()
+        replica.subscribers.close()
         if deposed is not None:
             deposed()
 
-    lead = Lead(database, name, end_feeds)
-    hub = FeedHub(database, half_life=half_life, dnssec=signing, lead=lead)
-    live = Live(hub)
+    election = Election(database, name, end_feeds)
+    replica = Replica(
+        database, half_life=half_life, dnssec=signing, election=election, demand_days=demand_days
+    )
     metrics = Metrics()
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with contextlib.suppress(StorageUnavailable):  # served from the moment it comes back
-            await hub.refresh()
-        following = [asyncio.create_task(hub.run())]
-        await lead.first()
-        if demand_days > 0:
-            kept = recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days))
-            following.append(asyncio.create_task(_record(lead, kept, live)))
+            await replica.watch.refresh()
+        running = asyncio.create_task(replica.run())
+        await election.first()
         try:
             yield
         finally:
-            hub.followers.close()
-            for task in following:
-                task.cancel()
-            await asyncio.wait(following)  # each saves what it has to at its end
+            replica.subscribers.close()
+            running.cancel()
+            await asyncio.wait([running])  # each part saves what it has to at its end
             await database.dispose()
 
     app = FastAPI(
@@ -139,7 +133,7 @@ def create_app(
         dependencies=[Depends(known_query)],
         openapi_tags=_TAGS,
     )
-    app.state.context = Context(database, hub, live, locate or _locate, max_moved, fence_approvals)
+    app.state.context = Context(database, replica, locate or _locate, max_moved, fence_approvals)
     problems.install(app)
     app.include_router(policy.router)
     app.include_router(jurisdictions.router)
@@ -152,6 +146,7 @@ def create_app(
         dnssec,
         tokens,
         edges,
+        status,
         load,
         latency,
         overview,
@@ -159,17 +154,11 @@ def create_app(
         docs,
     ):
         app.include_router(module.router)
-    app.include_router(operations.metrics_router(metrics, hub, metrics_allow))
+    app.include_router(operations.metrics_router(metrics, replica, metrics_allow))
     app.add_middleware(BodyGuard, max_body=MAX_BODY)
     app.add_middleware(Counting, metrics=metrics)
     _describe(app)
     return app
-
-
-async def _record(lead: Lead, kept: recorder.Recorder, live: Live) -> None:
-    """Record demand while this process is the one that hears of it."""
-    await lead.taken.wait()
-    await recorder.run(kept, live.rates, live.per_answer)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,10 +15,12 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
+from gtm.control.lead.active import Active
+from gtm.control.live.present import Present
 from gtm.control.policy.apart import Apart
 from gtm.control.policy.guard import Guard, force_reason
-from gtm.control.policy.situation import Live
-from gtm.control.publish import FeedHub
+from gtm.control.policy.situation import Situation, situation_of
+from gtm.control.replica import Replica
 from gtm.core.model.access import Role, permits
 from gtm.documents.fields import LINE_PATTERN
 from gtm.geoip.networks import Locate
@@ -39,27 +42,47 @@ register_url_convertor("segment", _Segment())
 class Context:
     """One control process.
 
-    `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
+    `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
     have to approve of what opens a fence, `apart` looks at drafts.
     """
 
     database: Database
-    hub: FeedHub
-    live: Live
+    replica: Replica
     locate: Locate
     max_moved: float
     approvals: int = 0
     apart: Apart = field(default_factory=Apart)
 
+    @property
+    def present(self) -> Present:
+        """What the process holds to be true now."""
+        return self.replica.now
+
+    def leading(self) -> Active:
+        """What only the active control has.
+
+        Raises:
+            Unavailable: this one stands by.
+        """
+        return self.replica.leading()
+
+    def situation(self) -> Situation:
+        """The present, for simulations, explanations and safety rules.
+
+        Raises:
+            Unavailable: this control stands by, and knows nothing of it.
+        """
+        return situation_of(self.present, self.leading(), time.time())
+
     def guard(self, who: Principal, *, force: bool, reason: str) -> Guard:
         """What judges somebody's change; see `force_reason` for what is wrong with the parameters."""
         return Guard(
-            self.live.situation,
+            self.situation,
             self.max_moved,
             author=who.name,
             role=who.role,
             reason=force_reason(force=force, reason=reason),
-            keys=self.hub.dnssec.keys,
+            keys=self.present.keys,
             approvals=self.approvals,
         )
 
@@ -111,15 +134,15 @@ async def authenticate(ctx: Context, text: str) -> Principal:
         Unavailable: it is not known here, and the database cannot be asked.
     """
     digest = sha256(text.encode(errors="replace"))
-    held = ctx.hub.holder(digest.hexdigest())
+    held = ctx.present.token(digest.hexdigest(), time.time())
     if held is not None:
         return Principal(held.name, held.role, digest.hexdigest(), held.edges)
     try:
         async with ctx.database.transaction() as transaction:
             token = await transaction.tokens.find_by_hash(digest.digest())
         if token is not None and not _revoked(token):
-            await ctx.hub.refresh()  # made elsewhere a moment ago
-            held = ctx.hub.holder(digest.hexdigest())
+            await ctx.replica.watch.refresh()  # made elsewhere a moment ago
+            held = ctx.present.token(digest.hexdigest(), time.time())
     except StorageUnavailable as error:
         raise Unavailable(
             "the database cannot be reached, so the token cannot be checked: try again"

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from time import monotonic, thread_time
+from time import monotonic, thread_time, time
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gtm.control.lead.election import Standing
-from gtm.control.lead.overview import Moment, moment_of, top_document
 from gtm.control.lead.vantages import LiveEdge
-from gtm.control.publish import FeedHub
+from gtm.control.overview import Moment, moment_of, top_document
+from gtm.control.replica import Replica
+from gtm.core.health.alarm import Alarm
 from gtm.core.model.values import HealthStatus
 from gtm.core.signing.keys import expiry
 
@@ -89,29 +90,31 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 class ControlGauges(Collector):
-    """What a hub knows, as of the last `look`; nothing before the first.
+    """What a control process knows, as of the last `look`; nothing before the first.
 
     A look at a large policy takes up to a second of a processor, and scrapers ask as often as they like. So looks are taken
     beside the event loop, one at a time, and each is shown for a while (`REST`).
 
     Args:
-        hub: of this control process.
+        replica: that process.
     """
 
-    def __init__(self, hub: FeedHub) -> None:
-        self._hub = hub
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
         self._seen: list[_Value] = []
         self._until = 0.0
         self._looking = asyncio.Lock()
 
     async def look(self) -> None:
-        """Look at the hub, unless the last look was so lately that it has to do."""
+        """Look at it, unless the last look was so lately that it has to do."""
         async with self._looking:
             if monotonic() < self._until:
                 return
             began = thread_time()
-            moment, edges = moment_of(self._hub), self._hub.edges()
-            ours = [*_of_control(self._hub, moment, edges)]
+            active = self._replica.active
+            moment = moment_of(self._replica.now, active, time())
+            edges = active.reports.vantages.live() if active is not None else []
+            ours = [*_of_control(self._replica, moment, edges)]
             spent = thread_time() - began
             theirs, more = await asyncio.to_thread(_of_world, moment, edges)
             self._seen = [*ours, *theirs]
@@ -134,8 +137,8 @@ class ControlGauges(Collector):
 class ReportsDropped(Collector):
     """What was left out of edges' reports, counted where they are read."""
 
-    def __init__(self, hub: FeedHub) -> None:
-        self._hub = hub
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """The counter as it is now."""
@@ -144,8 +147,9 @@ class ReportsDropped(Collector):
             "Items of edges' reports that were left out: the policy does not name them.",
             labels=("part",),
         )
+        active = self._replica.active
         for part in ("health", "demand", "leases", "plan"):
-            found.add_metric((part,), self._hub.dropped[part])
+            found.add_metric((part,), active.reports.dropped[part] if active is not None else 0)
         yield found
 
 
@@ -173,28 +177,33 @@ def _of_world(moment: Moment, edges: Sequence[LiveEdge]) -> tuple[list[_Value], 
     return found, thread_time() - began
 
 
-def _of_control(hub: FeedHub, moment: Moment, edges: Sequence[LiveEdge]) -> Iterator[_Value]:
-    snapshot, planned = hub.snapshot, moment.planned
+def _of_control(replica: Replica, moment: Moment, edges: Sequence[LiveEdge]) -> Iterator[_Value]:
+    present, active, planned = replica.now, replica.active, moment.planned
+    disputed = active.latency.disputed if active is not None else ()
+    alarm = active.reports.vantages.judgement.alarm if active is not None else Alarm()
     for name, value in (
-        ("gtm_control_feed_subscribers", hub.followers.count),
+        ("gtm_control_feed_subscribers", replica.subscribers.count),
         ("gtm_control_revision", moment.revision),
-        ("gtm_control_policy_timestamp_seconds", snapshot.created if snapshot is not None else 0),
+        (
+            "gtm_control_policy_timestamp_seconds",
+            present.message.created if present.message is not None else 0,
+        ),
         ("gtm_control_epoch", moment.epoch),
-        ("gtm_control_database_up", hub.database_up),
-        ("gtm_control_dnssec_problem", bool(hub.dnssec.problem)),
-        ("gtm_control_doubtful_networks", sum(one.doubt.doubtful for one in hub.latency.disputed)),
-        ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(hub.dnssec.keys)),
+        ("gtm_control_database_up", present.database_up),
+        ("gtm_control_dnssec_problem", bool(replica.dnssec.problem)),
+        ("gtm_control_doubtful_networks", sum(one.doubt.doubtful for one in disputed)),
+        ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(present.keys)),
         ("gtm_control_edges_live", len(edges)),
-        ("gtm_control_active", hub.standing is Standing.ACTIVE),
-        ("gtm_control_standbys", hub.lead.standbys if hub.lead is not None else 0),
-        ("gtm_control_health_disputed_regions", len(hub.vantages.judgement.alarm.disputed)),
-        ("gtm_control_feed_refused", len(hub.followers.refused)),
+        ("gtm_control_active", replica.election.standing is Standing.ACTIVE),
+        ("gtm_control_standbys", replica.election.standbys),
+        ("gtm_control_health_disputed_regions", len(alarm.disputed)),
+        ("gtm_control_feed_refused", len(replica.subscribers.refused)),
         ("gtm_plan_timestamp_seconds", planned.plan.made),
         ("gtm_plan_seconds", planned.seconds),
         ("gtm_plan_failed", bool(planned.error)),
     ):
         yield name, (), value
-    for name, edge in hub.heard().items():
+    for name, edge in {edge.name: edge for edge in replica.edges()}.items():
         yield "gtm_control_edge_report_timestamp_seconds", (name,), edge.seen_at.timestamp()
         yield "gtm_control_edge_revision", (name,), edge.report.revision
 

@@ -10,7 +10,7 @@ from gtm.api.gauges import ControlGauges, ReportsDropped
 from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
 from gtm.api.schemas import Liveness, Readiness, errors
-from gtm.control.publish import FeedHub
+from gtm.control.replica import Replica
 from gtm.core.model.access import Role
 from gtm.geoip.address import parse_address
 from gtm.settings import Network
@@ -35,24 +35,24 @@ async def healthz() -> Response:
 )
 async def readyz(ctx: Ctx) -> Response:
     """Ask the database now."""
-    if not await ctx.hub.ping():
+    if not await ctx.replica.watch.ping():
         return problem(
             503, "the database cannot be reached; edges are served from memory", title="unavailable"
         )
-    ctx.hub.must_be_active()
-    if ctx.hub.snapshot is None:
+    ctx.leading()
+    if ctx.present.message is None:
         return problem(503, "no policy revision is loaded yet", title="unavailable")
-    return reply({"status": "ready", "revision": ctx.hub.snapshot.revision})
+    return reply({"status": "ready", "revision": ctx.present.revision})
 
 
 _viewer = requires(Role.VIEWER)
 
 
-def metrics_router(metrics: Metrics, hub: FeedHub, allowed: tuple[Network, ...]) -> APIRouter:
-    """`/metrics`, with gauges that look at the hub when they are scraped. `allowed`: who needs no token."""
-    gauges = ControlGauges(hub)
+def metrics_router(metrics: Metrics, replica: Replica, allowed: tuple[Network, ...]) -> APIRouter:
+    """`/metrics`, with gauges that look at the process when they are scraped. `allowed`: who needs no token."""
+    gauges = ControlGauges(replica)
     metrics.registry.register(gauges)
-    metrics.registry.register(ReportsDropped(hub))
+    metrics.registry.register(ReportsDropped(replica))
     scraped = APIRouter(tags=["operations"])
 
     @scraped.get(

@@ -73,7 +73,7 @@ def recorded(api: Api, **headers: str) -> bytes:
 
 def test_no_private_key_is_on_the_wire(signed: Api) -> None:
     """Whatever key an edge tells, or none: no private key, in any coding, is among the bytes that it is sent."""
-    (zone,) = signed.server.app.state.context.hub.dnssec.keys.zones
+    (zone,) = signed.server.app.state.context.replica.dnssec.keys.zones
     secret = zone.private
     for headers, sealed in (({}, 0), ({SEALING_KEY: KEY.public}, 1)):
         text = recorded(signed, **headers)
@@ -113,7 +113,7 @@ def test_who_is_sent_keys_is_said(signed: Api, caplog: pytest.LogCaptureFixture)
         until(messages, lambda m: isinstance(m, StateMessage))
         (warning,) = about("old")
         assert "without a key of its own and is sent no zone-signing keys" in warning
-        signed.server.app.state.context.hub.followers.announce()
+        signed.server.app.state.context.replica.current.wake()
     with follow(signed, "two", key=KEY) as messages:
         until(messages, lambda m: isinstance(m, StateMessage))
         with follow(signed, "two", key=KEY) as same:
@@ -190,7 +190,7 @@ def test_watching(signed: Api) -> None:
     assert until is not None
     assert float(until[1]) == pytest.approx(time.time() + 30 * 86400, abs=600)
     assert "gtm_control_dnssec_problem 0.0" in text
-    signed.server.app.state.context.hub.dnssec.problem = "no key file"
+    signed.server.app.state.context.replica.dnssec.problem = "no key file"
     assert "gtm_control_dnssec_problem 1.0" in signed.anonymous.get("/metrics").text
     assert status(signed)["problem"] == "no key file"
     assert "dnssec: no key file" in signed.viewer.get("/v1/status").json()["warnings"]

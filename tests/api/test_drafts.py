@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,9 +40,9 @@ def policy(api: Api) -> dict[str, Any]:
 
 def set_health(api: Api, *up: str) -> None:
     """Let every endpoint of those regions be up, and of the others down."""
-    hub = api.server.app.state.context.hub
-    hub.judge = lambda: None  # no edge reports here, whose silence would make everything unknown
-    hub.state = State(
+    replica = api.server.app.state.context.replica
+    replica.active.verdicts.judge = lambda: None  # no edge reports here, whose silence would make all unknown
+    state = State(
         epoch=1,
         health={
             name: {
@@ -52,13 +53,13 @@ def set_health(api: Api, *up: str) -> None:
             for number, name in enumerate(REGIONS, 1)
         },
     )
-    hub.vantages.judgement = Judgement(told=hub.state.health, presumed=hub.state.health)
+    replica.current.become(replace(replica.now, state=state))
+    replica.active.reports.vantages.judgement = Judgement(told=state.health, presumed=state.health)
 
 
 def set_demand(api: Api, rates: dict[Row, float]) -> None:
     """Let edges count so many requests per second."""
-    hub = api.server.app.state.context.hub
-    hub.demand.rates = lambda _: rates
+    api.server.app.state.context.replica.active.reports.demand.rates = lambda _: rates
 
 
 @pytest.fixture
@@ -76,7 +77,9 @@ def test_demand_is_shown(live: Api) -> None:
     (first,) = found["rows"]
     assert (first["region"], first["via"], first["rate"]) == ("us-east", "dns", 8.0)
     assert (first["cell"]["country"], first["cell"]["lat"]) == ("US", 42.5)
-    live.server.app.state.context.live.per_answer = lambda: {("chat", "us-east"): 3.0}
+    planner = live.server.app.state.context.replica.active.planning._planner
+    planner.tick = lambda _: planner.latest  # no other plan meanwhile
+    planner.latest = replace(planner.latest, per_answer={("chat", "us-east"): 3.0})
     assert live.viewer.get("/v1/demand").json()["rate"] == 26.0
 
 

@@ -137,10 +137,12 @@ def test_what_the_policy_does_not_name_is_neither_kept_nor_published(world: Api)
     }
     body = {"version": "1", "revision": 2, "epoch": 1, "health": health}
     assert world.edge.post("/v1/edges/edge-one/report", json=body).status_code == 200
-    hub = world.server.app.state.context.hub
-    _eventually(lambda: hub.state.health)
-    assert {name: set(table) for name, table in hub.state.health.items()} == {"eu-central": {URL.format(1)}}
-    (edge,) = hub.edges()
+    replica = world.server.app.state.context.replica
+    _eventually(lambda: replica.now.state.health)
+    assert {name: set(table) for name, table in replica.now.state.health.items()} == {
+        "eu-central": {URL.format(1)}
+    }
+    (edge,) = replica.active.reports.vantages.live()
     assert set(edge.report.health) == {"eu-central"}
     assert 'gtm_control_report_dropped_total{part="health"} 1001.0' in world.anonymous.get("/metrics").text
 

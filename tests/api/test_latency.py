@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.lead.election import latency
+from gtm.control.lead import latency
 from gtm.control.lead.latency import LatencyBook, delta_problem
 from gtm.core.capacity.processing import Times
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment

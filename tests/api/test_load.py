@@ -24,9 +24,9 @@ def loaded(world: Api) -> Api:
     health = {f"http://127.0.1.{number}:9000": EndpointHealth(HealthStatus.UP, 1.0) for number in (1, 2, 3)}
     names = ("eu-central", "eu-west", "us-east")
     seen = {name: {url: item} for name, (url, item) in zip(names, health.items(), strict=True)}
-    hub = world.server.app.state.context.hub
-    hub.report("edge-1", "127.0.0.1", EdgeReport("1", 2, 1, seen))
-    hub.judge()
+    active = world.server.app.state.context.replica.active
+    active.reports.take("edge-1", "127.0.0.1", EdgeReport("1", 2, 1, seen))
+    active.verdicts.judge()
     return world
 
 

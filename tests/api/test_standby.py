@@ -80,11 +80,14 @@ def test_the_second_stands_by_and_takes_over(database_url: str, clients: dict[st
                 _call(second, clients["edge"], "GET", "/v1/feed?edge=edge"),
                 _call(second, clients["viewer"], "GET", "/v1/top"),
                 _call(second, clients["viewer"], "GET", "/v1/health"),
+                _call(second, clients["viewer"], "GET", "/v1/latency"),
+                _call(second, clients["operator"], "DELETE", "/v1/edges/edge"),
                 _call(second, clients["operator"], "PUT", "/v1/regions/eu-west", json=region("eu-west")),
             ):
                 assert answer.status_code == 503, answer.text
                 assert "stands by" in answer.json()["detail"]
             assert _call(second, clients["viewer"], "GET", "/v1/regions").status_code == 200
+            assert "gtm_control_active 0.0" in _call(second, clients["viewer"], "GET", "/metrics").text
             assert _call(
                 second, clients["admin"], "POST", "/v1/tokens", json={"name": "n", "role": "viewer"}
             ).is_success
@@ -118,7 +121,7 @@ def test_who_loses_the_lock_leases_nothing(database_url: str, clients: dict[str,
 
         assert leasing() == [first]
         # One of the two gets the lock anew, whichever looks first.
-        leads = [server.app.state.context.hub.lead for server in (first, second)]
+        leads = [server.app.state.context.replica.election for server in (first, second)]
         _cut(database_url)
         _eventually(
             lambda: (
@@ -127,9 +130,11 @@ def test_who_loses_the_lock_leases_nothing(database_url: str, clients: dict[str,
             )
         )
         assert len(leasing()) == 1
-        hubs = [server.app.state.context.hub for server in (first, second)]
-        renewed = next(hub for hub in hubs if hub.standing == "active")
-        assert renewed.ledger._alone > time.monotonic(), "whoever has it now begins its books anew"
+        replicas = [server.app.state.context.replica for server in (first, second)]
+        renewed = next(one for one in replicas if one.election.standing == "active")
+        assert renewed.active.leases._ledger._alone > time.monotonic(), (
+            "whoever has it now begins its books anew"
+        )
 
 
 def test_a_control_alone_goes_on_without_the_database(database_url: str, clients: dict[str, str]) -> None:

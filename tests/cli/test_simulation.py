@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,13 @@ def test_wrong_lines_are_listed(bare: Gtm, draft: Path, tmp_path: Path) -> None:
 
 def set_up(server: Server) -> None:
     """Let every endpoint of the policy in force be up."""
-    hub = server.app.state.context.hub
-    hub.judge = lambda: None  # no edge reports here, whose silence would make everything unknown
+    replica = server.app.state.context.replica
+    replica.active.verdicts.judge = lambda: None  # no edge reports here, whose silence would make all unknown
     up = EndpointHealth(HealthStatus.UP, since=1.0)
-    regions = hub.snapshot.policy.regions
-    hub.state = State(1, health={item.name: {one.url: up for one in item.endpoints} for item in regions})
-    hub.vantages.judgement = Judgement(told=hub.state.health, presumed=hub.state.health)
+    regions = replica.now.policy.regions
+    state = State(1, health={item.name: {one.url: up for one in item.endpoints} for item in regions})
+    replica.current.become(replace(replica.now, state=state))
+    replica.active.reports.vantages.judgement = Judgement(told=state.health, presumed=state.health)
 
 
 @pytest.fixture

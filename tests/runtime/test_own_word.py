@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gtm.control.live import subscribers as followers
-from gtm.control.live.subscribers import Followers, News
-from gtm.core.latency import EMPTY_TABLE
-from gtm.core.model.access import Access
+from gtm.control.live import subscribers
+from gtm.control.live.present import Current, Present
+from gtm.control.live.subscribers import Subscribers
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus
-from gtm.core.signing.keys import Keys
 from gtm.feed.wire import StateMessage, decode
 from gtm.runtime.edge.edge_name import remember, remembered
 from gtm.runtime.edge.veto import PATIENCE, Veto
@@ -59,19 +57,19 @@ def test_an_edge_that_nobody_named_keeps_the_name_of_its_token(tmp_path: Path) -
 
 def test_control_sends_nothing_that_edges_would_not_accept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A State that is too large is not sent: the one before stays, also for edges that connect later, and status says so."""
-    monkeypatch.setattr(followers, "MAX_LINE", 600)
+    monkeypatch.setattr(subscribers, "MAX_LINE", 600)
     small, large = State(1), State(2, health={"r": {f"http://{n}/": EndpointHealth() for n in range(50)}})
-    news = [News(None, Access(), Keys(), EMPTY_TABLE, small, keep_plan=False)]
-    hub = Followers(lambda: news[0], lambda: 0.0, lambda: 0.0)
+    current = Current(Present(small))
+    known = Subscribers(current, lambda: 0.0, lambda: 0.0)
 
     async def first() -> list[State]:
-        found = map(decode, (await anext(aiter(hub.stream("edge", 0)))).splitlines())
+        found = map(decode, (await anext(aiter(known.stream("edge", 0)))).splitlines())
         return [one.state for one in found if isinstance(one, StateMessage)]
 
     assert asyncio.run(first()) == [small]
-    news[0] = News(None, Access(), Keys(), EMPTY_TABLE, large, keep_plan=False)
+    current.become(Present(large))
     assert asyncio.run(first()) == [small]
-    assert "the feed's state is" in hub.refused["state"]
-    news[0] = News(None, Access(), Keys(), EMPTY_TABLE, State(3), keep_plan=False)
+    assert "the feed's state is" in known.refused["state"]
+    current.become(Present(State(3)))
     assert asyncio.run(first()) == [State(3)]
-    assert not hub.refused
+    assert not known.refused

@@ -39,11 +39,11 @@ async def get_demand(
     limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows in the answer.")] = 1000,
 ) -> Response:
     """The largest rows."""
-    ctx.hub.must_be_active()
-    rates = ctx.live.rates()
+    active = ctx.leading()
+    rates = active.reports.rates()
     largest = sorted(rates.items(), key=lambda one: -one[1])
     rows = [found for row, rate in largest if (found := _row(row, rate)) is not None]
-    total = sum(requests_by_cell(rates, ctx.live.per_answer()).values())
+    total = sum(requests_by_cell(rates, active.planning.latest.per_answer).values())
     return reply(
         {"at": time.time(), "rate": total, "rows": rows[:limit], "left_out": max(0, len(rows) - limit)}
     )

@@ -94,7 +94,7 @@ class WithdrawRequest(Document):
 async def list_(ctx: Ctx, _: Viewer) -> Response:
     """All zones that have keys."""
     zones = await _statuses(ctx)
-    return reply({"items": list(zones.values()), "problem": ctx.hub.dnssec.problem})
+    return reply({"items": list(zones.values()), "problem": ctx.replica.dnssec.problem})
 
 
 @router.get(
@@ -121,7 +121,7 @@ async def get(ctx: Ctx, _: Viewer, zone: ZoneName) -> Response:
 )
 async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Response:
     """Begin to."""
-    await ctx.hub.dnssec.roll(zone, body.role, urgent=body.urgent)
+    await ctx.replica.dnssec.roll(zone, body.role, urgent=body.urgent)
     urgently = ", urgently" if body.urgent else ""
     return await _changed(ctx, who, zone, f"replaces the {body.role.name}{urgently}")
 
@@ -136,7 +136,7 @@ async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Re
 )
 async def ds_seen(ctx: Ctx, who: Operator, zone: ZoneName) -> Response:
     """Go on."""
-    await ctx.hub.dnssec.ds_seen(zone)
+    await ctx.replica.dnssec.ds_seen(zone)
     return await _changed(ctx, who, zone, "has seen the DS record")
 
 
@@ -151,13 +151,12 @@ async def ds_seen(ctx: Ctx, who: Operator, zone: ZoneName) -> Response:
 )
 async def withdraw(ctx: Ctx, who: Operator, zone: ZoneName, body: WithdrawRequest) -> Response:
     """Ask, or stop asking."""
-    await ctx.hub.dnssec.withdraw(zone, withdrawing=body.withdrawing)
+    await ctx.replica.dnssec.withdraw(zone, withdrawing=body.withdrawing)
     return await _changed(ctx, who, zone, "withdraws it" if body.withdrawing else "no longer withdraws it")
 
 
 async def _changed(ctx: Context, who: Principal, zone: str, what: str) -> Response:
     logger.info("dnssec of `%s`: %s %s", zone, who.name, what)
-    ctx.hub.followers.announce()
     return await _status(ctx, zone)
 
 
@@ -169,7 +168,7 @@ async def _status(ctx: Context, zone: str) -> Response:
 
 
 async def _statuses(ctx: Context) -> dict[str, ZoneStatus]:
-    book = ctx.hub.dnssec
+    book = ctx.replica.dnssec
     asks = book.settings is not None and book.settings.resolver is not None
     stored = await book.zones()
     return {

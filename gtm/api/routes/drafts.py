@@ -72,7 +72,7 @@ async def simulate(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     """Apart: it takes a processor for seconds."""
     running = _running(ctx)
     body = await request.body()
-    situation = ctx.live.situation()
+    situation = ctx.situation()
     traffic, missing = None, ""
     try:
         traffic = await _traffic(ctx, _glance(body), situation)
@@ -115,7 +115,7 @@ async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     body = await request.body()
     glance = _glance(body)
     location = await _location(ctx, glance.client_ip)
-    job = Job("explain", body, ctx.live.situation(), running.policy, running.revision, location=location)
+    job = Job("explain", body, ctx.situation(), running.policy, running.revision, location=location)
     if bytes(glance.policy) != b"null" or glance.at is not None:  # either has a policy compiled
         return Response(await ctx.apart.run(job), media_type="application/json")
     if len(body) > MAX_QUESTION:
@@ -134,6 +134,6 @@ async def _location(ctx: Context, client_ip: Any) -> Location | None:
 
 
 def _running(ctx: Context) -> Snapshot:
-    if ctx.hub.compiled is None:
+    if ctx.present.compiled is None:
         raise Unavailable("no policy revision is loaded yet: try again")
-    return ctx.hub.compiled
+    return ctx.present.compiled

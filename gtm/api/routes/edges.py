@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from time import time
+from typing import Annotated, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from gtm import __version__
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply
-from gtm.api.schemas import EdgeSchema, HealthView, Schema, StatusView, errors
+from gtm.api.schemas import EdgeSchema, Schema, errors
 from gtm.control.errors import Forbidden, Invalid
 from gtm.control.lead import edges
 from gtm.control.lead.latency import MAX_DELTAS, delta_problem, witness_problem
 from gtm.control.lead.takeover import plan_problem
 from gtm.control.live import tokens
-from gtm.control.publish import FeedHub
-from gtm.core.health.verdicts import HealthTable
+from gtm.control.live.present import Present
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
 from gtm.core.policy.edges import EdgePlace
 from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY, EdgeReport
@@ -91,13 +89,13 @@ async def feed(
     """Stream until the edge goes, its token ends or the server stops."""
 
     def still_allowed() -> bool:
-        held = ctx.hub.holder(who.sha256)
+        held = ctx.present.token(who.sha256, time())
         return held is not None and held.role is Role.EDGE and tokens.speaks_for(held.edges, edge)
 
-    ctx.hub.must_be_active()
+    ctx.leading()
     _check_name(who, edge)
     seal = None if key is None else _seal(key, edge, who.sha256)
-    lines: AsyncIterator[bytes] = ctx.hub.followers.stream(edge, revision, sha256, still_allowed, seal)
+    lines: AsyncIterator[bytes] = ctx.replica.subscribers.stream(edge, revision, sha256, still_allowed, seal)
     return StreamingResponse(
         lines, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
@@ -236,17 +234,17 @@ _REPLY = {
 )
 async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Response:
     """Take it in; msgspec reads it, since every edge sends one every other second."""
-    ctx.hub.must_be_active()
+    active = ctx.leading()
     _check_name(who, name)
     body = await request.body()
     try:
         found = msgspec.json.decode(body, type=EdgeReport)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
-    problems = list(_report_problems(found, ctx.hub))
+    problems = list(_report_problems(found, ctx.present))
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
-    reply_ = ctx.hub.report(name, request.client.host if request.client else "", found, who.name)
+    reply_ = active.reports.take(name, request.client.host if request.client else "", found, who.name)
     return Response(msgspec.json.encode(reply_), media_type="application/json")
 
 
@@ -288,7 +286,7 @@ def _listed(field: str, items: Sequence[_T], problem: Callable[[_T], str | None]
     return list(islice(wrong, _MAX_LISTED))
 
 
-def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
+def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     problems = []
     if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
         problems.append(
@@ -312,7 +310,7 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
         problems.append(Problem("leases.instance", "too_long", "an instance may have 100 characters"))
     if len(found.overruled) > _MAX_OVERRULED:
         problems.append(Problem("overruled", "too_long", f"a report may have {_MAX_OVERRULED} of them"))
-    known = len(hub.snapshot.policy.regions) if hub.snapshot else 0
+    known = len(present.policy.regions)
     # Edges report on the regions of the revision they hold; far more than there are is a mistake.
     if len(found.health) > 2 * known + 1000:
         problems.append(Problem("health", "out_of_range", "names far more regions than there are"))
@@ -331,7 +329,7 @@ def _report_problems(found: EdgeReport, hub: FeedHub) -> list[Problem]:
 )
 async def list_edges(ctx: Ctx, _: Viewer) -> Response:
     """All that were ever heard of."""
-    return reply({"items": await edges.list_all(ctx.database, ctx.hub, datetime.now(UTC))})
+    return reply({"items": await edges.list_all(ctx.database, ctx.replica.edges(), datetime.now(UTC))})
 
 
 @router.delete(
@@ -346,120 +344,5 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
 )
 async def forget_edge(ctx: Ctx, _: Operator, name: EdgeName) -> Response:
     """Forget it."""
-    await edges.forget(ctx.database, ctx.hub, name)
+    await edges.forget(ctx.database, ctx.leading().reports.vantages, name)
     return Response(status_code=204)
-
-
-@router.get(
-    "/status",
-    tags=["edges"],
-    operation_id="get_status",
-    summary="Revision in force, and which edges have it",
-    description="Answered from memory, also while the database is down.",
-    response_model=StatusView,
-    responses=errors(),
-)
-async def status(ctx: Ctx, _: Viewer) -> Response:
-    """The state at a glance."""
-    hub = ctx.hub
-    revision = hub.snapshot.revision if hub.snapshot else 0
-    known = await edges.list_all(ctx.database, hub, datetime.now(UTC))
-    return reply(
-        {
-            "version": __version__,
-            "epoch": hub.state.epoch,
-            "control": hub.standing,
-            "active": hub.lead.active if hub.lead is not None else "",
-            "standbys": hub.lead.standbys if hub.lead is not None else 0,
-            "database": "up" if await hub.ping() else "down",
-            "sync": edges.sync_of(known, revision),
-            "warnings": [*_warnings(hub), *edges.warnings(known, revision)],
-        }
-    )
-
-
-def _warnings(hub: FeedHub) -> list[str]:
-    """Of the policy in force, and what is wrong with health, feeds, tokens, edges, locations and keys here."""
-    found = [*(hub.compiled.warnings if hub.compiled else ())]
-    found += [text for text in (hub.vantages.alarm_words(), *hub.followers.warnings()) if text]
-    found += [
-        f"token `{name}` speaks for edges of any name (it is from before tokens named their edge): make each edge a token "
-        f"of its own (gtm token create EDGE --role edge), then: gtm token revoke {name}"
-        for name in hub.unbound_tokens()
-    ]
-    found += edges.outside_rules(hub, datetime.now(UTC).timestamp())
-    doubtful = sum(one.doubt.doubtful for one in hub.latency.disputed)
-    if doubtful:
-        found.append(f"locations: round trips contradict those of {doubtful} networks; see `gtm latency`")
-    if hub.latency.set_aside:
-        names = ", ".join(f"{reporter}…" for reporter in sorted(hub.latency.set_aside))
-        found.append(
-            f"locations: these tokens are said to dispute too many to have a vote: {names}; see `gtm latency`"
-        )
-    return [*found, f"dnssec: {hub.dnssec.problem}"] if hub.dnssec.problem else found
-
-
-@router.get(
-    "/health",
-    tags=["health"],
-    operation_id="get_health",
-    summary="Health of every region and endpoint, by vantage",
-    description="As the edges vote; answered from memory, also while the database is down.",
-    response_model=HealthView,
-    responses=errors(),
-)
-async def health(ctx: Ctx, _: Viewer) -> Response:
-    """What the edges see, and what follows from it."""
-    hub = ctx.hub
-    hub.must_be_active()
-    regions = hub.snapshot.policy.regions if hub.snapshot else ()
-    seen: dict[str, HealthTable] = {}
-    for edge in hub.edges():
-        seen[edge.name if edge.name not in seen else f"{edge.name}/{edge.instance}"] = edge.report.health
-    judged = hub.vantages.judgement
-    found = [
-        _region(
-            region, judged.votes.get(region.name, {}), seen, disputed=region.name in judged.alarm.disputed
-        )
-        for region in regions
-    ]
-    return reply({"epoch": hub.state.epoch, "regions": found})
-
-
-def _region(
-    region: Region, agreed: Mapping[str, EndpointHealth], seen: Mapping[str, HealthTable], *, disputed: bool
-) -> dict[str, Any]:
-    """A region's health: what all vantages say together, and what each has `seen`."""
-    endpoints = []
-    for endpoint in region.endpoints:
-        item = agreed.get(endpoint.url, UNKNOWN_HEALTH)
-        vantages = {
-            name: _health(table[region.name][endpoint.url])
-            for name, table in seen.items()
-            if endpoint.url in table.get(region.name, {})
-        }
-        endpoints.append({"url": endpoint.url, **_health(item), "vantages": vantages})
-    return {
-        "region": region.name,
-        "admin_state": region.admin_state,
-        "status": _best([agreed.get(item.url, UNKNOWN_HEALTH).status for item in region.endpoints]),
-        "disputed": disputed,
-        "endpoints": endpoints,
-    }
-
-
-def _best(statuses: list[HealthStatus]) -> HealthStatus:
-    """Up if any endpoint is; down if one is known to be; else unknown."""
-    for status_ in (HealthStatus.UP, HealthStatus.DOWN):
-        if status_ in statuses:
-            return status_
-    return HealthStatus.UNKNOWN
-
-
-def _health(item: EndpointHealth) -> dict[str, Any]:
-    return {
-        "status": item.status,
-        "since": item.since,
-        "detail": item.detail,
-        "latency_ms": item.latency_ms,
-    }

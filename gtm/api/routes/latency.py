@@ -140,23 +140,21 @@ async def get_latency(
     lon: Annotated[float | None, Query(ge=-180, le=180, description="Degrees; with `lat`.")] = None,
 ) -> Response:
     """The table in use, and estimates on demand."""
-    hub = ctx.hub
+    book, table = ctx.leading().latency, ctx.present.table
     location = await asyncio.to_thread(_location, ctx, client, country, lat, lon)
-    regions = hub.snapshot.policy.regions if hub.snapshot is not None else ()
     estimates = None
     if location is not None:
-        found = await asyncio.to_thread(hub.latency.estimates, regions, hub.table, location)
+        found = await asyncio.to_thread(book.estimates, ctx.present.policy.regions, table, location)
         found.sort(key=lambda one: (one.rtt_ms is None, one.rtt_ms or 0.0, one.region))
-        doubtful = hub.table.doubt(location) is not None
+        doubtful = table.doubt(location) is not None
         estimates = {
             "location": {**_place(location), "doubtful": doubtful},
             "regions": [_estimate(one) for one in found],
         }
-    table = hub.table
     return reply(
         {
             "version": table.version,
-            "half_life": hub.latency.settings.half_life,
+            "half_life": book.settings.half_life,
             "rows": {
                 "region": sum(map(len, table.mutual.values())),
                 "network": len(table.networks),
@@ -164,7 +162,7 @@ async def get_latency(
                 "country": len(table.countries),
                 "place": len(table.places),
             },
-            "doubts": _doubts(hub.latency),
+            "doubts": _doubts(book),
             "estimates": estimates,
         }
     )

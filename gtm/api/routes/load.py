@@ -98,7 +98,7 @@ _BODY = {
 )
 async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
     """Take them in; msgspec reads them, since every region sends some every other second."""
-    ctx.hub.must_be_active()
+    loads = ctx.leading().loads
     body = await request.body()
     if len(body) > MAX_BODY:
         raise ContentTooLarge(f"the body is larger than the {MAX_BODY} bytes accepted: send several")
@@ -106,9 +106,9 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error
-    if ctx.hub.snapshot is None:
+    if ctx.present.message is None:
         raise Unavailable("no policy revision is loaded yet: try again")
-    taken, problems = ctx.hub.loads.take(ctx.hub.snapshot.policy, found, who.name)
+    taken, problems = loads.take(ctx.present.policy, found, who.name)
     if problems:
         words = f"{taken} report{'' if taken == 1 else 's'} taken in" if taken else "nothing was taken in"
         raise Invalid(f"{words}; what `errors` lists was dropped", problems)
@@ -125,11 +125,10 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
 )
 async def get_load(ctx: Ctx, _: Viewer) -> Response:
     """What is known now."""
-    hub = ctx.hub
-    hub.must_be_active()
-    if hub.snapshot is None:
+    active = ctx.leading()
+    if ctx.present.message is None:
         return reply({"at": 0.0, "regions": []})
-    assessment, now = await hub.loads.assess(hub.snapshot.policy, hub.health)
+    assessment, now = await active.loads.assess(ctx.present.policy, active.health)
     return reply({"at": now, "regions": [_region(found, now) for found in assessment.regions.values()]})
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from time import time
 
 from fastapi import APIRouter, Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.schemas import Schema, errors
-from gtm.control.lead.overview import moment_of, plan_document, top_document
+from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.core.capacity.load import Freshness
 from gtm.core.model.values import AdminState, HealthStatus, Priority
 
@@ -168,8 +169,8 @@ class TopView(Schema):
 )
 async def get_plan(ctx: Ctx, _: Viewer) -> Response:
     """As of the last tick."""
-    ctx.hub.must_be_active()
-    return reply(await asyncio.to_thread(plan_document, moment_of(ctx.hub)))
+    moment = moment_of(ctx.present, ctx.leading(), time())
+    return reply(await asyncio.to_thread(plan_document, moment))
 
 
 @router.get(
@@ -182,6 +183,6 @@ async def get_plan(ctx: Ctx, _: Viewer) -> Response:
 )
 async def get_top(ctx: Ctx, _: Viewer) -> Response:
     """What is known now."""
-    ctx.hub.must_be_active()
-    moment, edges = moment_of(ctx.hub), ctx.hub.edges()
-    return reply(await asyncio.to_thread(top_document, moment, edges, database_up=ctx.hub.database_up))
+    present, active = ctx.present, ctx.leading()
+    moment, edges = moment_of(present, active, time()), active.reports.vantages.live()
+    return reply(await asyncio.to_thread(top_document, moment, edges, database_up=present.database_up))

@@ -42,13 +42,13 @@ _ETAG = {"ETag": {"description": "The version, for If-Match.", "schema": {"type"
 
 async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
     """What every change answers: revision, PENDING or IN_SYNC, warnings."""
-    if ctx.hub.snapshot is None or ctx.hub.snapshot.revision < outcome.revision:
+    if ctx.present.revision < outcome.revision:
         # It is in force all the same, and is published once the database is back.
         with suppress(StorageUnavailable):
-            await ctx.hub.refresh()
+            await ctx.replica.watch.refresh()
     return {
         "revision": outcome.revision,
-        "sync": await edges.sync(ctx.database, ctx.hub, outcome.revision),
+        "sync": await edges.sync(ctx.database, ctx.replica.edges(), outcome.revision),
         "warnings": outcome.warnings,
     }
 

@@ -56,7 +56,7 @@ async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
         expires_at=body.expires_at,
         edges=body.edges,
     )
-    await ctx.hub.refresh()
+    await ctx.replica.watch.refresh()
     return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
 
 
@@ -98,7 +98,7 @@ async def rotate(
     """Replace it."""
     grace = timedelta(seconds=(body or RotateRequest()).grace_seconds)
     made = await tokens.rotate(ctx.database, token, now=datetime.now(UTC), grace=grace)
-    await ctx.hub.refresh()
+    await ctx.replica.watch.refresh()
     return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
 
 
@@ -118,5 +118,5 @@ async def revoke(
 ) -> Response:
     """End it."""
     ended = await tokens.revoke(ctx.database, token)
-    await ctx.hub.refresh()
+    await ctx.replica.watch.refresh()
     return reply(ended)

@@ -51,10 +51,15 @@ class KeyBook:
         database: where they are kept.
         clock: POSIX seconds.
         settings: how; None: this process has no key file, and can neither make nor read keys.
+        publish: called with the keys whenever they have changed.
     """
 
     def __init__(
-        self, database: Database, clock: Callable[[], float], settings: DnssecSettings | None
+        self,
+        database: Database,
+        clock: Callable[[], float],
+        settings: DnssecSettings | None,
+        publish: Callable[[Keys], None] = lambda _: None,
     ) -> None:
         self.keys = NO_KEYS
         self.problem = ""
@@ -64,18 +69,14 @@ class KeyBook:
         self._database = database
         self._clock = clock
         self._version = 0
+        self._publish = publish
 
     # --- what is due ---
 
-    async def run(self, publish: Callable[[], None]) -> None:
-        """Do what is due until cancelled.
-
-        Args:
-            publish: called when `keys` changed.
-        """
+    async def run(self) -> None:
+        """Do what is due until cancelled."""
         looks = 0
         while True:
-            before = self.keys
             try:
                 await self.settle()
                 if looks % ASK_EVERY == 0:
@@ -84,8 +85,6 @@ class KeyBook:
                 logger.debug("keys wait for the database: %s", error)
             except Exception:
                 logger.exception("cannot look after the DNSSEC keys; those in use stay")
-            if self.keys is not before:
-                publish()
             looks += 1
             await asyncio.sleep(EVERY)
 
@@ -267,6 +266,7 @@ class KeyBook:
         taken = await asyncio.to_thread(all_keys, signed, self._key_file().load())
         if self.keys is known:  # else something newer was taken meanwhile, or will be at the next look
             self.keys, self._version = Keys(version, (*taken, *kept)), version
+            self._publish(self.keys)
 
     def _key_file(self) -> KeyFile:
         if self.settings is None:

@@ -1,19 +1,25 @@
-"""Which edges answer from which revision, and which have fallen silent."""
+"""Which edges answer from which revision, and which have fallen silent; written down for other replicas and later starts."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from gtm.control.errors import Conflict, NotFound
-from gtm.control.lead.vantages import MAX_AGE
-from gtm.control.publish import FeedHub
+from gtm.control.lead.vantages import MAX_AGE, LiveEdge, Vantages
 from gtm.core.model.references import some
 from gtm.core.policy.edges import binding_edges, rules_against
+from gtm.core.policy.snapshot import Snapshot
+from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
+
+RECORD_EVERY = 2.0
+"""Seconds between writings."""
 
 
 class SyncState(StrEnum):
@@ -74,8 +80,14 @@ class Sync:
     silent: tuple[Silent, ...] = ()
 
 
-async def list_all(database: Database, hub: FeedHub, now: datetime) -> list[EdgeView]:
-    """Every edge known, by name; from memory alone while the database is down."""
+async def list_all(database: Database, reporting: Iterable[LiveEdge], now: datetime) -> list[EdgeView]:
+    """Every edge known, by name; from memory alone while the database is down.
+
+    Args:
+        database: where all control replicas write edges down.
+        reporting: those that this one heard of (`Vantages.all`).
+        now: the time of day.
+    """
     found: dict[str, EdgeView] = {}
     try:
         async with database.transaction() as transaction:
@@ -97,7 +109,7 @@ async def list_all(database: Database, hub: FeedHub, now: datetime) -> list[Edge
             operator_country=edge.operator_country,
         )
     heard: dict[str, EdgeView] = {}
-    for one in hub.vantages.all():
+    for one in reporting:
         live = now - one.seen_at <= timedelta(seconds=MAX_AGE)
         report = one.report
         view = EdgeView(
@@ -144,18 +156,18 @@ def _together(one: EdgeView, other: EdgeView) -> EdgeView:
     )
 
 
-def outside_rules(hub: FeedHub, now: float) -> list[str]:
+def outside_rules(compiled: Snapshot | None, live: Iterable[LiveEdge], now: float) -> list[str]:
     """The live edges that stand outside of rules that bind edges and are in force `now`, each in a sentence."""
-    if hub.compiled is None or not binding_edges(hub.compiled.policy):
+    if compiled is None or not binding_edges(compiled.policy):
         return []
     rules = {
         id(rule): rule
-        for service in hub.compiled.services.values()
+        for service in compiled.services.values()
         for rule in service.rules
         if rule.edge_countries is not None and rule.starts <= now < rule.ends
     }
     found: dict[str, None] = {}
-    for edge in sorted(hub.edges(), key=lambda one: one.name) if rules else ():
+    for edge in sorted(live, key=lambda one: one.name) if rules else ():
         place = edge.report.place
         against = sorted(f"`{rule}`" for rule in rules_against(rules.values(), place))
         if against:
@@ -165,9 +177,9 @@ def outside_rules(hub: FeedHub, now: float) -> list[str]:
     return list(found)
 
 
-async def sync(database: Database, hub: FeedHub, revision: int) -> Sync:
+async def sync(database: Database, reporting: Iterable[LiveEdge], revision: int) -> Sync:
     """How far a revision has got. An edge that already has a later one counts as having it."""
-    return sync_of(await list_all(database, hub, datetime.now(UTC)), revision)
+    return sync_of(await list_all(database, reporting, datetime.now(UTC)), revision)
 
 
 def sync_of(edges: Iterable[EdgeView], revision: int) -> Sync:
@@ -213,14 +225,14 @@ def warnings(edges: Iterable[EdgeView], revision: int) -> list[str]:
     return found
 
 
-async def forget(database: Database, hub: FeedHub, name: str) -> None:
+async def forget(database: Database, vantages: Vantages, name: str) -> None:
     """Forget an edge that is gone for good. Should it report again, it is known again.
 
     Raises:
         NotFound: it is not known.
         Conflict: it is live.
     """
-    known = {edge.name: edge for edge in await list_all(database, hub, datetime.now(UTC))}
+    known = {edge.name: edge for edge in await list_all(database, vantages.all(), datetime.now(UTC))}
     edge = known.get(name)
     if edge is None:
         raise NotFound(f"there is no edge `{name}`")
@@ -228,4 +240,47 @@ async def forget(database: Database, hub: FeedHub, name: str) -> None:
         raise Conflict(f"edge `{name}` is live: stop it first, or revoke its token")
     async with database.transaction() as transaction:
         await transaction.edges.forget(name)
-    hub.vantages.forget(name)
+    vantages.forget(name)
+
+
+class Sightings:
+    """Writes edges down now and then, for the other control replicas and for the next start.
+
+    Args:
+        database: where.
+        vantages: who was heard of.
+    """
+
+    def __init__(self, database: Database, vantages: Vantages) -> None:
+        self._database = database
+        self._vantages = vantages
+        self._written: dict[str, datetime] = {}
+
+    async def run(self) -> None:
+        """Write until cancelled; what cannot be written waits for the next time."""
+        while True:
+            await asyncio.sleep(RECORD_EVERY)
+            with suppress(StorageUnavailable):
+                await self._write()
+
+    async def _write(self) -> None:
+        known = {edge.name: edge for edge in sorted(self._vantages.all(), key=lambda edge: edge.seen_at)}
+        fresh = [edge for edge in known.values() if self._written.get(edge.name) != edge.seen_at]
+        async with self._database.transaction() as transaction:
+            await transaction.edges.record(_sighting(edge) for edge in fresh)
+        self._written = {edge.name: edge.seen_at for edge in fresh} | {
+            name: seen for name, seen in self._written.items() if name in known
+        }
+
+
+def _sighting(edge: LiveEdge) -> EdgeSighting:
+    return EdgeSighting(
+        name=edge.name,
+        version=edge.report.version,
+        address=edge.address,
+        revision_applied=edge.report.revision,
+        epoch_applied=edge.report.epoch,
+        country=edge.report.place.country,
+        operator_country=edge.report.place.operator_country,
+        seen_at=edge.seen_at,
+    )

@@ -42,7 +42,16 @@ class Standing(StrEnum):
     """Was active, and lost the database while another stood by, which may be active now: feeds go on, nothing else."""
 
 
-class Lead:
+class Sole:
+    """The part of a process that is the only one on its database: it is active."""
+
+    standing = Standing.ACTIVE
+    active = ""
+    standbys = 0
+    terms = 0
+
+
+class Election:
     """One process's part in it.
 
     Args:

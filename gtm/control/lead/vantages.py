@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gtm.control.errors import Conflict
+from gtm.control.live.present import Health
 from gtm.core.health.alarm import Alarm, look, presumed, withdrawn
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
-from gtm.core.model.values import EndpointHealth
 from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
 
@@ -35,8 +35,6 @@ GATHERING = 3.0
 OVERLAP = 2.0
 """Seconds for which an edge and the one that replaces it may both be heard of."""
 _FORGET = 86_400.0
-
-Health = dict[str, dict[str, EndpointHealth]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The edges that follow one control process: each is sent what it lacks at once, and every change as it happens."""
+"""The edges that subscribe to one control process: each is sent what it lacks at once, and every change as it happens."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 
+from gtm.control.live.present import Current
 from gtm.core.latency import LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
@@ -32,52 +32,32 @@ HEARTBEAT = 1.0
 """Seconds between heartbeats on every feed."""
 
 
-@dataclass(frozen=True, slots=True)
-class News:
-    """What edges should know now. With `keep_plan` they keep the plan they have, whatever the state's is."""
-
-    snapshot: SnapshotMessage | None
-    access: Access
-    keys: Keys
-    table: LatencyTable
-    state: State
-    keep_plan: bool
-
-
-class Followers:
-    """Everyone who follows, and the lines that they are sent.
+class Subscribers:
+    """Everyone who subscribes, and the lines that they are sent.
 
     Args:
-        news: what edges should know now. Its parts are replaced when they change, never changed in place.
+        current: what edges should know.
         clock: POSIX seconds.
         monotonic: seconds that never step back.
     """
 
-    def __init__(
-        self, news: Callable[[], News], clock: Callable[[], float], monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, current: Current, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self.count = 0
-        self._news = news
+        self._current = current
         self._clock = clock
         self._monotonic = monotonic
-        self._changed = asyncio.Event()
         self._closed = False
         self._lines: dict[str, tuple[object, bytes]] = {}
         self.refused: dict[str, str] = {}
-        """What is wrong with news that cannot be sent, by part: followers keep what they were sent before."""
+        """What is wrong with what cannot be sent, by part: subscribers keep what they were sent before."""
         self._public: dict[str, Counter[str]] = {}
-        """The public keys of those who follow now, by edge; empty text is of one that told none."""
+        """The public keys of those who subscribe now, by edge; empty text is of one that told none."""
         self._said: dict[str, set[str]] = {}
-
-    def announce(self) -> None:
-        """Say that there is news."""
-        self._changed.set()
-        self._changed = asyncio.Event()
 
     def close(self) -> None:
         """End every feed, so that the server can stop."""
         self._closed = True
-        self.announce()
+        self._current.wake()
 
     async def stream(
         self,
@@ -100,13 +80,13 @@ class Followers:
         public = seal.public if seal is not None else ""
         self._public.setdefault(edge, Counter())[public] += 1
         sent: dict[str, object] = {}
-        snapshot = self._news().snapshot
-        if snapshot is not None and _held(snapshot, edge, revision, sha256):
-            sent["snapshot"] = snapshot
+        message = self._current.now.message
+        if message is not None and _held(message, edge, revision, sha256):
+            sent["snapshot"] = message
         try:
             beat = self._monotonic()
             while not self._closed and still_allowed():
-                changed = self._changed
+                changed = self._current.changed
                 before = sent.get("keys")
                 chunk = b"".join(self._lacking(sent, seal))
                 if sent.get("keys") is not before:
@@ -127,14 +107,14 @@ class Followers:
                 self._said.pop(edge, None)
 
     def warnings(self) -> list[str]:
-        """What is wrong with what is sent, or with who follows."""
+        """What is wrong with what is sent, or with who subscribes."""
         keys = [text for edge in sorted(self._public) for text in self._about_keys(edge)]
         return [*self.refused.values(), *keys]
 
     def _about_keys(self, edge: str) -> list[str]:
         """What is wrong with whom an edge's zone-signing keys are sent to."""
         public = self._public[edge]
-        if not self._news().keys.zones:
+        if not self._current.now.keys.zones:
             return []
         found = []
         if "" in public:
@@ -150,7 +130,7 @@ class Followers:
         return found
 
     def _say(self, edge: str) -> None:
-        """Log what is wrong with an edge's keys, once for as long as it follows."""
+        """Log what is wrong with an edge's keys, once for as long as it subscribes."""
         said = self._said.setdefault(edge, set())
         for text in self._about_keys(edge):
             if text not in said:
@@ -158,22 +138,22 @@ class Followers:
                 said.add(text)
 
     def _lacking(self, sent: dict[str, object], seal: Seal | None) -> list[bytes]:
-        """The messages that a follower lacks, in the order it should take them in."""
+        """The messages that a subscriber lacks, in the order it should take them in."""
         lines: list[bytes] = []
-        news = self._news()
+        now = self._current.now
         parts = (
             # Before the policy: an edge that learns of a signed zone can sign it at once.
-            ("keys", news.keys if news.keys.version else None),
-            ("snapshot", news.snapshot),
-            ("access", news.access),
-            ("latency", news.table if news.table.version else None),
-            ("state", news.state),
+            ("keys", now.keys if now.keys.version else None),
+            ("snapshot", now.message),
+            ("access", now.access),
+            ("latency", now.table if now.table.version else None),
+            ("state", now.state),
         )
         for key, value in parts:
             if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
                 continue
             sent[key] = value
-            line = self._line(key, value, keep_plan=news.keep_plan)
+            line = self._line(key, value, keep_plan=now.keep_plan)
             if line and key == "keys":
                 line = seal.seal(line) if seal is not None else b""
             if line:
@@ -183,9 +163,9 @@ class Followers:
     def _line(
         self, key: str, value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool
     ) -> bytes:
-        """The encoded message, made once for all followers; of a value too large, the one of before, or nothing.
+        """The encoded message, made once for all subscribers; of a value too large, the one of before, or nothing.
 
-        Keys are sealed to each follower apart.
+        Keys are sealed to each subscriber apart.
         """
         most = MAX_CONTENT if key == "keys" else MAX_LINE
         known = self._lines.get(key)

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gtm.control.errors import PreconditionFailed
+from gtm.control.live.compiled import compiled
 from gtm.control.policy.guard import Guard
 from gtm.core.change.safety import Verdict
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy
-from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import ResourceChange, diff_policies, summary
-from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.plausibility import all_findings
 from gtm.documents.schema import PolicyDocument
 from gtm.storage.session import Database, Transaction
@@ -186,4 +185,4 @@ async def _compiled(policy: Policy) -> Snapshot:
     Raises:
         PolicyError: it does not compile.
     """
-    return await asyncio.to_thread(compile_policy, policy, shipped_jurisdictions())
+    return await asyncio.to_thread(compiled, policy)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
+from gtm.control.live.compiled import compiled
 from gtm.control.policy.approvals import fingerprint, standing
 from gtm.control.policy.situation import Situation
 from gtm.core.change.protections import deletions, opened
@@ -15,10 +16,8 @@ from gtm.core.model.access import Role, permits
 from gtm.core.model.problems import Problem
 from gtm.core.model.values import Policy
 from gtm.core.plan.problem import PlanError
-from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
-from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.storage.session import Transaction
 
 
@@ -126,7 +125,7 @@ def force_reason(*, force: bool, reason: str) -> str | None:
 
 
 def _judge(situation: Situation, before: Policy, after: Snapshot, max_moved: float) -> Verdict:
-    running = compile_policy(before, shipped_jurisdictions())
+    running = compiled(before)
     lasting = (*opened(running, after, situation.now), *deletions(before, after.policy))
     old, new = situation.world(running), situation.world(after)
     try:

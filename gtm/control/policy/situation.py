@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gtm.control.lead.active import Active
 from gtm.control.lead.demand import PerAnswer, Row, requests_of
-from gtm.control.publish import FeedHub
+from gtm.control.live.present import Present
 from gtm.core.capacity.load import Key, Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import State
-from gtm.core.model.values import Policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.world import World, presumed_up
 
@@ -47,36 +47,16 @@ class Situation:
         return World(replace(self, state=state).view(snapshot), found.supply)
 
 
-class Live:
-    """Where one control process finds the present. Call it from the event loop: it reads what others change there."""
-
-    def __init__(self, hub: FeedHub) -> None:
-        self._hub = hub
-
-    def rates(self) -> Mapping[Row, float]:
-        """Requests or DNS answers per second of every row."""
-        return self._hub.moment()[1]
-
-    def per_answer(self) -> PerAnswer:
-        """Service → the requests that a DNS answer stands for."""
-        return self._hub.planner.latest.per_answer
-
-    def situation(self) -> Situation:
-        """The present.
-
-        Raises:
-            Unavailable: this control stands by, and knows nothing of it.
-        """
-        self._hub.must_be_active()
-        policy = self._hub.snapshot.policy if self._hub.snapshot else Policy()
-        return Situation(
-            now=self._hub.moment()[0],
-            state=replace(self._hub.state, health=self._hub.health),
-            loads=self._hub.loads.loads(policy),
-            capacity=self._hub.loads.assessment,
-            table=self._hub.table,
-            demand=requests_by_cell(self.rates(), self.per_answer()),
-        )
+def situation_of(present: Present, active: Active, now: float) -> Situation:
+    """The present of the active control at a POSIX time. Call it from the event loop: it reads what others change there."""
+    return Situation(
+        now=now,
+        state=replace(present.state, health=active.health),
+        loads=active.loads.loads(present.policy),
+        capacity=active.loads.assessment,
+        table=present.table,
+        demand=requests_by_cell(active.reports.rates(), active.planning.latest.per_answer),
+    )
 
 
 def requests_by_cell(rates: Mapping[Row, float], per_answer: PerAnswer) -> dict[str, float]:

@@ -17,7 +17,7 @@ from gtm.control.dnssec.key_status import ZoneStatus, zone_status
 from gtm.control.dnssec.keys import KeyBook
 from gtm.control.dnssec.signing import ds_rdata
 from gtm.control.errors import Conflict, NotFound, Unavailable
-from gtm.control.publish import FeedHub
+from gtm.control.replica import Replica
 from gtm.core.model.values import Zone
 from gtm.core.signing.keys import CDNSKEY, CDS, DNSKEY, Keys, key_tag
 from gtm.core.signing.rollover import DAY, HOUR, KeyRole, KeyState
@@ -324,10 +324,10 @@ async def test_a_database_changed_by_hand_stops_keys_alone(world: World) -> None
     for damage in ("state = 'retired' WHERE role = 'zsk'", "dnskey = '' WHERE role = 'zsk'"):
         async with world.database.transaction() as transaction:
             await transaction.connection.execute(text(f"UPDATE dnssec_keys SET {damage}"))  # noqa: S608
-        hub = FeedHub(world.database, dnssec=world.settings)
-        await hub.refresh()
-        assert hub.snapshot is not None
-        assert (hub.dnssec.keys, hub.dnssec.problem != "") == (Keys(), True)
+        replica = Replica(world.database, dnssec=world.settings)
+        await replica.watch.refresh()
+        assert replica.now.message is not None
+        assert (replica.now.keys, replica.dnssec.problem != "") == (Keys(), True)
 
 
 async def test_without_a_key_file_setting_zones_stay_unsigned(world: World) -> None:
@@ -350,12 +350,12 @@ async def test_no_private_key_is_logged(world: World, caplog: pytest.LogCaptureF
 
 
 async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) -> None:
-    """Through a hub and the feed, a View holder has the keys of a zone no later than the policy that signs it."""
-    hub = FeedHub(world.database, dnssec=world.settings)
-    await hub.refresh()
+    """Through control and the feed, a View holder has the keys of a zone no later than the policy that signs it."""
+    replica = Replica(world.database, dnssec=world.settings)
+    await replica.watch.refresh()
     holder = ViewHolder(world.clock)
     key, token = SealingKey(), "gtm_of_an_edge"
-    stream = hub.followers.stream(
+    stream = replica.subscribers.stream(
         "edge-one", 0, seal=Seal(key.public, "edge-one", sha256(token.encode()).hexdigest())
     )
     kinds = []
@@ -371,12 +371,11 @@ async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) 
         SnapshotMessage,
         StateMessage,
     ]
-    assert holder.keys == hub.dnssec.keys
+    assert holder.keys == replica.now.keys
     keys = holder.keys.of("demo.test")
     assert keys is not None
     assert key_tag(keys.dnskey) == keys.key_tag
-    await hub.dnssec.roll("demo.test", ZSK, urgent=True)
-    hub.followers.announce()
+    await replica.dnssec.roll("demo.test", ZSK, urgent=True)
     update = decode(await anext(stream))
     assert isinstance(update, SealedKeysMessage)
     holder.apply(key.open(update, "edge-one", token))
@@ -389,7 +388,8 @@ async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) 
 async def test_a_look_is_taken_every_minute(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The running book publishes what it made, and goes on after errors."""
     monkeypatch.setattr("gtm.control.dnssec.keys.EVERY", 0.001)
-    book, published = world.book(), asyncio.Event()
+    published = asyncio.Event()
+    book = KeyBook(world.database, world.clock, world.settings, lambda _: published.set())
     failures = iter([OSError("broken")])
     settle = book.settle
 
@@ -399,7 +399,7 @@ async def test_a_look_is_taken_every_minute(world: World, monkeypatch: pytest.Mo
         await settle()
 
     monkeypatch.setattr(book, "settle", failing)
-    running = asyncio.ensure_future(book.run(published.set))
+    running = asyncio.ensure_future(book.run())
     await asyncio.wait_for(published.wait(), 30)
     running.cancel()
     assert book.keys.of("demo.test") is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
@@ -11,8 +12,10 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from gtm.control.lead.election import FENCE, Lead, Standing
-from gtm.control.publish import FeedHub
+from gtm.control.lead.active import Active
+from gtm.control.lead.election import FENCE, Election, Standing
+from gtm.control.live.present import Current, Present
+from gtm.core.model.state import State
 from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.leases import LeaseUse
@@ -83,14 +86,16 @@ async def test_a_silent_network_is_noticed_in_time(database_url: str) -> None:
     wire = Wire(database_url)
     async with wire.url() as url:
         databases = Database(url), Database(database_url)
-        leads = [Lead(database, name, lambda: None) for database, name in zip(databases, "ab", strict=True)]
-        tasks = [asyncio.create_task(leads[0].run())]
+        elections = [
+            Election(database, name, lambda: None) for database, name in zip(databases, "ab", strict=True)
+        ]
+        tasks = [asyncio.create_task(elections[0].run())]
         try:
-            await _eventually(lambda: leads[0].standing is Standing.ACTIVE)
-            tasks.append(asyncio.create_task(leads[1].run()))
-            await _eventually(lambda: leads[0].standbys)
+            await _eventually(lambda: elections[0].standing is Standing.ACTIVE)
+            tasks.append(asyncio.create_task(elections[1].run()))
+            await _eventually(lambda: elections[0].standbys)
             wire.silence()
-            await _eventually(lambda: leads[0].standing is Standing.ADRIFT, FENCE)
+            await _eventually(lambda: elections[0].standing is Standing.ADRIFT, FENCE)
         finally:
             wire.mend()
             for task in tasks:
@@ -104,13 +109,14 @@ async def test_a_silent_network_is_noticed_in_time(database_url: str) -> None:
 async def test_a_control_adrift_neither_leases_nor_plans(standing: Standing, *, works: bool) -> None:
     """Another may do both by now. It takes reports in all the same."""
     database = Database("postgresql://nobody@127.0.0.1:1/none")
-    lead = Lead(database, "a", lambda: None)
-    lead.standing = standing
-    hub = FeedHub(database, lead=lead)
-    reply = hub.report("edge", "192.0.2.1", EdgeReport("1", 1, 1, {}, leases=LeaseUse("i", 1)))
+    election = Election(database, "a", lambda: None)
+    election.standing = standing
+    compiled = compile_policy(Policy(), (), revision=1)
+    current = Current(Present(State(1), compiled=compiled))
+    active = Active(database, current, election, time.time, time.monotonic)
+    reply = active.reports.take("edge", "192.0.2.1", EdgeReport("1", 1, 1, {}, leases=LeaseUse("i", 1)))
     assert (reply.leases is not None) is works
-    assert [edge.name for edge in hub.edges()] == ["edge"]
-    hub.compiled = compile_policy(Policy(), (), revision=1)
-    await hub.plan()
-    assert (hub.planner.latest.plan.made > 0) is works
+    assert [edge.name for edge in active.reports.vantages.live()] == ["edge"]
+    await active.planning.tick()
+    assert (active.planning.latest.plan.made > 0) is works
     await database.dispose()

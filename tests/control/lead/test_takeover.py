@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from gtm.control.lead import vantages
 from gtm.control.lead.demand import row_text
 from gtm.control.lead.takeover import GATHERING, LISTENING, Takeover, plan_problem
-from gtm.control.publish import FeedHub
+from gtm.control.replica import Replica
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.feed.wire import EdgeReport, StateMessage, decode
 from gtm.storage.session import Database
@@ -82,29 +83,31 @@ class _Control:
         (self.row,) = inputs.rates
         self.health = inputs.state.health
         self.plan = Plan(900.0, {self.row.ranking_class: ClassPlan({"de": 0.75, "ie": 0.25})})
-        self.hub = FeedHub(
+        replica = Replica(
             Database("postgresql://nobody@127.0.0.1:1/none"),
             lambda: NOW + self.now,
             lambda: self.now,
         )
-        self.hub.compiled = inputs.snapshot
+        replica.current.become(replace(replica.now, compiled=inputs.snapshot))
+        assert replica.active is not None
+        self.active, self.subscribers = replica.active, replica.subscribers
 
     def second(self, plan: Plan | None = None) -> StateMessage:
         """One report with a second's demand, and one plan; what the edge is told next."""
         self.now += 1.0
         demand = {row_text(self.row): 12.0}
-        self.reply = self.hub.report(
+        self.reply = self.active.reports.take(
             "edge", "127.0.0.1", EdgeReport("1", 1, 1, self.health, demand, 1.0, plan=plan)
         )
-        self.hub.judge()
-        asyncio.run(self.hub.plan())
+        self.active.verdicts.judge()
+        asyncio.run(self.active.planning.tick())
         return self.told()
 
     def told(self) -> StateMessage:
         """The state that an edge gets which connects now."""
 
         async def first() -> bytes:
-            return await anext(aiter(self.hub.followers.stream("edge", 0)))
+            return await anext(aiter(self.subscribers.stream("edge", 0)))
 
         messages = map(decode, asyncio.run(first()).splitlines())
         return next(message for message in messages if isinstance(message, StateMessage))
@@ -132,6 +135,6 @@ def test_without_edges_nothing_is_published() -> None:
     control = _Control()
     for _ in range(3):
         control.now += 60.0
-        asyncio.run(control.hub.plan())
+        asyncio.run(control.active.planning.tick())
     assert control.told().keep_plan
     assert control.told().state.plan == NO_PLAN

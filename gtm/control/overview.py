@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from gtm.control.lead.active import Active
 from gtm.control.lead.demand import Row, requests_of
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.vantages import LiveEdge
-from gtm.control.publish import FeedHub
+from gtm.control.live.present import Present
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.health.verdicts import HealthTable
@@ -40,17 +41,16 @@ class Moment:
     rates: Mapping[Row, float]
 
 
-def moment_of(hub: FeedHub) -> Moment:
-    """What a control process knows now."""
-    now, rates = hub.moment()
+def moment_of(present: Present, active: Active | None, now: float) -> Moment:
+    """What a control process knows at a POSIX time; one that stands by knows the policy alone."""
     return Moment(
         now=now,
-        revision=hub.snapshot.revision if hub.snapshot else 0,
-        epoch=hub.state.epoch,
-        regions=hub.snapshot.policy.regions if hub.snapshot else (),
-        health=hub.health,
-        planned=hub.planner.latest,
-        rates=rates,
+        revision=present.revision,
+        epoch=present.state.epoch,
+        regions=present.policy.regions,
+        health=active.health if active is not None else {},
+        planned=active.planning.latest if active is not None else Planned(),
+        rates=active.reports.rates() if active is not None else {},
     )
 
 

@@ -1,0 +1,112 @@
+"""The state at a glance, and the health of every region."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from gtm import __version__
+from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.schemas import HealthView, StatusView, errors
+from gtm.control.lead import edges
+from gtm.control.warnings import warnings
+from gtm.core.health.verdicts import HealthTable
+from gtm.core.model.values import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
+
+router = APIRouter(prefix="/v1")
+
+
+@router.get(
+    "/status",
+    tags=["edges"],
+    operation_id="get_status",
+    summary="Revision in force, and which edges have it",
+    description="Answered from memory, also while the database is down.",
+    response_model=StatusView,
+    responses=errors(),
+)
+async def status(ctx: Ctx, _: Viewer) -> Response:
+    """The state at a glance."""
+    replica, now = ctx.replica, datetime.now(UTC)
+    up = await replica.watch.ping()
+    known = await edges.list_all(ctx.database, replica.edges(), now)
+    revision = ctx.present.revision
+    return reply(
+        {
+            "version": __version__,
+            "epoch": ctx.present.state.epoch,
+            "control": replica.election.standing,
+            "active": replica.election.active,
+            "standbys": replica.election.standbys,
+            "database": "up" if up else "down",
+            "sync": edges.sync_of(known, revision),
+            "warnings": [*warnings(replica, now.timestamp()), *edges.warnings(known, revision)],
+        }
+    )
+
+
+@router.get(
+    "/health",
+    tags=["health"],
+    operation_id="get_health",
+    summary="Health of every region and endpoint, by vantage",
+    description="As the edges vote; answered from memory, also while the database is down.",
+    response_model=HealthView,
+    responses=errors(),
+)
+async def health(ctx: Ctx, _: Viewer) -> Response:
+    """What the edges see, and what follows from it."""
+    present, vantages = ctx.present, ctx.leading().reports.vantages
+    seen: dict[str, HealthTable] = {}
+    for edge in vantages.live():
+        seen[edge.name if edge.name not in seen else f"{edge.name}/{edge.instance}"] = edge.report.health
+    judged = vantages.judgement
+    found = [
+        _region(
+            region, judged.votes.get(region.name, {}), seen, disputed=region.name in judged.alarm.disputed
+        )
+        for region in present.policy.regions
+    ]
+    return reply({"epoch": present.state.epoch, "regions": found})
+
+
+def _region(
+    region: Region, agreed: Mapping[str, EndpointHealth], seen: Mapping[str, HealthTable], *, disputed: bool
+) -> dict[str, Any]:
+    """A region's health: what all vantages say together, and what each has `seen`."""
+    endpoints = []
+    for endpoint in region.endpoints:
+        item = agreed.get(endpoint.url, UNKNOWN_HEALTH)
+        vantages = {
+            name: _health(table[region.name][endpoint.url])
+            for name, table in seen.items()
+            if endpoint.url in table.get(region.name, {})
+        }
+        endpoints.append({"url": endpoint.url, **_health(item), "vantages": vantages})
+    return {
+        "region": region.name,
+        "admin_state": region.admin_state,
+        "status": _best([agreed.get(item.url, UNKNOWN_HEALTH).status for item in region.endpoints]),
+        "disputed": disputed,
+        "endpoints": endpoints,
+    }
+
+
+def _best(statuses: list[HealthStatus]) -> HealthStatus:
+    """Up if any endpoint is; down if one is known to be; else unknown."""
+    for status_ in (HealthStatus.UP, HealthStatus.DOWN):
+        if status_ in statuses:
+            return status_
+    return HealthStatus.UNKNOWN
+
+
+def _health(item: EndpointHealth) -> dict[str, Any]:
+    return {
+        "status": item.status,
+        "since": item.since,
+        "detail": item.detail,
+        "latency_ms": item.latency_ms,
+    }

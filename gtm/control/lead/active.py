@@ -1,0 +1,99 @@
+"""All that the one active control process keeps in memory, from when it becomes that.
+
+Law: what counts from a process's start (who has reported, what was in force before) counts from when it became active: a
+standby hears nobody, and what it would keep were old by then.
+
+A standby has no `Active`: whatever only the active one can do goes through one, and so cannot be done elsewhere by
+oversight (`gtm.control.replica.Replica.leading`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+from gtm.control.lead import recorder
+from gtm.control.lead.demand import PerAnswer
+from gtm.control.lead.edges import Sightings
+from gtm.control.lead.election import Election, Sole
+from gtm.control.lead.latency import LatencyBook
+from gtm.control.lead.leases import Leases
+from gtm.control.lead.loads import Loads
+from gtm.control.lead.planning import Planning
+from gtm.control.lead.reports import Reports
+from gtm.control.lead.verdicts import Verdicts
+from gtm.control.live.present import Current, Health
+from gtm.core.capacity.supply import Assessment
+from gtm.core.latency import LatencyTable
+from gtm.core.model.values import Policy
+from gtm.settings import DEFAULT_HALF_LIFE
+from gtm.storage.session import Database
+
+
+class Active:
+    """The parts of one active control process, each with one duty.
+
+    Args:
+        database: where edges, round trips and demand are written down.
+        current: what edges are told; its state begins a later epoch here.
+        election: this process's part among several on the database.
+        clock: POSIX seconds.
+        monotonic: seconds that never step back.
+        half_life: seconds after which a measured round trip counts half.
+        demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        current: Current,
+        election: Election | Sole,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        *,
+        half_life: float = DEFAULT_HALF_LIFE,
+        demand_days: int = 0,
+    ) -> None:
+        current.become(current.now.with_state(clock()))
+        self.loads = Loads(clock)
+        self.latency = LatencyBook(database, clock, half_life)
+        self.leases = Leases(election, clock, monotonic)
+        self.reports = Reports(current, self.latency, self.leases, clock, monotonic)
+        self.verdicts = Verdicts(current, self.reports, clock)
+        self.planning = Planning(
+            current, election, self.reports, self.loads, leases=self.leases, clock=clock, monotonic=monotonic
+        )
+        self._sightings = Sightings(database, self.reports.vantages)
+        self._current = current
+        self._recorder = (
+            recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days)) if demand_days else None
+        )
+
+    @property
+    def health(self) -> Health:
+        """What plans are made for: what the vantages say together, and of regions in dispute those who see them up."""
+        return self.reports.vantages.judgement.presumed
+
+    async def run(self) -> None:
+        """Judge, plan, learn and record until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.verdicts.run())
+            group.create_task(self.planning.run())
+            group.create_task(self.latency.run(self._measured, self._publish_table))
+            group.create_task(self._sightings.run())
+            if self._recorder is not None:
+                group.create_task(recorder.run(self._recorder, self.reports.rates, self._per_answer))
+
+    def _per_answer(self) -> PerAnswer:
+        return self.planning.latest.per_answer
+
+    def _measured(self) -> tuple[Policy, Assessment] | None:
+        """What latency tables are made for; None before the first policy."""
+        message = self._current.now.message
+        return None if message is None else (message.policy, self.planning.latest.capacity)
+
+    def _publish_table(self, table: LatencyTable) -> None:
+        self._current.become(replace(self._current.now, table=table))

@@ -1,0 +1,57 @@
+"""Leases of quotas to edges, by the one control process that is active.
+
+Law: whoever takes the lock anew begins with empty books, and counts everything as leased by another until that other has
+noticed that it lost the lock (`FENCE`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gtm.control.lead.election import FENCE, Election, Sole, Standing
+from gtm.core.quota.leases import LeaseGrant, LeaseUse
+from gtm.core.quota.ledger import LeaseLedger
+
+
+class Leases:
+    """The ledger of one control process, begun anew with each of its terms.
+
+    Args:
+        election: this process's part among several.
+        clock: POSIX seconds.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(
+        self, election: Election | Sole, clock: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
+        self._election = election
+        self._clock = clock
+        self._monotonic = monotonic
+        self._term = election.terms
+        self._ledger = self._begin(FENCE if election.terms else 0.0)
+
+    def answer(self, edge: str, use: LeaseUse | None, now: float) -> LeaseGrant | None:
+        """What an edge holds from now on; None if it asks for nothing, or this process may lease nothing.
+
+        Args:
+            edge: its name.
+            use: what it reports of its leases.
+            now: monotonic seconds.
+        """
+        if use is None or self._election.standing is not Standing.ACTIVE:
+            return None
+        return self._current().answer(edge, use, now)
+
+    def apportion(self, rates: Mapping[str, float]) -> None:
+        """Divide what edges may spend of each quota, in requests per second, among them."""
+        self._current().apportion(rates, self._monotonic())
+
+    def _current(self) -> LeaseLedger:
+        if self._election.terms != self._term:
+            self._term = self._election.terms
+            self._ledger = self._begin(FENCE)
+        return self._ledger
+
+    def _begin(self, wait: float) -> LeaseLedger:
+        return LeaseLedger(self._monotonic() + wait, int(self._clock() * 1000))

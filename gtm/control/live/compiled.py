@@ -1,0 +1,58 @@
+"""Policies compiled, each once a process.
+
+A change of policy passes the compiler as a dry run, as what is written, as what the rows say then, as what the safety rules
+compare with, and as what is published. All five are the same policy, and a large one takes seconds: so the last few are kept,
+by the checksum that edges verify as well (`gtm.feed.wire.checksum`). The receivers' own compilations stay theirs.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from threading import Lock
+
+import msgspec
+
+from gtm.core.model.values import Policy
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.feed.wire import SnapshotMessage
+
+KEPT = 3
+"""Policies: the one in force, the one that is to be, and one that somebody else tries meanwhile."""
+
+_kept: OrderedDict[str, Snapshot] = OrderedDict()
+_compiling = Lock()
+"""One at a time, for any thread: who comes second finds what the first has made."""
+
+
+def compiled(policy: Policy, revision: int = 0) -> Snapshot:
+    """A policy compiled with the jurisdictions that gtm ships, by values as edges get them.
+
+    Raises:
+        PolicyError: it does not compile.
+    """
+    shipped = shipped_jurisdictions()
+    try:
+        message = SnapshotMessage.of(revision, 0.0, policy, shipped)
+    except msgspec.MsgspecError:  # no policy that could be sent: the compiler says what is wrong with it
+        return compile_policy(policy, shipped, revision=revision)
+    return compiled_message(message)
+
+
+def compiled_message(message: SnapshotMessage) -> Snapshot:
+    """A policy as edges are sent it, compiled.
+
+    Raises:
+        PolicyError: it does not compile.
+    """
+    with _compiling:
+        found = _kept.get(message.sha256)
+        if found is None:
+            found = _kept[message.sha256] = message.compiled()
+            while len(_kept) > KEPT:
+                _kept.popitem(last=False)
+        else:
+            _kept.move_to_end(message.sha256)
+    return found if found.revision == message.revision else replace(found, revision=message.revision)

@@ -1,0 +1,117 @@
+"""What one control process holds to be true: one immutable value, replaced whole, and whoever waits for the next.
+
+Laws:
+  1. A `Present` never changes. Who reads one reads one moment, in any thread, however long the reading takes.
+  2. An epoch never goes back: it starts from the clock, so that a restarted control is ahead of what it said before.
+
+Each field has one owner, the only one who replaces it: the policy, tokens and `database_up` the watch of the database
+(`gtm.control.live.watch`), the keys `gtm.control.dnssec.keys`, and state, plan and table the active control
+(`gtm.control.lead.active`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gtm.core.latency import EMPTY_TABLE, LatencyTable
+from gtm.core.model.access import Access, TokenGrant
+from gtm.core.model.state import Plan, State
+from gtm.core.model.values import EndpointHealth, Policy
+from gtm.core.policy.snapshot import Snapshot
+from gtm.core.signing.keys import NO_KEYS, Keys
+from gtm.feed.wire import SnapshotMessage
+from gtm.storage.tokens import Token
+
+Health = dict[str, dict[str, EndpointHealth]]
+"""Region name → endpoint URL → health."""
+NO_POLICY = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """One moment of one control process.
+
+    `message` is the policy in force as edges are sent it, and `compiled` the same to decide by; both are None before the
+    first. `tokens` are those that count, by the SHA-256 of their text in hex. With `keep_plan` edges keep the plan that
+    they have, whatever the state's is.
+    """
+
+    state: State
+    message: SnapshotMessage | None = None
+    compiled: Snapshot | None = None
+    tokens: Mapping[str, Token] = field(default_factory=dict)
+    access: Access = field(default_factory=Access)
+    keys: Keys = NO_KEYS
+    table: LatencyTable = EMPTY_TABLE
+    keep_plan: bool = True
+    database_up: bool = False
+
+    @property
+    def revision(self) -> int:
+        """Of the policy in force; 0: none yet."""
+        return self.message.revision if self.message is not None else 0
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force; an empty one before the first."""
+        return self.message.policy if self.message is not None else NO_POLICY
+
+    def token(self, sha256: str, now: float) -> Token | None:
+        """The token behind a hash at a POSIX time; None if it is unknown or has expired."""
+        token = self.tokens.get(sha256)
+        if token is None or (token.ends_at is not None and token.ends_at.timestamp() <= now):
+            return None
+        return token
+
+    def unbound_tokens(self) -> list[str]:
+        """The names of tokens that speak for edges of any name."""
+        return sorted(token.name for token in self.tokens.values() if token.edges == "*")
+
+    def with_tokens(self, live: Mapping[bytes, Token]) -> Present:
+        """The same with other tokens, by the SHA-256 of their texts."""
+        tokens = {digest.hex(): token for digest, token in live.items()}
+        grants = (
+            TokenGrant(sha256, token.role, token.ends_at.timestamp() if token.ends_at else None)
+            for sha256, token in sorted(tokens.items())
+        )
+        return replace(self, tokens=tokens, access=Access(tuple(grants)))
+
+    def with_state(self, now: float, *, health: Health | None = None, plan: Plan | None = None) -> Present:
+        """The same in another state, of a later epoch.
+
+        Args:
+            now: POSIX seconds.
+            health: what edges are told of regions; None: as before.
+            plan: the plan to follow; None: as before.
+        """
+        state = State(
+            epoch=max(self.state.epoch + 1, int(now * 1000)),
+            health=self.state.health if health is None else health,
+            plan=self.state.plan if plan is None else plan,
+        )
+        return replace(self, state=state)
+
+
+class Current:
+    """The present of one process. Everything happens on its event loop."""
+
+    def __init__(self, present: Present) -> None:
+        self.now = present
+        self._changed = asyncio.Event()
+
+    def become(self, present: Present) -> None:
+        """Make another the present, and wake who waits."""
+        self.now = present
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake who waits, to look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set at the next change after this is read."""
+        return self._changed

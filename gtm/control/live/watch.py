@@ -1,0 +1,159 @@
+"""Following the database: the policy in force, tokens and keys are taken in as soon as they change.
+
+Laws:
+  1. Losing the database costs changes, never what is known: what is in memory goes on being served, tokens included.
+  2. A policy that does not compile here is not published; the one before it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+
+from gtm.control.dnssec.keys import KeyBook
+from gtm.control.live.compiled import compiled_message
+from gtm.control.live.present import Current
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.values import Policy
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.feed.wire import SnapshotMessage
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.revisions import REVISION_CHANNEL, Revision
+from gtm.storage.session import Database
+
+logger = logging.getLogger(__name__)
+
+POLL = 2.0
+"""Seconds between looks at the database, should a notification have been missed."""
+_FIRST_POLL = 0.2
+"""The same before the first policy is known."""
+
+
+class DatabaseWatch:
+    """What one control process knows of its database.
+
+    Args:
+        database: where policy and tokens are.
+        current: what is replaced as they change.
+        keys: of signed zones, which change beside them.
+    """
+
+    def __init__(self, database: Database, current: Current, keys: KeyBook) -> None:
+        self._database = database
+        self._current = current
+        self._keys = keys
+        self._notified = asyncio.Event()
+        self._refreshing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Follow the database until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._poll())
+            group.create_task(self._listen())
+
+    async def refresh(self) -> None:
+        """Take in what the database holds now.
+
+        Raises:
+            StorageUnavailable: the database cannot be reached; everything stays.
+        """
+        async with self._refreshing:
+            held = self._current.now.message
+            try:
+                async with self._database.transaction() as transaction:
+                    tokens = await transaction.tokens.live()
+                    latest = await transaction.revisions.latest()
+                    policy = None
+                    if latest is not None and not _is(held, latest):
+                        policy = await transaction.revisions.policy(latest.number)
+                    await self._keys.refresh(transaction)
+            except StorageUnavailable:
+                self._is_up(False)
+                raise
+            self._is_up(True)
+            if latest is not None and policy is not None and not _emptied(held, latest.number, policy):
+                await self._publish(latest, policy)
+            self._current.become(self._current.now.with_tokens(tokens))
+
+    async def _publish(self, latest: Revision, policy: Policy) -> None:
+        """Make a revision the policy in force, if it compiles."""
+        # A large policy takes seconds to compile: the feeds' heartbeats must not wait for it.
+        message = await asyncio.to_thread(
+            SnapshotMessage.of,
+            latest.number,
+            latest.created_at.timestamp(),
+            policy,
+            shipped_jurisdictions(),
+        )
+        try:
+            snapshot = await asyncio.to_thread(compiled_message, message)
+        except PolicyError as error:
+            logger.error("revision %d does not compile here and is not published: %s", latest.number, error)
+            return
+        await self._prepare_keys(policy)
+        self._current.become(replace(self._current.now, message=message, compiled=snapshot))
+
+    async def _prepare_keys(self, policy: Policy) -> None:
+        """Have the keys of just those zones that a policy has signed, before anybody is told of it."""
+        signed = {zone.name for zone in policy.zones if zone.dnssec}
+        if signed != {keys.zone for keys in self._keys.keys.zones}:
+            with contextlib.suppress(StorageUnavailable):  # made as soon as the database answers
+                await self._keys.settle()
+
+    async def ping(self) -> bool:
+        """Whether the database answers right now."""
+        try:
+            await self._database.ping()
+        except StorageUnavailable:
+            self._is_up(False)
+        else:
+            self._is_up(True)
+        return self._current.now.database_up
+
+    def _is_up(self, up: bool) -> None:
+        if self._current.now.database_up is not up:
+            self._current.become(replace(self._current.now, database_up=up))
+
+    async def _poll(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                known = self._current.now.message is not None
+                await asyncio.wait_for(self._notified.wait(), POLL if known else _FIRST_POLL)
+            self._notified.clear()
+            was_up = self._current.now.database_up
+            try:
+                await self.refresh()
+            except StorageUnavailable as error:
+                if was_up:
+                    logger.warning("lost the database, going on from memory: %s", error)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async for _ in self._database.listen(REVISION_CHANNEL):
+                    self._notified.set()
+            except StorageUnavailable:
+                await asyncio.sleep(POLL)
+
+
+def _is(held: SnapshotMessage | None, latest: Revision) -> bool:
+    """Whether a revision is the one that is held. Numbers repeat once a database was restored from a backup."""
+    return held is not None and (held.revision, held.created) == (
+        latest.number,
+        latest.created_at.timestamp(),
+    )
+
+
+def _emptied(held: SnapshotMessage | None, number: int, policy: Policy) -> bool:
+    """Whether the database lost the policy that is in force here: that must not take the world down."""
+    revision = held.revision if held is not None else 0
+    lost = number < revision and not policy.services and not policy.regions
+    if lost:
+        logger.error(
+            "the database has an empty policy of revision %d while revision %d is in force: not published",
+            number,
+            revision,
+        )
+    return lost

@@ -1,0 +1,105 @@
+"""One control process: what each does that follows the database, and from when it is the active one, what that does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from gtm.control.dnssec.keys import KeyBook
+from gtm.control.errors import Unavailable
+from gtm.control.lead.active import Active
+from gtm.control.lead.election import Election, Sole, Standing
+from gtm.control.lead.vantages import LiveEdge
+from gtm.control.live.present import Current, Present
+from gtm.control.live.subscribers import Subscribers
+from gtm.control.live.watch import DatabaseWatch
+from gtm.core.model.state import State
+from gtm.core.signing.keys import Keys
+from gtm.settings import DEFAULT_HALF_LIFE, DnssecSettings
+from gtm.storage.session import Database
+
+
+class Replica:
+    """One of the control processes on a database.
+
+    Args:
+        database: where policy and tokens are.
+        clock: POSIX seconds.
+        monotonic: seconds that never step back.
+        half_life: seconds after which a measured round trip counts half.
+        dnssec: how keys of signed zones are kept; None: this process has no key file.
+        election: this process's part among several; None: it is the only one, and active from the start.
+        demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        half_life: float = DEFAULT_HALF_LIFE,
+        dnssec: DnssecSettings | None = None,
+        election: Election | None = None,
+        demand_days: int = 0,
+    ) -> None:
+        self.election = Sole() if election is None else election
+        self.current = Current(Present(State(epoch=int(clock() * 1000))))
+        self.subscribers = Subscribers(self.current, clock, monotonic)
+        self.dnssec = KeyBook(database, clock, dnssec, self._publish_keys)
+        self.watch = DatabaseWatch(database, self.current, self.dnssec)
+        self.active: Active | None = None
+        """What only the active control has; None: this process stands by."""
+        self._become_active = partial(
+            Active,
+            database,
+            self.current,
+            self.election,
+            clock,
+            monotonic,
+            half_life=half_life,
+            demand_days=demand_days,
+        )
+        if election is None:
+            self.active = self._become_active()
+
+    @property
+    def now(self) -> Present:
+        """What this process holds to be true."""
+        return self.current.now
+
+    def leading(self) -> Active:
+        """What only the active control has; requests that need it stop here at the others.
+
+        Raises:
+            Unavailable: this process stands by.
+        """
+        if self.active is not None and self.election.standing is not Standing.STANDBY:
+            return self.active
+        other = self.election.active
+        where = f"the one at `{other}` is active" if other else "none is active yet"
+        raise Unavailable(
+            f"this control stands by, {where}: ask that one, or try again", headers={"Retry-After": "1"}
+        )
+
+    def edges(self) -> list[LiveEdge]:
+        """The edges that this process heard of within a day: none if it stands by."""
+        return [] if self.active is None else self.active.reports.vantages.all()
+
+    async def run(self) -> None:
+        """Follow the database, and lead when it is this process's turn, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watch.run())
+            group.create_task(self.dnssec.run())
+            if isinstance(self.election, Election):
+                group.create_task(self.election.run())
+                await self.election.taken.wait()
+                self.active = self._become_active()
+            if self.active is not None:
+                group.create_task(self.active.run())
+
+    def _publish_keys(self, keys: Keys) -> None:
+        self.current.become(replace(self.now, keys=keys))

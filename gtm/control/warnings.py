@@ -1,0 +1,39 @@
+"""What people should know of a control process, and what to do, in sentences."""
+
+from __future__ import annotations
+
+from gtm.control.lead import edges
+from gtm.control.lead.active import Active
+from gtm.control.live.present import Present
+from gtm.control.replica import Replica
+
+
+def warnings(replica: Replica, now: float) -> list[str]:
+    """Of the policy in force, and what is wrong with health, feeds, tokens, edges, locations and keys at a POSIX time."""
+    present, active = replica.now, replica.active
+    found = [*(present.compiled.warnings if present.compiled is not None else ())]
+    if active is not None and (alarm := active.reports.vantages.alarm_words()):
+        found.append(alarm)
+    found += replica.subscribers.warnings()
+    found += [
+        f"token `{name}` speaks for edges of any name (it is from before tokens named their edge): make each edge a token "
+        f"of its own (gtm token create EDGE --role edge), then: gtm token revoke {name}"
+        for name in present.unbound_tokens()
+    ]
+    if active is not None:
+        found += _of_active(present, active, now)
+    return [*found, f"dnssec: {replica.dnssec.problem}"] if replica.dnssec.problem else found
+
+
+def _of_active(present: Present, active: Active, now: float) -> list[str]:
+    """Of where edges stand and of where clients are, which the active control alone hears of."""
+    found = edges.outside_rules(present.compiled, active.reports.vantages.live(), now)
+    doubtful = sum(one.doubt.doubtful for one in active.latency.disputed)
+    if doubtful:
+        found.append(f"locations: round trips contradict those of {doubtful} networks; see `gtm latency`")
+    if active.latency.set_aside:
+        names = ", ".join(f"{reporter}…" for reporter in sorted(active.latency.set_aside))
+        found.append(
+            f"locations: these tokens are said to dispute too many to have a vote: {names}; see `gtm latency`"
+        )
+    return found

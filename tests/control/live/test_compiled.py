@@ -1,0 +1,92 @@
+"""A policy is compiled once a process, and what is kept is what a fresh compilation says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gtm.control.live import compiled as module
+from gtm.control.live.compiled import KEPT, compiled
+from gtm.control.live.watch import DatabaseWatch
+from gtm.control.policy.changes import apply
+from gtm.control.policy.guard import Guard
+from gtm.control.policy.situation import Situation
+from gtm.control.replica import Replica
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.state import State
+from gtm.core.model.values import Endpoint, Member, Policy, Region, Service
+from gtm.core.policy.compile import compile_policy
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.schema import PolicyDocument, export_policy
+from gtm.feed.wire import SnapshotMessage
+from gtm.storage.session import Database
+
+
+def _policy(price: float = 1.0) -> Policy:
+    return Policy(
+        regions=(Region("de", lat=50.0, lon=8.5, country="DE", endpoints=(Endpoint("http://127.0.0.1:1"),)),),
+        services=(Service("chat", members=(Member("de", weight=price),)),),
+    )
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Policy]]:
+    """The policies that were really compiled, in order, from an empty memory on."""
+    found: list[Policy] = []
+    run = SnapshotMessage.compiled
+
+    def counted(message: SnapshotMessage) -> object:
+        found.append(message.policy)
+        return run(message)
+
+    monkeypatch.setattr(SnapshotMessage, "compiled", counted)
+    module._kept.clear()
+    yield found
+    module._kept.clear()
+
+
+@pytest.mark.anyio
+async def test_a_change_is_compiled_once(database_url: str, compilations: list[Policy]) -> None:
+    """Dry run, safety rules, writing, reading back and publishing take one compilation; so does the way back none."""
+    database = Database(database_url)
+    replica = Replica(database)
+    guard = Guard(lambda: Situation(0.0, State(1)), 1.0)
+    now = datetime.now(UTC)
+    for policy, expected in ((_policy(), 2), (_policy(2.0), 3), (_policy(), 3)):
+        document = PolicyDocument.model_validate(export_policy(policy))
+        await apply(database, document, author="a", now=now, dry_run=True, guard=guard)
+        await apply(database, document, author="a", now=now, guard=guard)
+        await replica.watch.refresh()
+        assert isinstance(replica.watch, DatabaseWatch)
+        assert (
+            len(compilations) == expected
+        )  # the first also compiles the empty policy, as what there was before
+    assert replica.now.compiled is not None
+    assert (replica.now.compiled.revision, replica.now.revision) == (3, 3)
+    await database.dispose()
+
+
+def test_it_is_the_same_as_compiled_anew(compilations: list[Policy]) -> None:
+    """However often it is asked for, by whatever number; and few are kept."""
+    for price in (1, 1.0, 2.0, 3.0, 4.0, 1.0):
+        fresh = compile_policy(_policy(float(price)), shipped_jurisdictions(), revision=7)
+        assert compiled(_policy(price), revision=7) == fresh
+    assert [one.services[0].members[0].weight for one in compilations] == [1.0, 2.0, 3.0, 4.0, 1.0]
+    assert len(module._kept) == KEPT
+
+
+def test_what_does_not_compile_is_said_each_time(compilations: list[Policy]) -> None:
+    """And is not kept."""
+    wrong = replace(_policy(), services=(Service("chat", members=(Member("fr"),)),))
+    for _ in range(2):
+        with pytest.raises(PolicyError, match="fr"):
+            compiled(wrong)
+    assert len(compilations) == 2
+    (region,) = _policy().regions
+    unsendable = replace(_policy(), regions=(replace(region, lat=float("nan"), country="XX"),))
+    with pytest.raises(PolicyError, match="XX"):
+        compiled(unsendable)
+    assert len(compilations) == 2, "nothing that could be sent was compiled"
