@@ -31,7 +31,8 @@ from gtm.api.routes import (
     tokens,
 )
 from gtm.api.routes.resources import SLUGS, resource_router
-from gtm.api.schemas import EndpointHealthSchema, ProblemSchema
+from gtm.api.schemas.base import ProblemSchema
+from gtm.api.schemas.state import EndpointHealthSchema
 from gtm.control.lead.election import Election
 from gtm.control.replica import Replica
 from gtm.core.model.values import Location

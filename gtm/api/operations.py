@@ -9,7 +9,7 @@ from gtm.api.context import Credentials, Ctx, reply, requires
 from gtm.api.gauges import ControlGauges, ReportsDropped
 from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
-from gtm.api.schemas import Liveness, Readiness, errors
+from gtm.api.schemas.base import Liveness, Readiness, errors
 from gtm.control.replica import Replica
 from gtm.core.model.access import Role
 from gtm.geoip.address import parse_address

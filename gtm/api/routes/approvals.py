@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, FenceAdmin, Viewer, reply
-from gtm.api.schemas import Schema, errors
+from gtm.api.schemas.base import Schema, errors
 from gtm.control.policy import approvals
 from gtm.documents import fields
 from gtm.documents.schema import Document

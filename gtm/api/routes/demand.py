@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.schemas import errors
-from gtm.api.traffic_schemas import DemandView, RecordedView
+from gtm.api.schemas.base import errors
+from gtm.api.schemas.traffic import DemandView, RecordedView
 from gtm.control.errors import BadRequest
 from gtm.control.lead.demand import Row
 from gtm.control.policy import traffic

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
-from gtm.api.schemas import Schema, errors
+from gtm.api.schemas.base import Schema, errors
 from gtm.control.dnssec.key_status import ZoneStatus, zone_status
 from gtm.control.errors import NotFound
 from gtm.core.signing.rollover import KeyRole, KeyState

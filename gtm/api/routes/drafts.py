@@ -12,8 +12,8 @@ from fastapi import Request as HttpRequest
 from pydantic import TypeAdapter, ValidationError
 
 from gtm.api.context import Context, Ctx, Viewer, reply
-from gtm.api.schemas import errors
-from gtm.api.traffic_schemas import ExplanationView, SimulationView
+from gtm.api.schemas.base import errors
+from gtm.api.schemas.traffic import ExplanationView, SimulationView
 from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
 from gtm.control.policy.drafts import ExplainRequest, Job, SimulateRequest, explained, parsed
 from gtm.control.policy.situation import Situation

@@ -13,7 +13,8 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply
-from gtm.api.schemas import EdgeSchema, Schema, errors
+from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.state import EdgeSchema
 from gtm.control.errors import Forbidden, Invalid
 from gtm.control.lead import edges
 from gtm.control.lead.latency import MAX_DELTAS, delta_problem, witness_problem

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query, Response
 
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, not_modified
-from gtm.api.schemas import JurisdictionView, Page, errors
+from gtm.api.schemas.base import Page, errors
+from gtm.api.schemas.policy import JurisdictionView
 from gtm.control.errors import NotFound
 from gtm.control.policy import resources
 from gtm.core.model.countries import COUNTRIES

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from gtm.api.context import Context, Ctx, Viewer, reply
-from gtm.api.schemas import Schema, errors
+from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest
 from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
 from gtm.core.latency import Disputed, Level, Source

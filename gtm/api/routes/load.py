@@ -8,7 +8,8 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from gtm.api.context import Ctx, Reporter, Viewer, reply
-from gtm.api.schemas import LoadView, errors
+from gtm.api.schemas.base import errors
+from gtm.api.schemas.state import LoadView
 from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
 from gtm.core.capacity.load import Freshness, Load
 from gtm.core.capacity.load_report import (

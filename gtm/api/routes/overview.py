@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.schemas import Schema, errors
+from gtm.api.schemas.base import Schema, errors
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.core.capacity.load import Freshness
 from gtm.core.model.values import AdminState, HealthStatus, Priority

@@ -10,16 +10,8 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from gtm.api.context import Context, Ctx, Force, ForceReason, Operator, Principal, Viewer, reply
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.routes.resources import changed, put_reply
-from gtm.api.schemas import (
-    DiffView,
-    Page,
-    PolicyChanged,
-    PolicyView,
-    ResourceChanged,
-    RevisionSchema,
-    RevisionView,
-    errors,
-)
+from gtm.api.schemas.base import Page, ResourceChanged, errors
+from gtm.api.schemas.policy import DiffView, PolicyChanged, PolicyView, RevisionSchema, RevisionView
 from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions

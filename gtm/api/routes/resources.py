@@ -21,7 +21,7 @@ from gtm.api.paging import (
     not_modified,
     precondition,
 )
-from gtm.api.schemas import Changed, Page, ResourceChanged, errors
+from gtm.api.schemas.base import Changed, Page, ResourceChanged, errors
 from gtm.control.errors import Invalid
 from gtm.control.lead import edges
 from gtm.control.policy import resources

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Response
 
 from gtm import __version__
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.schemas import HealthView, StatusView, errors
+from gtm.api.schemas.base import errors
+from gtm.api.schemas.state import HealthView, StatusView
 from gtm.control.lead import edges
 from gtm.control.warnings import warnings
 from gtm.core.health.verdicts import HealthTable

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
 from gtm.api.context import Admin, Ctx, reply
-from gtm.api.schemas import Schema, TokenCreated, TokenView, errors
+from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.state import TokenCreated, TokenView
 from gtm.control.live import tokens
 from gtm.control.live.tokens import LONGEST_GRACE
 from gtm.core.model.access import Role

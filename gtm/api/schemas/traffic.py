@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from gtm.api.schemas import Schema
+from gtm.api.schemas.base import Schema
 from gtm.core.model.values import Priority
 
 

@@ -1,0 +1,1 @@
+"""Answers and bodies, as the OpenAPI document describes them."""

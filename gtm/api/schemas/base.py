@@ -1,0 +1,123 @@
+"""What all answers share, as the OpenAPI document describes it: problems, pages, changes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from gtm.control.lead.edges import SyncState
+from gtm.storage.resources import PutOutcome
+
+T = TypeVar("T")
+
+
+class Schema(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class ErrorSchema(Schema):
+    """One thing wrong."""
+
+    path: str
+    """Where: `services.chat.members[0].region`."""
+    code: str
+    message: str
+
+
+class ProblemSchema(Schema):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    """The path asked for."""
+    code: str
+    """The type in a word."""
+    errors: list[ErrorSchema] = []
+
+
+class SilentSchema(Schema):
+    """An edge not heard of for 10 seconds: the revision that it had, and when it was last heard of."""
+
+    name: str
+    revision: int
+    since: datetime
+
+
+class SyncSchema(Schema):
+    """How far a revision has got."""
+
+    revision: int
+    state: SyncState
+    """PENDING: a live edge lacks the revision, or no edge is live. STALE: every live edge has it, but a silent one had an
+    older. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
+    in_sync: list[str]
+    pending: list[str]
+    unreachable: list[str]
+    """Edges not heard of for 10 seconds."""
+    silent: list[SilentSchema]
+    """The same, with what they had."""
+
+
+class Page(Schema, Generic[T]):
+    """Part of a list. The next part: the same request with `cursor` set to `next_cursor`; null at the end."""
+
+    items: list[T]
+    next_cursor: str | None
+
+
+class Changed(Schema):
+    """What a change did."""
+
+    revision: int
+    """The revision in force now; a change that changes nothing makes no new one."""
+    sync: SyncSchema
+    warnings: list[str]
+
+
+class ResourceChanged(Changed, Generic[T]):
+    """What a put did."""
+
+    outcome: PutOutcome
+    resource: T
+
+
+class Liveness(Schema):
+    """The process runs."""
+
+    status: str
+
+
+class Readiness(Liveness):
+    """Answers are correct."""
+
+    revision: int
+
+
+_WORDS = {
+    400: "The request cannot be understood.",
+    401: "No token, or none that counts.",
+    403: "The token's role is not enough.",
+    404: "There is no such thing.",
+    409: "What is there stands against it.",
+    412: "The resource is not what the client thinks.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "The content is wrong; `errors` lists everything that is.",
+    503: "The database cannot be reached; nothing was changed.",
+}
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an endpoint that needs a token: the statuses given, and those that any such may end in."""
+    schema = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemSchema"}}}
+    return {
+        status: {"description": _WORDS[status], "content": schema}
+        for status in sorted({*statuses, 400, 401, 403, 422, 503})
+    }

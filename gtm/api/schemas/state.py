@@ -1,0 +1,188 @@
+"""Answers about what runs: tokens, edges, health, load, the state at a glance."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from gtm.api.schemas.base import Schema, SyncSchema
+from gtm.control.lead.election import Standing
+from gtm.core.capacity.load import Freshness
+from gtm.core.capacity.processing import TimeSource
+from gtm.core.model.access import Role
+from gtm.core.model.values import AdminState, HealthStatus
+
+
+class TokenView(Schema):
+    """A token, without its text."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    """When it was revoked; in the future, when it will be, as another one has replaced it."""
+    edges: str | None
+    """Of role `edge`: the edge that it speaks for, or a pattern of names."""
+
+
+class TokenCreated(TokenView):
+    """A new token."""
+
+    token: str
+    """The token's text. It is shown this once and stored nowhere."""
+
+
+class EdgeSchema(Schema):
+    """An edge as last heard of."""
+
+    name: str
+    version: str
+    address: str
+    revision: int
+    epoch: int
+    last_seen: datetime
+    live: bool
+    instances: int
+    """How many edges run under this name: 1, unless two were given the same."""
+    token: str | None
+    """The token that it reports with, while it is live."""
+    overruled: list[str]
+    """Regions for which it goes by its own probes against the common verdict."""
+    country: str | None
+    """Where it stands; null: unknown, and so outside of every residency rule that binds edges."""
+    operator_country: str | None
+    """Where whoever runs it is established; null: unknown."""
+
+
+class EndpointHealthSchema(Schema):
+    """What a vantage, or all together, say of an endpoint."""
+
+    status: HealthStatus
+    since: float
+    """POSIX time of the last change, in seconds."""
+    detail: str
+    latency_ms: float | None
+
+
+class EndpointView(EndpointHealthSchema):
+    """An endpoint's health."""
+
+    url: str
+    vantages: dict[str, EndpointHealthSchema]
+    """By edge: what each sees."""
+
+
+class RegionHealthSchema(Schema):
+    """A region's health: up if any endpoint is."""
+
+    region: str
+    admin_state: str
+    status: HealthStatus
+    disputed: bool
+    """Its verdict is withdrawn while a health alarm is on: edges go by their own probes."""
+    endpoints: list[EndpointView]
+
+
+class HealthView(Schema):
+    """Health as the edges vote."""
+
+    epoch: int
+    regions: list[RegionHealthSchema]
+
+
+class LoadSchema(Schema):
+    """What all reporters that count say together; null: none of them says it."""
+
+    sources: int
+    """How many reporters there are."""
+    outstanding: float | None
+    queue: float | None
+    limit: float | None
+    service_time_ms: float | None
+    queue_wait_ms: float | None
+    requests_per_second: float | None
+    tokens_per_second: float | None
+    gpu_memory_used_bytes: float | None
+    gpu_memory_total_bytes: float | None
+    kv_cache_usage: float | None
+    utilization: float | None
+    models: list[str] | None
+
+
+class RateBoundSchema(Schema):
+    """A bound as the policy declares it, and what of it new clients may use; null: no bound is known."""
+
+    declared: float | None
+    usable: float | None
+
+
+class SlotBoundSchema(RateBoundSchema):
+    """The same for requests at once, where reports may set a limit too."""
+
+    reported: float | None
+
+
+class CapacityBase(Schema):
+    """Load and usable capacity."""
+
+    freshness: Freshness
+    age: float | None
+    """Seconds since the newest report; null: there was none, or none of this service alone."""
+    load: LoadSchema | None
+    slots: SlotBoundSchema
+    requests_per_second: RateBoundSchema
+    backlog: float
+    """Requests that wait for a slot."""
+    service_time_ms: float | None
+    service_time_source: TimeSource
+    processing_ms: float
+    """Wait, and service time beyond that of the fastest region, as rankings use it."""
+
+
+class ServiceCapacity(CapacityBase):
+    """Of one service in a region."""
+
+    service: str
+
+
+class RegionCapacityView(CapacityBase):
+    """Of a region as a whole, and of its services."""
+
+    region: str
+    admin_state: AdminState
+    """Only an active region has capacity for new clients."""
+    health: float
+    """The share of its endpoints that are up."""
+    slow_start: float
+    """How far, 0 to 1, those that came back have ramped up."""
+    reserve: float
+    """The share that no plan uses."""
+    services: list[ServiceCapacity]
+
+
+class LoadView(Schema):
+    """Load and usable capacity of every region."""
+
+    at: float
+    """When, in POSIX seconds."""
+    regions: list[RegionCapacityView]
+
+
+class StatusView(Schema):
+    """The state of the control tier at a glance."""
+
+    version: str
+    epoch: int
+    control: Standing
+    """active; standby: another one is; adrift: it lost the database while others stood by, and neither plans nor leases."""
+    active: str
+    """Who is active, if it is another control and known."""
+    standbys: int
+    """How many control processes stand by for this one."""
+    database: str = Field(json_schema_extra={"enum": ["up", "down"]})
+    sync: SyncSchema
+    warnings: list[str]
+    """Of the policy in force."""
