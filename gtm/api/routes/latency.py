@@ -48,7 +48,7 @@ class EstimateSchema(Schema):
     measured: list[MeasuredSchema]
 
 
-class PlaceSchema(Schema):
+class ClientLocationSchema(Schema):
     """Where the client is."""
 
     country: str | None
@@ -63,7 +63,7 @@ class PlaceSchema(Schema):
 class EstimatesSchema(Schema):
     """Estimates for one client, nearest first."""
 
-    location: PlaceSchema
+    location: ClientLocationSchema
     regions: list[EstimateSchema]
 
 

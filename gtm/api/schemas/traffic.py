@@ -186,7 +186,7 @@ class CountrySchema(Schema):
     after: str | None
 
 
-class PlaceSchema(Schema):
+class PlaceChangeSchema(Schema):
     """The same by place."""
 
     lat: float | None
@@ -206,7 +206,7 @@ class SimulationView(Schema):
     average: ComparisonSchema
     peak: ComparisonSchema
     countries: list[CountrySchema]
-    places: list[PlaceSchema]
+    places: list[PlaceChangeSchema]
     warnings: list[str]
     revision: int
     """The revision in force: `before`."""
