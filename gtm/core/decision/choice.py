@@ -1,5 +1,21 @@
 """All ways in which one ranking class's requests can end in one View, and the pick among them.
 
+Theory. A `Choice` is a distribution, made once for a class and a View; `pick` draws from it, for each request, in steps:
+
+  1. Shedding: the part of the draws below the tenant's shed share is refused. The others are stretched to [0, 1) again:
+     a uniform draw that is known to be at least s, less s and divided by 1 - s, is uniform once more. So one draw does
+     for all steps, and the odds of every option are products.
+  2. Canaries: a client of known key stands at a fixed place between 0 and 1, salted by the service's name, and the first
+     `taken` of that line are theirs. Canaries come last among the options, so the draw of any other client, times
+     1 - `taken`, falls among the rest in their proportions; one without a key draws among all.
+  3. Affinity: a client of known key goes to the option with the lowest -ln(u) / weight, u its own uniform number for that
+     region (weighted rendezvous hashing, `gtm.core.model.affinity`). Each wins in proportion to its weight, for the least
+     of exponential variables of rates w1, w2, … is the i-th with odds wi / (w1 + w2 + …). A weight that grows takes
+     clients from all others and moves none between these, so a plan that moves by steps moves few sessions, and a region
+     that comes back finds its own clients again.
+  4. Everybody else goes where the draw falls among the running sums of the weights.
+  5. Quotas: what would leave home and cannot afford its tokens stays at home.
+
 Laws:
   1. The fence is absolute. An `Option` that names a region is made in one place (`_Maker.served`), from a mask that was
      intersected with the fence, and that place checks it again. Nothing here reads a fallback from elsewhere.
@@ -10,6 +26,38 @@ Laws:
   4. Where the edge that answers stands outside of a rule that binds edges, it answers nothing that the rule concerns,
      whatever is usable.
   5. A quota that cannot be afforded bends the answer back to the home region, never out of the fence.
+
+Example. Frankfurt serves 70 % of what is admitted, Dublin 30 %, and 10 % is shed: 0.1 to 0.73 is Frankfurt's (0.1 + 0.9 × 0.7).
+
+>>> from gtm.core.model.values import UNKNOWN_LOCATION, Location
+>>> fra = Option(0, "fra", Outcome.SERVED, Reason.NEAREST)
+>>> dub = Option(1, "dub", Outcome.SERVED, Reason.SPILLOVER, ("fra-to-dub",))
+>>> shed = Option(-1, None, Outcome.REFUSED_OVERLOAD, Reason.SHED)
+>>> drawn = Choice((fra, dub), (0.7, 0.3), (0.7, 1.0), Affinity.NONE, {0: 0.7, 1: 0.3}, 0b11,
+...                home=fra, shed=0.1, shed_tenants={}, refused=shed)
+>>> request = Request("chat", UNKNOWN_LOCATION)
+>>> [pick(drawn, request, draw).region for draw in (0.05, 0.1, 0.72, 0.74, 0.99)]
+[None, 'fra', 'fra', 'dub', 'dub']
+>>> pick(drawn, request, 0.99, afford=lambda quotas: False).region  # no token of `fra-to-dub` is left
+'fra'
+
+With affinity it is the network that decides, whatever the draw. Of 1,000 networks some 300 stick to Dublin; when a step of
+the plan gives it 40 %, some hundred follow, and none leaves.
+
+>>> def sticking(to_fra, to_dub):
+...     weights, hashes = (to_fra, to_dub), (key_hash("fra"), key_hash("dub"))
+...     sticky = Choice((fra,), (1.0,), (1.0,), Affinity.CLIENT_NETWORK, {}, 0b11, keyed=True,
+...                     sticky=(fra, dub), sticky_weights=weights, hashes=hashes)
+...     networks = [f"10.{number // 256}.{number % 256}.0/24" for number in range(1000)]
+...     asked = [Request("chat", Location(network=network)) for network in networks]
+...     return {request.location.network for request in asked if pick(sticky, request, 0.5) is dub}
+>>> before, after = sticking(0.7, 0.3), sticking(0.6, 0.4)
+>>> len(before), len(after - before), len(before - after)
+(316, 117, 0)
+
+Sources: Thaler and Ravishankar, "Using name-based mappings to increase hit rates" (IEEE/ACM ToN 1998), rendezvous hashing;
+Schindelhauer and Schomaker, "Weighted Distributed Hash Tables" (SPAA 2005), its weights; RFC 7725, 451 for what the law
+forbids; docs/decisions/0007-quota-leases.md, quotas.
 """
 
 from __future__ import annotations
@@ -145,7 +193,7 @@ def pick(
             refusal = chosen.over_share if beyond else chosen.refused
             assert refusal is not None  # noqa: S101 - made with `shed_tenants`
             return refusal
-        draw = (draw - share) / (1 - share)
+        draw = (draw - share) / (1 - share)  # uniform once more
     option = _drawn(chosen, request, draw)
     if option.quotas and afford is not None and chosen.home is not None and not afford(option.quotas):
         return chosen.home

@@ -4,6 +4,22 @@ Each level of knowledge corrects what the coarser ones say, by as much as its sa
 
   model → regions' mutual round trips → country → places near the client → its own place → its operator → its network
 
+Theory. The model is a straight line through the way along the long-haul network, base + slope × km
+(`gtm.core.latency.geographic`). What was measured is kept as residuals above it, so that a client of a network can speak for
+others elsewhere. A level with n samples moves the estimate by its gain, reach × n / (n + pseudo), of the way to what they say:
+the posterior mean of a normal prior (the coarser estimate, worth `pseudo` samples) with n observations, which shrinks what is
+little known towards what is better known. `reach` below 1 says that the level's clients differ, however many were measured.
+
+A row holds some regions only, and its client's own access (a slow last mile) is in all of them. Were only these corrected, the
+regions that were measured would look worse than those that were not. So each row is split: an offset common to its regions,
+itself shrunk as by one more region without any, is added to *every* region; what a region's residual has beside that is added
+to it alone. In `_absorb`, with gains g and residuals e above the coarser estimate:
+
+  offset = Σ g·e / (1 + Σ g);   of a region in the row + offset + g · (e - offset);   of any other + offset
+
+A cell's knowledge (`gtm.core.latency.cells`) does the same with the places around it, by distance and with Huber's weights, and is
+remembered; the country's row counts by as much as places say little (`Correction.coarse`).
+
 Laws:
   1. No estimate is below the time of light in fibre over the great circle, unless it was measured with clients of the
      same network: then the location is wrong, not the clock.
@@ -14,6 +30,31 @@ Laws:
   4. A network whose location is doubtful counts as standing at the region that it is nearest to by its round trips
      (Katz-Bassett et al., "Towards IP geolocation using delay and topology measurements", 2006). Nothing is believed of
      it that was learned of the country, the operator or the place which the database claims.
+
+Example. A client in Berlin, 422 km from Frankfurt and 6,732 km from Ashburn, and then what nine samples of its network add:
+20 ms more than the model says to Frankfurt. Gain 9 / (9 + 1), offset 18 / 1.9 = 9.5 ms, which Ashburn gets too;
+Frankfurt gets 9.5 + 0.9 × (20 - 9.5) = 18.9.
+
+>>> fra, iad = Region("fra", 50.1, 8.7, "DE", ()), Region("iad", 39.0, -77.5, "US", ())
+>>> berlin = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24")
+>>> def estimates(*residuals):
+...     row = {name: (ms, samples) for name, ms, samples in residuals}
+...     estimator = Estimator((fra, iad), LatencyTable(networks={"192.0.2.0/24": row} if row else {}))
+...     return [(round(path.estimate_ms, 1), str(path.source)) for path in estimator.paths(berlin, (0, 1)).values()]
+>>> estimates()
+[(26.4, 'model'), (124.7, 'model')]
+>>> estimates(("fra", 20.0, 9.0))
+[(45.4, 'network'), (134.2, 'model')]
+
+Measured with clients of its own network to be 25 ms quicker than the model, Frankfurt counts as that near, although light in
+fibre would need 4.2 ms from Berlin: it is the place that is wrong.
+
+>>> estimates(("fra", -25.0, 99.0))
+[(1.5, 'network'), (112.3, 'model')]
+
+Sources: Efron and Morris, "Stein's estimation rule and its competitors" (JASA 1973), shrinkage; Huber, "Robust estimation of a
+location parameter" (1964); Tukey, "Exploratory Data Analysis" (1977), the median polish of mutual round trips; docs/latency.md
+and docs/decisions/0005-latency-model.md, what was measured.
 """
 
 from __future__ import annotations

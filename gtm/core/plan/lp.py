@@ -1,11 +1,67 @@
 """The linear programme of one problem, on as few columns as prove to be enough.
 
-Two things make it quick. The solver sees only a few columns of each class at first: its dual values price the columns
-left out, and those with a negative reduced cost are added until what they could gain together, a bound by duality, is
-less than `GAP_MS` per request (column generation: Ford and Fulkerson 1958, Dantzig and Wolfe 1960). And every run
-starts from the last one's basis: after columns were added that is feasible still, and the primal simplex method goes
-on; after bounds changed it is dual feasible still, and the dual one does. Classes that join answer the prices of the
-moment, which keeps it so.
+Theory. A column x[c,r] ≥ 0 is the rate (requests/s) of class c that region r serves, of cost k[c,r]: its latency and the
+region's own cost in ms, less the least of the class, because only differences matter. Two more of each class, v[c] and w[c], are
+what stays unserved, up to `Parts.most` at `Parts.cost`; and a column that the previous plan has is there a second time, up to
+the rate of then, for `keep_ms` less, so that nothing moves for a gain that nobody feels.
+
+  least  Σ k[c,r] x[c,r] + Σ cost v + Σ cost w
+  bounds Σ a[i,(c,r)] x[c,r] ≤ b[i]           for each capacity and quota i (`gtm.core.plan.rows`); a is 1, or a service time
+  demand Σ over r of x[c,r] + v[c] + w[c] = d[c]  for each class
+
+It always has a solution where everything may stay unserved. Tiers of priority are not one objective: `gtm.core.plan.solve`
+runs it tier after tier, each with more demand, and with more than what the tiers above left unserved in their own run priced
+out of reach. Of the two parts of a class in its turn, the dear one is what its tenants ask within their fair shares.
+
+Prices. The dual value π[i] ≥ 0 of a bound is by how much the sum would fall for one more unit of b[i]: the price of what is full,
+0 where there is room. That of a class's demand, y[c], is what its last request costs. A column is worth adding if its
+reduced cost k[c,r] + Σ a[i,(c,r)] π[i] - y[c] is below 0.
+
+Few columns. The solver first sees only the `_NEAREST` of each class, and those of the previous plan. Prices then judge all others.
+However much is added, no class can send more than d[c], so the sum can fall by no more than Σ d[c] × (the largest gain of
+a request of c): while that bound is above the gap, the best columns of each class go in (column generation).
+
+Warm start. Every run goes on from the last one's basis. Columns join at 0 and classes join unserved (`_join` puts v[c] into
+the basis in place of the demand's own row), which keeps it primal feasible: the primal simplex method goes on. Where only
+bounds change it is dual feasible still, and the dual one takes the fewest steps. Nothing is kept from tick to tick but
+the plan, so that the same question has the same answer.
+
+Laws:
+  1. The answer serves or leaves unserved the demand exactly, and exceeds no bound, both within rounding: `_verify` believes no
+     solver.
+  2. After `refine`, no other answer is better by more than its gap per request. `solve` promises that only while something
+     stays unserved: until the last tier is in, latency may wait, refusals may not.
+  3. Prices are never negative.
+
+Example. Clients in Germany ask for 12 requests/s (Frankfurt 10 ms, Dublin 40 ms away), those in Ireland for 4 (10 ms, 35 ms).
+Frankfurt serves 10/s, so two of the Germans go to Dublin. One more request/s there would spare one of them 30 ms: its price.
+The Irish do not go there, for their 25 ms more and 30 ms for the place are a reduced cost of 55 ms.
+
+>>> from gtm.core.capacity.supply import Supply
+>>> from gtm.core.model.values import Priority
+>>> from gtm.core.plan.model import build
+>>> from gtm.core.plan.problem import ClassDemand, Problem
+>>> def solved(german):
+...     one = ClassDemand("de", "chat", Priority.REAL_TIME, ("fra", "dub"), (10.0, 40.0), german)
+...     other = ClassDemand("ie", "chat", Priority.REAL_TIME, ("dub", "fra"), (10.0, 35.0), 4.0)
+...     model = build(Problem((one, other), {"fra": Supply(rate=10.0), "dub": Supply(rate=8.0)}))
+...     programme = Programme(model, np.zeros(4), Knobs())
+...     unserved = Parts(np.array([model.rate, [0.0, 0.0]]), np.full((2, 2), 1000.0))
+...     answer = programme.refine(programme.solve(model.rate, unserved, gap_ms=GAP_MS), gap_ms=GAP_MS)
+...     return [numbers.round(6).tolist() for numbers in (answer.flow, answer.unserved, answer.price)]
+>>> solved(12.0)  # de to fra and dub, ie to dub and fra; unserved; prices of fra and dub
+[[10.0, 2.0, 4.0, 0.0], [0.0, 0.0], [30.0, 0.0]]
+
+Of 16 requests/s two find no place, and the prices become those of the refusal, 1,000 ms less the way there: a number without a
+meaning of its own, which `gtm.core.plan.report` caps.
+
+>>> solved(16.0)
+[[10.0, 4.0, 4.0, 0.0], [2.0, 0.0], [1000.0, 970.0]]
+
+Sources: Dantzig, "Linear Programming and Extensions" (1963), duals as prices; Ford and Fulkerson, "A suggested computation for
+maximal multi-commodity network flows" (1958) and Dantzig and Wolfe, "Decomposition principle for linear programs" (1960), columns
+by price; Lübbecke and Desrosiers, "Selected topics in column generation" (2005), the bound; Huangfu and Hall (2018), HiGHS;
+docs/decisions/0006-planner.md, what was measured.
 """
 
 from __future__ import annotations
@@ -112,6 +168,7 @@ class Programme:
         order = missed[np.lexsort((reduced[missed], of_class[missed]))]
         place = np.arange(len(order)) - np.searchsorted(of_class[order], of_class[order])
         best = order[place == 0]
+        # All that a class sends cannot gain more than its best column does: the bound by duality.
         if -(reduced[best] * demand[of_class[best]]).sum() <= gap_ms * demand.sum():
             return False
         self._add(order[place < _ADDED])
@@ -157,6 +214,7 @@ class Programme:
         unserved = rate[:count] + rate[count : 2 * count]
         unserved[unserved <= _ROUNDING * np.maximum(self._demand, 1.0)] = 0.0
         dual = found.dual * self._unit
+        # The dual of an upper limit is what more of it would change the cost by, at most 0: its price is the opposite.
         price = np.maximum(-dual[: self._first], 0.0)
         answer = Answer(total(self._columns, rate[2 * count :], len(self.relative)), unserved, price)
         self._verify(answer)

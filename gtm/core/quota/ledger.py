@@ -1,5 +1,28 @@
 """Control's books of the quotas' leases: what every edge may have in force, and what it gets next.
 
+Theory. A lease (Gray and Cheriton 1989) is a right that ends by itself, so that who granted it need not reach its holder to have
+it back. The ledger never knows what edges hold; it knows what they cannot exceed, and counts that:
+
+  in force(quota) = Σ over holders of max(proven, offered) + Σ of what rests  ≤  quota
+
+  - *proven* is the lease that all of an edge's workers were last known to follow, *offered* the one that is on its way. From the
+    offer until the proof either may be in force, so the larger counts. An offer that is unproven is repeated unchanged: if it
+    changed, a third lease could be in force.
+  - A proof is a report with a sequence number not below the grant that first made the offer. Edges report the least that any
+    worker has taken.
+  - What a holder gave up, or lost by vanishing, *rests*: its buckets may have saved up to `depth` requests, which are paid for by
+    leaving that rate unused for depth / rate seconds, `WINDOW` at the most.
+
+Crashes. An edge that dies or is cut off stops reporting: its leases end `DURATION` after it *sent* its last report, and in the
+books `DURATION` and a margin after control *answered* it, which is later. So no clock is shared, only the rates of clocks matter,
+and `MARGIN` covers these. An edge that starts again is another holder (its instance is drawn anew), for the one before may
+still run. Control that starts again knows nothing: it repeats what edges say they hold, and grants nobody more until every lease
+of the ledger before has ended and rested (`_alone`). A lost, late or repeated message changes nothing that is counted, since
+every report carries totals and every grant carries all that is held.
+
+Sharing. Rates are `gtm.core.quota.shares` of demand, an exponential moving average that a change beyond chance
+(`_SIGMAS`, arrivals being Poisson) overrules. Giving up costs what must rest, so small changes wait.
+
 Laws:
   1. What all edges may have in force of a quota, whatever messages were lost, plus what rests, is at most the quota.
      Where a quota itself falls, that holds once the leases of before have ended or shrunk.
@@ -8,6 +31,32 @@ Laws:
   3. What an edge gave up rests until what its buckets may have saved is paid for (docs/decisions/0007-quota-leases.md).
   4. A ledger that knows nothing (control has just started) gives nobody more than it says it holds, until every lease
      of another ledger has ended and rested.
+
+Example. Edge A alone holds a quota of 100 requests/s; then B comes, which wants 40/s.
+
+>>> ledger = LeaseLedger(now=0.0)  # another ledger may have granted until now: nothing new before 13.13
+>>> def report(edge, number, sequence, used, now):
+...     ledger.apportion({"q": 100.0}, now)
+...     grant = ledger.answer(edge, LeaseUse(edge, number, sequence, used={"q": used}), now)
+...     rates = [round(lease.rate, 1) for lease in grant.leases]
+...     return grant.sequence, rates, round(ledger.in_force("q", now), 1)
+>>> report("A", 1, 0, 0, 20.0), report("A", 2, 1, 0, 21.0)  # the first is not known yet; then A is offered half
+((1, [], 0), (2, [50.0], 50.0))
+>>> report("A", 3, 2, 60, 22.0), report("A", 4, 3, 120, 23.0)  # proven: it uses 60/s, and is offered all
+((3, [50.0], 50.0), (4, [100.0], 100.0))
+>>> report("B", 1, 0, 0, 23.1), report("B", 2, 5, 40, 24.1)  # nothing is free
+((5, [], 100.0), (6, [], 100.0))
+>>> report("A", 5, 4, 180, 24.2)  # A is offered less; until it has proven that, 100 are in force
+(7, [59.8], 100.0)
+>>> report("A", 6, 7, 240, 25.2)  # proven: 40.2 rest, for (1 + 0.1 × 100 + 2 × √100) / 40.2 s and 1 %, which is 0.78 s
+(8, [59.8], 100.0)
+>>> report("B", 3, 6, 80, 25.3), report("B", 4, 9, 120, 26.3)
+((9, [], 100.0), (10, [39.8], 99.6))
+>>> ledger.in_force("q", 31.0)  # both were silent: their leases have ended and rested
+0
+
+Sources: Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for distributed file cache consistency" (SOSP 1989);
+docs/decisions/0007-quota-leases.md, the proof that what is admitted in ten seconds is at most what is in force.
 """
 
 from __future__ import annotations
@@ -193,6 +242,7 @@ class LeaseLedger:
     def _offer(self, holder: Holder, book: _Book, quota: str, now: float) -> None:
         """Change what is offered of a quota, if nothing is unproven."""
         share = book.shares.get(quota)
+        # By identity: a proven lease and an equal new one are two grants.
         if share is not None and share.proven is not share.offered:
             return
         held = share.proven if share else None

@@ -1,9 +1,73 @@
-"""The short way: addresses of services' host names, from bytes made ready.
+r"""The short way: addresses of services' host names, from bytes made ready.
 
 A query of which everything was met before costs a dictionary hit each for its question, its OPT record and the client's
 kind, and one concatenation (`FastWay.repeated`). A new state of the world makes new answers for the ranking classes,
 which are few; what kind a client is of, and which class that is, outlives it. What is new, drawn or has a cookie takes
 `FastWay.answer`; whatever is unusual in a packet makes that give None, and it goes the full way.
+
+Theory. A reply to one question depends on the query in four places, and on nothing else of its bytes. The rest is made once for
+each (question, ranking class, option, turn, signed or not) by the same `host_content` that the full way asks, and kept (`Ready`):
+
+  bytes        what                        whence
+  0-1          the id                      copied from the packet
+  2-11         flags and counts            one of four heads made ready, by the query's shape: whether it has RD, whether an OPT
+  12-end       the question                as the packet spells it (RFC 1035 §4.1.2), in its own case
+  then         answer to additional        made ready: owners are pointers to byte 12 and on
+  last         the OPT record              made ready for the bytes of the query's OPT record; one for answers that depend on the
+                                           client (scope of its network, RFC 7871 §7.2.1), one for those that do not (scope 0)
+
+Why these are the bytes of the full way:
+
+  - RA, Z, AD and CD of a query have no bearing on an authoritative answer; every other header takes the full way (`_SHAPES`).
+  - Names are compared without case (RFC 4343 §3). Records point *into the question* and to no other place, so that they keep
+    the case that was asked, and a body made ready for one spelling fits behind every other of the same length.
+  - An OPT record is remembered as bytes: equal bytes are read alike. What is not in the record (a cookie's client address, a
+    keepalive over TCP) is not remembered, or takes the full way.
+  - Draws decide in both ways by the same running sums and by the same `second_draw`.
+  - What would be too long becomes a header, the question and the OPT record with TC, as there (RFC 2181 §9).
+
+Only compression may differ: the full way's library also points into earlier records, where the short way writes names in the data
+out. Then the messages are equal, and the bytes are not (tests/dns/answer/test_properties.py holds both to it).
+
+Laws:
+  1. What `repeated` reads was prepared under this object's token, hence in this View: another View has another `FastWay`, and
+     another token.
+  2. A client's number is never given twice, so that one of an older Ranker finds nothing.
+  3. Every reply is counted once, where the full way would count it.
+
+Example. One region, two spellings: id, RD flag and case come from the packet, all else was ready.
+
+>>> from gtm.core.decision.view import Window, view_of
+>>> from gtm.core.model.state import State
+>>> from gtm.core.model.values import (
+...     UNKNOWN_LOCATION, Endpoint, EndpointHealth, HealthStatus, Member, Policy, RefusalAddress, Region, Service, Zone)
+>>> from gtm.core.policy.compile import compile_policy
+>>> from gtm.dns.answer.answerer import Answerer
+>>> fra = Region("fra", 50.1, 8.7, "DE", (Endpoint("https://fra.test", ("192.0.2.10",)),))
+>>> service = Service("chat", (Member("fra"),), hostnames=("chat.test",), zone="test",
+...                   refusal=RefusalAddress(("192.0.2.1",)))
+>>> policy = Policy(regions=(fra,), services=(service,), zones=(Zone("test", "ns.test", "hostmaster.test"),))
+>>> up = State(health={"fra": {"https://fra.test": EndpointHealth(HealthStatus.UP)}})
+>>> view = view_of(compile_policy(policy, ()), up, Window(0.0, 0.0))
+>>> server = Answerer(Router(view), lambda address: UNKNOWN_LOCATION, Counts())
+>>> first = bytes.fromhex("1234 0000 0001 0000 0000 0000") + b"\4chat\4test\0" + bytes((0, 1, 0, 1))
+>>> second = bytes.fromhex("5678 0100 0001 0000 0000 0000") + b"\4cHAt\4tEST\0" + bytes((0, 1, 0, 1))
+>>> for packet in (first, second):
+...     reply = server.answer(packet, "192.0.2.1", tcp=False, draw=0.0)
+...     print(reply[:2].hex(), reply[2:12].hex(" ", 2), reply[12:23], reply[-16:].hex(" ", 2))
+...     assert reply == server.answer_fully(packet, "192.0.2.1", tcp=False, draw=0.0)
+1234 8400 0001 0001 0000 0000 b'\x04chat\x04test\x00' c00c 0001 0001 0000 001e 0004 c000 020a
+5678 8500 0001 0001 0000 0000 b'\x04cHAt\x04tEST\x00' c00c 0001 0001 0000 001e 0004 c000 020a
+
+`c00c` is the pointer to byte 12, then A, IN, 30 s, 4 bytes, 192.0.2.10. Asked again over UDP, `repeated` knows the first; the
+other spelling is not remembered, for clients that draw the case anew for each query would fill the memory.
+
+>>> server._fast.repeated(first, "192.0.2.1", 0.0) == server.answer_fully(first, "192.0.2.1", tcp=False, draw=0.0)
+True
+>>> server._fast.repeated(second, "192.0.2.1", 0.0) is None
+True
+
+Sources: RFC 1035 §4.1 (messages, compression), RFC 4343 (case), RFC 6891 §6.1 (OPT), RFC 7871 §7.2.1 (scope), RFC 2181 §9 (TC).
 """
 
 from __future__ import annotations
@@ -39,7 +103,7 @@ class _Way:
     """How a question from a ranking class ends in one View: the choice, and the answers made ready so far.
 
     `only` is the option where there is but one. `ready` has, by the option's id (hashing the option takes longer than all
-    else), an answer for each turn.
+    else, and the choice keeps the options, so that no other can get the id of one), an answer for each turn.
     """
 
     __slots__ = ("choice", "only", "ready")
