@@ -21,12 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gtm.core.decision.fence import fence
+from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.demand.traffic import Sample
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import Location, OnUnusable, Policy, Request
-from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
+from gtm.core.model.values import Location, Policy, Request
 from gtm.core.signing.keys import Keys, trusted_zones
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection
@@ -150,13 +149,13 @@ _Group = tuple[str | None, tuple[str, ...]]
 
 def _reach(before: View, after: View) -> Iterator[Breach]:
     """A breach for each kind of request that some clients of a service of both policies lose."""
-    for name, service in before.snapshot.services.items():
-        other = after.snapshot.services.get(name)
-        if other is None:
+    old, new = Router(before), Router(after)
+    for name in before.snapshot.services:
+        if name not in after.snapshot.services:
             continue  # deleting a service is what its operator asked for; what demand it has, rule 3 counts
         lost: dict[str, set[str]] = {}
         for request, countries in _kinds(before, after, name):
-            if _usable(before, service, request) and not _usable(after, other, request):
+            if _served(old, request) and not _served(new, request):
                 lost.setdefault(_asking(request), set()).update(countries)
         everybody = lost.get("", set())
         for who, places in lost.items():
@@ -195,22 +194,12 @@ def _groups(names: frozenset[str], scopes: Sequence[frozenset[str] | None]) -> l
     return [(group[0], tuple(group)) for group in found.values()]
 
 
-def _usable(view: View, service: CompiledService, request: Request) -> bool:
-    """Whether a request has a region that takes new clients."""
-    within = fence(view.rules[request.service], service.mask, request).allowed
-    willing = within & view.snapshot.active & _with_models(view.snapshot, service, request.model)
-    if service.service.on_unusable is OnUnusable.IGNORE_HEALTH:
-        return bool(willing)
-    return bool(willing & view.up)
-
-
-def _with_models(snapshot: Snapshot, service: CompiledService, model: str | None) -> int:
-    wanted = {name for name in (service.service.model, model) if name is not None}
-    if not wanted:
-        return service.mask
-    return sum(
-        1 << number for number in bits(service.mask) if wanted.issubset(snapshot.regions[number].models)
-    )
+def _served(router: Router, request: Request) -> bool:
+    """Whether some region takes such new clients."""
+    group = router.ranker.fresh(
+        request
+    ).group  # each kind is asked for once: no memory but what services share
+    return bool(router.choice(group).eligible)
 
 
 def _asking(request: Request) -> str:

@@ -6,8 +6,8 @@ policy that is to be; and regions to come, by where they might stand and by who 
 the edges that may handle a request: by where they stand, by who runs them, by the region they run in, and by the age of the
 policy they follow.
 
-Which clients a rule concerns is asked of the one function that decides it (`gtm.core.decision.fence.fence`), for a client of
-every kind.
+Whom a rule concerns is asked of the functions that decide it (`gtm.core.decision.fence`), for a client of every kind and for
+everything that may be stated.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from math import inf
 from typing import NamedTuple, TypeVar
 
 from gtm.core.change.boxes import Box, Wall
-from gtm.core.decision.fence import fence
+from gtm.core.decision.fence import matches_place, matches_statement, settings_of
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.location import LocationFacts, location_facts
 from gtm.core.model.references import Checks, some
-from gtm.core.model.values import ANYWHERE, Location, Places, Policy, Region, Request, ResidencyRule
+from gtm.core.model.values import ANYWHERE, Location, Places, Policy, Region, ResidencyRule
 from gtm.core.policy.edges import EdgePlace, inside, settled
 from gtm.core.policy.jurisdictions import Membership
 from gtm.core.policy.rules import RuleCompiler
@@ -33,6 +34,9 @@ _OPERATORS = (None, *_CODES)
 MOST_FACTS = 100_000
 """Most kinds of location that are told apart."""
 
+
+_NOBODY = "\0"
+"""No rule names it, nor can a policy: what concerns its requests concerns everybody's."""
 
 _Name = TypeVar("_Name")
 
@@ -94,27 +98,27 @@ class Facts:
         countries = rule.countries
         if countries is None:
             return self.every
-        bare = replace(rule.rule, name="", legal_basis="", match=_ANYBODY, allow=Places(), deny=Places())
-        key = replace(bare, effective_from=None, effective_until=None), not countries, countries >= COUNTRIES
+        settings = settings_of(rule.rule)
+        key = settings, not countries, countries >= COUNTRIES
         if key not in known:
-            known[key] = tuple(self._concerned(rule, countries))
+            known[key] = tuple(self._concerned(settings, countries))
         inside = sum(1 << number for number, group in enumerate(self.groups) if group[0] in countries)
         unknown = 1 << len(self.groups)
         outside = unknown - 1 & ~inside
-        anywhere = replace(rule, tenants=None, data_classes=None)
-        found = bool(fence((anywhere,), 0, Request("", Location(spans=ANYWHERE))).matched) << self._last
+        found = (matches_place(settings, countries, _ANYWHERE) is not None) << self._last
         for block, (those_in, those_out, those_unknown) in enumerate(known[key]):
             bits = those_in * inside | those_out * outside | those_unknown * unknown
             found |= bits << block * self.width
         return found
 
-    def _concerned(self, rule: CompiledRule, countries: frozenset[str]) -> Iterator[tuple[bool, bool, bool]]:
+    def _concerned(
+        self, settings: ResidencyRule, countries: frozenset[str]
+    ) -> Iterator[tuple[bool, bool, bool]]:
         """For each certainty, whether a rule concerns clients in its countries, in others, and in an unknown one."""
-        asked = replace(rule, tenants=None, data_classes=None)
         kinds = (min(countries, default=None), min(COUNTRIES - countries, default=None), None)
         for certainty in self.certainties:
             inside, outside, unknown = (
-                bool(fence((asked,), 0, Request("", _client(code, *certainty))).matched) for code in kinds
+                matches_place(settings, countries, _client(code, *certainty)) is not None for code in kinds
             )
             yield inside, outside, unknown
 
@@ -133,11 +137,13 @@ class Facts:
         ), bool(sure)
 
 
-_ANYBODY = ResidencyRule("").match
+_ANYWHERE = location_facts(Location(spans=ANYWHERE))
 
 
-def _client(country: str | None, anonymous: bool, doubtful: bool, radius: float) -> Location:
-    return Location(country, source="cell", anonymous=anonymous, doubtful=doubtful, accuracy_km=radius)
+def _client(country: str | None, anonymous: bool, doubtful: bool, radius: float) -> LocationFacts:
+    return location_facts(
+        Location(country, source="cell", anonymous=anonymous, doubtful=doubtful, accuracy_km=radius)
+    )
 
 
 class Way(NamedTuple):
@@ -346,11 +352,13 @@ class _Stated:
 
     def concerned(self, names: frozenset[str] | None) -> Iterator[tuple[int, int]]:
         """Whom a rule about some names concerns (None: about all): masks of ways, and of what requests by them state."""
-        if names is None:
+        if matches_statement(names, _NOBODY):
             yield self._all, self.every
             return
-        yield self._ways.get(None, 0), sum(self._numbers[name] for name in names if name in self._numbers) | 1
-        yield sum(self._ways.get(name, 0) for name in names), self.every
+        stated = [name for name in (None, *(names or ())) if matches_statement(names, name)]
+        # What a host name states decides; requests by one that states nothing are judged by what they state themselves.
+        yield self._ways.get(None, 0), sum(self._numbers.get(name, 0) for name in stated)
+        yield sum(self._ways.get(name, 0) for name in stated if name is not None), self.every
 
     def contradicting(self) -> Iterator[tuple[int, int]]:
         """Masks of ways whose host name states something, and of the requests that state something else."""

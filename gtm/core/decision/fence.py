@@ -1,5 +1,9 @@
 """The fence: where the law lets a request be served.
 
+Whether a rule concerns a request is decided here and nowhere else: by `matches_statement` for what requests state, by
+`matches_place` for where clients are. Whoever looks at many requests at once (what a change opens, which clients have no
+region, which rules add nothing) asks these two about one request of each kind.
+
 Laws:
   1. Several rules match: their allowed sets intersect.
   2. What a request does not say counts as a match: tenant or data class not stated, the rules scoped by them apply; so
@@ -25,6 +29,7 @@ from gtm.core.model.values import (
     OnDoubtfulLocation,
     OnUnknownLocation,
     Request,
+    ResidencyRule,
 )
 from gtm.core.policy.snapshot import CompiledRule
 
@@ -84,7 +89,7 @@ def _match(rule: CompiledRule, request: Request, facts: LocationFacts) -> tuple[
     """Why the rule concerns the request, a phrase per dimension; None if it does not."""
     phrases: list[str] = []
     if rule.countries is not None:
-        phrase = _match_location(rule, rule.countries, facts)
+        phrase = matches_place(rule.rule, rule.countries, facts)
         if phrase is None:
             return None
         phrases.append(phrase)
@@ -94,12 +99,12 @@ def _match(rule: CompiledRule, request: Request, facts: LocationFacts) -> tuple[
     ):
         if wanted is None:
             continue
+        if not matches_statement(wanted, said):
+            return None
         if said is None:
             phrases.append(f"{what} {NOT_STATED}")
-        elif said in wanted:
-            phrases.append(f"{what} {said}{_establishment(rule, said) if what == 'tenant' else ''}")
         else:
-            return None
+            phrases.append(f"{what} {said}{_establishment(rule, said) if what == 'tenant' else ''}")
     if rule.outdated:
         phrases = [*(phrases or ["every request"]), OUTDATED]
     return tuple(phrases) or ("every request",)
@@ -113,9 +118,24 @@ def _establishment(rule: CompiledRule, tenant: str) -> str:
     return f" established in {country}" if country else " of unknown establishment"
 
 
-def _match_location(rule: CompiledRule, countries: frozenset[str], facts: LocationFacts) -> str | None:
-    """Why a rule about these countries concerns a client; None if it does not."""
-    settings = rule.rule
+def matches_statement(wanted: frozenset[str] | None, said: str | None) -> bool:
+    """Whether a rule about some tenants, or data classes, concerns a request by what it states of them (law 2).
+
+    Args:
+        wanted: whom the rule is about; None: everybody.
+        said: what the request states; None: nothing.
+    """
+    return wanted is None or said is None or said in wanted
+
+
+def matches_place(settings: ResidencyRule, countries: frozenset[str], facts: LocationFacts) -> str | None:
+    """Why a rule about the clients of some countries concerns one, in words; None if it does not (laws 3 and 4).
+
+    Args:
+        settings: the rule as written, which says how it takes clients of uncertain location.
+        countries: those that it is about.
+        facts: where the client is.
+    """
     where, part = _where(facts), ", in part" if facts.mixed else ""
     if facts.anywhere or not countries.isdisjoint(facts.countries):
         return where
@@ -134,6 +154,17 @@ def _match_location(rule: CompiledRule, countries: frozenset[str], facts: Locati
         "with unknown accuracy" if facts.accuracy_km == inf else f"to within {facts.accuracy_km:g} km only"
     )
     return f"{where}{part} {accuracy}"
+
+
+def settings_of(rule: ResidencyRule) -> ResidencyRule:
+    """A rule with nothing left in it but what `matches_place` looks at: what it found for one holds for all alike."""
+    return ResidencyRule(
+        "",
+        on_unknown_location=rule.on_unknown_location,
+        on_anonymous=rule.on_anonymous,
+        on_doubtful_location=rule.on_doubtful_location,
+        max_accuracy_km=rule.max_accuracy_km,
+    )
 
 
 def _where(facts: LocationFacts, most: int = 6) -> str:

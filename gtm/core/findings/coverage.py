@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from gtm.core.decision.fence import matches_place, matches_statement
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.location import location_facts
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.values import HostName, OnUnknownLocation
+from gtm.core.model.values import HostName, Location, OnUnknownLocation
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
 _UNKNOWN = ""
 """Stands for the country of clients that nobody can locate."""
 _CLIENTS = (*sorted(COUNTRIES), _UNKNOWN)
+_NOWHERE = location_facts(Location())
 
 _Fences = Mapping[str, int]
 """Country → the mask of all regions that may serve its clients, whatever the service."""
@@ -54,7 +57,9 @@ def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
         key = tuple(map(id, binding))
         reading = readings.get(key)
         if reading is None:
-            reading = readings[key] = _reading(binding, len(snapshot.regions))
+            acknowledged = tuple(rule for rule in binding if rule.rule.acknowledge_empty_fence)
+            fences = client_fences(binding, len(snapshot.regions))
+            reading = readings[key] = _Reading(fences, acknowledged)
         for mask, countries in _by_mask(service, reading).items():
             active = mask & snapshot.active
             if not mask:
@@ -95,35 +100,40 @@ def _binding(service: CompiledService, host: HostName | None, now: float) -> lis
 
 def may_concern(rule: CompiledRule, host: HostName) -> bool:
     """Whether a rule may concern those who ask DNS by a host name, by what that states."""
-    return (rule.tenants is None or host.tenant is None or host.tenant in rule.tenants) and (
-        rule.data_classes is None or host.data_class is None or host.data_class in rule.data_classes
+    return matches_statement(rule.tenants, host.tenant) and matches_statement(
+        rule.data_classes, host.data_class
     )
 
 
-def _reading(rules: Iterable[CompiledRule], regions: int) -> _Reading:
+def client_fences(rules: Iterable[CompiledRule], regions: int) -> _Fences:
+    """The fence of a client in each country, and in none that is known, by enforced rules and for any service.
+
+    As `gtm.core.decision.fence.fence` has it, for all at once.
+
+    Args:
+        rules: those that concern what the request states.
+        regions: how many there are.
+    """
     everywhere = (1 << regions) - 1
     fences = dict.fromkeys(_CLIENTS, everywhere)
     # Rules name few different sets of countries: what those of one set allow together is worked out first.
-    together: dict[tuple[int, bool], tuple[CompiledRule, int]] = {}
-    acknowledged = []
+    together: dict[tuple[int, OnUnknownLocation], tuple[CompiledRule, int]] = {}
     for rule in rules:
-        if rule.rule.acknowledge_empty_fence:
-            acknowledged.append(rule)
-        key = (id(rule.countries), rule.rule.on_unknown_location is OnUnknownLocation.MATCH)
+        key = (id(rule.countries), rule.rule.on_unknown_location)
         allowed = together[key][1] if key in together else everywhere
         together[key] = rule, allowed & rule.allowed
     for rule, allowed in together.values():
         for country in concerned(rule):
             fences[country] &= allowed
-    return _Reading(fences, tuple(acknowledged))
+    return fences
 
 
 def concerned(rule: CompiledRule) -> Iterable[str]:
     """The countries whose clients a rule concerns, that of unknown location among them."""
     if rule.countries is None:
         return _CLIENTS
-    unknown = rule.rule.on_unknown_location is OnUnknownLocation.MATCH
-    return (*rule.countries, _UNKNOWN) if unknown else rule.countries
+    nowhere = matches_place(rule.rule, rule.countries, _NOWHERE) is not None
+    return (*rule.countries, _UNKNOWN) if nowhere else rule.countries
 
 
 def _by_mask(service: CompiledService, reading: _Reading) -> dict[int, list[str]]:

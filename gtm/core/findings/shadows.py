@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from math import inf
 from typing import TypeVar
 
-from gtm.core.model.values import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation
+from gtm.core.decision.fence import matches_place, settings_of
+from gtm.core.model.location import LocationFacts
+from gtm.core.model.values import ResidencyRule
 from gtm.core.policy.snapshot import CompiledRule, Snapshot
 
 MOST_COMPARISONS = 10_000_000
@@ -17,6 +21,9 @@ _WIDE = 200
 """A rule with more values in a dimension is looked at whatever the value: an index of them all would not fit."""
 _PROBED = 20
 """How many values of a rule are tried, to find the one that the fewest others name."""
+
+_ELSEWHERE = "ZZ"
+"""A country that is in no rule (ISO 3166-1 leaves it to its users)."""
 
 T = TypeVar("T")
 
@@ -39,13 +46,14 @@ class Shadows:
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """A period of a rule. `excluded`: the regions it takes from the services it concerns."""
+    """A period of a rule. `excluded`: the regions it takes from the services it concerns. `settings`: as `settings_of`."""
 
     order: int
     compiled: CompiledRule
     dimensions: tuple[frozenset[str] | None, ...]
     concerned: int
     excluded: int
+    settings: ResidencyRule
 
 
 def find_shadows(snapshot: Snapshot, now: float) -> Shadows:
@@ -96,7 +104,8 @@ def _periods(snapshot: Snapshot, now: float) -> list[_Period]:
                 concerned |= members[name]
         dimensions = (services, rule.countries, rule.tenants, rule.data_classes)
         excluded = concerned & ~rule.allowed
-        found.append(_Period(orders[rule.rule.name], rule, dimensions, concerned, excluded))
+        settings = settings_of(rule.rule)
+        found.append(_Period(orders[rule.rule.name], rule, dimensions, concerned, excluded, settings))
     return sorted(found, key=lambda period: (period.order, period.compiled.starts))
 
 
@@ -157,27 +166,27 @@ def _covers(other: _Period, period: _Period) -> bool:
         return False  # an edge without control refuses whom it concerns
     if not all(map(_includes, other.dimensions, period.dimensions)):
         return False
-    return by.countries is None or _as_strict(by, one)
+    return by.countries is None or _as_strict(other.settings, period.settings)
 
 
 def _includes(wide: frozenset[str] | None, narrow: frozenset[str] | None) -> bool:
     return wide is None or (narrow is not None and wide >= narrow)
 
 
-def _as_strict(by: CompiledRule, one: CompiledRule) -> bool:
-    """Whether a rule about clients' countries concerns all of the uncertain clients whom another one does."""
-    wide, narrow = by.rule, one.rule
-    if narrow.on_anonymous is OnAnonymous.MATCH and wide.on_anonymous is not OnAnonymous.MATCH:
-        return False
-    if narrow.on_unknown_location is OnUnknownLocation.IGNORE:
-        return True
-    if wide.on_unknown_location is OnUnknownLocation.IGNORE:
-        return False
-    if (
-        narrow.on_doubtful_location is OnDoubtfulLocation.MATCH
-        and wide.on_doubtful_location is not OnDoubtfulLocation.MATCH
-    ):
-        return False
-    if narrow.max_accuracy_km is None:
-        return True
-    return wide.max_accuracy_km is not None and wide.max_accuracy_km <= narrow.max_accuracy_km
+@lru_cache(maxsize=4096)
+def _as_strict(by: ResidencyRule, one: ResidencyRule) -> bool:
+    """Whether rules of some settings concern every client in none of their countries whom those of others do.
+
+    Asked for a client of every kind that the two may tell apart. Both: as `settings_of` has them.
+    """
+    radii = {0.0, inf, *(bound for bound in (by.max_accuracy_km, one.max_accuracy_km) if bound is not None)}
+    kinds = product((None, _ELSEWHERE), (False, True), (False, True), radii)
+    clients = [
+        LocationFacts((country,), anonymous, km, False, False, doubtful)
+        for country, anonymous, doubtful, km in kinds
+    ]
+    return all(
+        matches_place(by, frozenset(), client) is not None
+        for client in clients
+        if matches_place(one, frozenset(), client) is not None
+    )
