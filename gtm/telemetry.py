@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from gtm.core.decision.choice import Option
 from gtm.core.decision.ranking import RankingClass
+from gtm.core.demand.rows import row_text
 from gtm.core.model.outcomes import Outcome
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -173,17 +174,10 @@ def decision_key(group: RankingClass, cell: str, option: Option, via: str) -> st
     """
     if option.outcome is Outcome.REFUSED_EDGE:
         return f"{_DECISIONS}\t{group.service.service.name}\t\t{option.outcome.value}\t{via}"
-    return "\t".join(
-        (
-            _DEMAND,
-            group.service.service.name,
-            option.region or "",
-            option.outcome.value,
-            via,
-            group.key,
-            cell,
-        )
+    row = row_text(
+        group.service.service.name, option.region or "", option.outcome.value, via, group.key, cell
     )
+    return f"{_DEMAND}\t{row}"
 
 
 def metric_key(key: str) -> str:

@@ -15,7 +15,7 @@ from gtm.control.errors import BadRequest
 from gtm.control.lead.demand import Row
 from gtm.control.policy import traffic
 from gtm.control.policy.situation import requests_by_cell
-from gtm.core.demand.cells import read_cell
+from gtm.core.demand.cells import Cell
 from gtm.documents import fields
 
 router = APIRouter(prefix="/v1", tags=["demand"])
@@ -52,7 +52,7 @@ async def get_demand(
 def _row(row: Row, rate: float) -> dict[str, Any] | None:
     """A row as JSON; None if its cell is damaged."""
     try:
-        cell = read_cell(row.cell)
+        cell = Cell.parse(row.cell)
     except ValueError:
         return None
     return {

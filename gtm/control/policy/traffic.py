@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from gtm.control.errors import NotFound
 from gtm.control.lead.demand import read_row
-from gtm.core.demand.cells import Cell, cell_of, read_cell
+from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Location, Priority, Request
@@ -134,7 +134,7 @@ def _sample_json(sample: Sample) -> dict[str, Any]:
     return {
         "seconds": sample.seconds,
         "start": sample.start,
-        "cells": [{**cell_json(read_cell(text)), "count": count} for text, count in cells],
+        "cells": [{**cell_json(Cell.parse(text)), "count": count} for text, count in cells],
     }
 
 
@@ -172,7 +172,7 @@ def _by_cell(rows: Mapping[str, float]) -> dict[str, float]:
     for text, count in rows.items():
         try:
             cell = read_row(text).cell
-            read_cell(cell)
+            Cell.parse(cell)
         except ValueError:
             continue
         found[cell] = found.get(cell, 0.0) + count

@@ -12,7 +12,8 @@ from hashlib import blake2b
 
 from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.view import Basis
-from gtm.core.demand.cells import SEPARATOR, cell_of
+from gtm.core.demand.cells import cell_of, with_service
+from gtm.core.demand.class_keys import ClassKey
 from gtm.core.latency import NetworkPath
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.values import Priority, Request, Steering
@@ -142,7 +143,7 @@ def alike(basis: Basis, ranking: Ranking, service: str, classes: Classes) -> Ran
         group.outside,
         classes,
     )
-    cell = service + ranking.cell[ranking.cell.index(SEPARATOR) :]
+    cell = with_service(ranking.cell, service)
     return Ranking(same, ranking.within, ranking.paths, ranking.tenant, cell)
 
 
@@ -190,7 +191,7 @@ def class_key(
     names = [snapshot.regions[number].name for number in ranked(service, order, allowed)]
     every = sorted(snapshot.regions[number].name for number in order if allowed >> number & 1)
     digest = blake2b("\n".join(every).encode(), digest_size=4).hexdigest()
-    return f"{service.service.name}|{priority.value}|{'>'.join(names[:ORDER_DEPTH])}|{digest}"
+    return ClassKey(service.service.name, priority.value, tuple(names[:ORDER_DEPTH]), digest).text
 
 
 def _check_names(snapshot: Snapshot, request: Request) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from gtm.core.decision.ranking import RankingClass
-from gtm.core.decision.view import View
+from gtm.core.decision.view import Spill, View
 from gtm.core.model.state import ClassPlan
 from gtm.core.model.values import PLANNED, Steering
 from gtm.core.policy.snapshot import bits
+from gtm.core.quota.names import QuotaName
 
 Shares = dict[int, float]
 
@@ -134,7 +135,7 @@ def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[
     """
     basis = view.basis
     rules = basis.spillover.get(home)
-    bounded = (f"spill_in:{view.snapshot.regions[number].name}",) if basis.bounded >> number & 1 else ()
+    bounded = _bounded(view, number)
     if rules is None:
         return bounded
     added = group.latency_ms.get(number, 0.0) - group.latency_ms.get(home, 0.0)
@@ -143,7 +144,7 @@ def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[
         for rule in rules
         if rule.to >> number & 1 and (rule.max_added_latency_ms is None or added <= rule.max_added_latency_ms)
     ]
-    return (*(rule.name for rule in leading if rule.quota), *bounded) if leading else None
+    return (*(_of_rule(rule) for rule in leading if rule.quota), *bounded) if leading else None
 
 
 def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> tuple[str, ...]:
@@ -156,9 +157,19 @@ def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> t
     if quotas is not None:
         return quotas
     basis = view.basis
-    named = (rule.name for rule in basis.spillover.get(home, ()) if rule.quota and rule.to >> number & 1)
-    bounded = (f"spill_in:{view.snapshot.regions[number].name}",) if basis.bounded >> number & 1 else ()
-    return (*named, *bounded)
+    named = (_of_rule(rule) for rule in basis.spillover.get(home, ()) if rule.quota and rule.to >> number & 1)
+    return (*named, *_bounded(view, number))
+
+
+def _of_rule(rule: Spill) -> str:
+    return QuotaName(rule.name).text
+
+
+def _bounded(view: View, number: int) -> tuple[str, ...]:
+    """The quota of what a region takes of others' demand, if it limits that."""
+    if not view.basis.bounded >> number & 1:
+        return ()
+    return (QuotaName(view.snapshot.regions[number].name, into=True).text,)
 
 
 def staying(view: View, group: RankingClass, within: int, shares: Shares) -> Shares:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import floor, inf
 
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.joined import cut, escaped, join
 from gtm.core.model.location import location_facts
 from gtm.core.model.values import ANYWHERE, UNLOCATED, Location, Priority, Request
 
@@ -54,6 +55,40 @@ class Cell:
     spans: tuple[str, ...] = ()
     doubtful: bool = False
 
+    @classmethod
+    def parse(cls, text: str) -> Cell:
+        """A cell from its text.
+
+        Raises:
+            ValueError: it is none.
+        """
+        parts = cut(SEPARATOR, text)
+        if len(parts) != 10:
+            raise ValueError(f"`{text[:100]}` is not a demand cell: it has {len(parts)} parts instead of 10")
+        service, country, lat, lon, tenant, data_class, model, priority, flags, accuracy = parts
+        if bool(lat) != bool(lon) or flags not in _FLAGS.values():
+            raise ValueError(f"`{text[:100]}` is not a demand cell")
+        spans = _spans(country)
+        return cls(
+            service=service,
+            country=None if spans else country or None,
+            lat=_degrees(lat, 90) if lat else None,
+            lon=_degrees(lon, 180) if lon else None,
+            tenant=tenant or None,
+            data_class=data_class or None,
+            model=model or None,
+            priority=Priority(priority),
+            anonymous="anonymous" in flags,
+            doubtful="doubtful" in flags,
+            accuracy_km=_known_radius(accuracy) if accuracy else None,
+            spans=spans,
+        )
+
+    @property
+    def text(self) -> str:
+        """The cell as it travels: that of a request in it."""
+        return cell_of(self.request, self.priority)
+
     @property
     def request(self) -> Request:
         """A request as they are in this cell."""
@@ -78,10 +113,11 @@ class Cell:
 
 
 def cell_of(request: Request, priority: Priority) -> str:
-    """The text of a request's cell. No part of it may hold the separator: names, models and codes cannot."""
+    """The text of a request's cell."""
     location = request.location
     facts = location_facts(location)
-    return SEPARATOR.join(
+    return join(
+        SEPARATOR,
         (
             request.service,
             _country(location),
@@ -93,37 +129,13 @@ def cell_of(request: Request, priority: Priority) -> str:
             priority.value,
             _FLAGS[facts.anonymous, facts.doubtful],
             _radius(facts.accuracy_km),
-        )
+        ),
     )
 
 
-def read_cell(text: str) -> Cell:
-    """A cell from its text.
-
-    Raises:
-        ValueError: it is none.
-    """
-    parts = text.split(SEPARATOR)
-    if len(parts) != 10:
-        raise ValueError(f"`{text[:100]}` is not a demand cell: it has {len(parts)} parts instead of 10")
-    service, country, lat, lon, tenant, data_class, model, priority, flags, accuracy = parts
-    if bool(lat) != bool(lon) or flags not in _FLAGS.values():
-        raise ValueError(f"`{text[:100]}` is not a demand cell")
-    spans = _spans(country)
-    return Cell(
-        service=service,
-        country=None if spans else country or None,
-        lat=_degrees(lat, 90) if lat else None,
-        lon=_degrees(lon, 180) if lon else None,
-        tenant=tenant or None,
-        data_class=data_class or None,
-        model=model or None,
-        priority=Priority(priority),
-        anonymous="anonymous" in flags,
-        doubtful="doubtful" in flags,
-        accuracy_km=_known_radius(accuracy) if accuracy else None,
-        spans=spans,
-    )
+def with_service(cell: str, service: str) -> str:
+    """The text of the cell of the same requests to another service."""
+    return escaped(SEPARATOR, service) + cell[cell.index(SEPARATOR) :]
 
 
 def _country(location: Location) -> str:

@@ -9,7 +9,8 @@ from gtm.core.capacity.supply import Supply
 from gtm.core.decision.ranking import Ranking, ranked
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
-from gtm.core.demand.cells import read_cell
+from gtm.core.demand.cells import Cell
+from gtm.core.demand.class_keys import ClassKey
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.values import PLANNED, OnOverload, Policy, Priority
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
@@ -67,7 +68,7 @@ def problem_of(
 def ranking_of(ranker: Ranker, cell: str) -> Ranking | None:
     """The ranking of a demand cell; None if it is damaged, or the policy no longer knows what it names."""
     try:
-        return ranker.ranking(read_cell(cell).request)
+        return ranker.ranking(Cell.parse(cell).request)
     except (ValueError, UnknownNameError):
         return None
 
@@ -110,10 +111,12 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
     )
 
 
-def _preferred(key: str) -> list[str]:
-    """The regions in a class's name, in order."""
-    parts = key.split("|")
-    return parts[2].split(">") if len(parts) > 2 and parts[2] else []
+def _preferred(key: str) -> tuple[str, ...]:
+    """The regions in a class's name, in order; none, if an edge made one up."""
+    try:
+        return ClassKey.parse(key).order
+    except ValueError:
+        return ()
 
 
 def _mean_latency(view: View, found: _Class, number: int, place: int) -> float:

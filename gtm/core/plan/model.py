@@ -28,6 +28,7 @@ from gtm.core.plan.rows import (
     table,
     total,
 )
+from gtm.core.quota.names import QuotaName
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class Model:
         """What an exhausted row is called: a region, `spill_in:REGION`, or a rule's name."""
         owner = int(self.rows.owner[row])
         if self.rows.bound[row] == Bound.QUOTA:
-            return self.quotas[owner].name
+            return QuotaName(self.quotas[owner].name).text
         name = self.regions[owner]
-        return name if self.rows.bound[row] <= Bound.SERVICE_RATE else f"spill_in:{name}"
+        return name if self.rows.bound[row] <= Bound.SERVICE_RATE else QuotaName(name, into=True).text
 
 
 def build(problem: Problem) -> Model:

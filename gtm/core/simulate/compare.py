@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from gtm.core.demand.cells import Cell, read_cell
+from gtm.core.demand.cells import Cell
 from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.simulate.project import Floats, Projection, project
 from gtm.core.simulate.world import Ranked, World
@@ -99,7 +99,7 @@ def simulate(traffic: Traffic, before: World, after: World) -> Simulation:
     whole = _known(traffic.whole, unknown)
     peak = _known(traffic.peak, unknown)
     average = compare(old, new, whole)
-    read = {cell: read_cell(cell) for cell in average.before.cells}
+    read = {cell: Cell.parse(cell) for cell in average.before.cells}
     return Simulation(
         average=average,
         peak=average if traffic.peak is traffic.whole else compare(old, new, peak),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from gtm.core.demand.cells import read_cell
+from gtm.core.demand.cells import Cell
 from gtm.core.model.values import Region
 from gtm.core.simulate.compare import Comparison, MainRegion, Place, Simulation
 from gtm.core.simulate.project import Latency, Projection, Room
@@ -156,7 +156,7 @@ def _unknown(found: Simulation) -> list[str]:
     sums: dict[str, float] = defaultdict(float)
     for text, count in found.unknown.items():
         try:
-            sums[read_cell(text).service] += count
+            sums[Cell.parse(text).service] += count
         except ValueError:
             sums[text[:63]] += count
     return [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.policy.traffic import TrafficDocument, traffic_json
-from gtm.core.demand.cells import read_cell
+from gtm.core.demand.cells import Cell
 from gtm.core.demand.traffic import Traffic, TrafficBuilder
 from gtm.core.model.values import Location, Priority
 from gtm.documents.traffic_csv import COLUMNS, MAX_PROBLEMS, TrafficError, read_csv
@@ -47,7 +47,7 @@ def test_lines_become_cells() -> None:
         "chat,2,,DE,,,,\r\n"
         'batch,3,,,,,"",\r\n'
     )
-    cells = {(read_cell(text), count) for text, count in found.whole.counts.items()}
+    cells = {(Cell.parse(text), count) for text, count in found.whole.counts.items()}
     short = {
         (cell.service, cell.country, cell.lat is None, cell.tenant, cell.priority.value, count)
         for cell, count in cells

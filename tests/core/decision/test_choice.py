@@ -14,7 +14,7 @@ from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.ranking import ORDER_DEPTH, Ranking, rank
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, build_basis, build_view, view_of
-from gtm.core.demand.cells import cell_of, read_cell
+from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import (
@@ -362,7 +362,7 @@ def test_reserves_inside_the_fence_tell_classes_apart() -> None:
 def test_a_cell_of_an_overridden_location_is_as_sure_as_that() -> None:
     """An operator's word for where a client is outdoes the database's doubts, in demand as in decisions."""
     location = replace(BERLIN, source="override", anonymous=True, accuracy_km=None)
-    cell = read_cell(cell_of(Request("chat", location), Priority.REAL_TIME))
+    cell = Cell.parse(cell_of(Request("chat", location), Priority.REAL_TIME))
     assert (cell.anonymous, cell.accuracy_km) == (False, 10.0)
 
 
@@ -375,7 +375,7 @@ def test_a_cell_reads_back_as_the_request_it_was(
     world, _ = question
     request = data.draw(requests(world.policy))
     ranking = rank(world.view.basis, request, {})
-    cell = read_cell(ranking.cell)
+    cell = Cell.parse(ranking.cell)
     again = rank(world.view.basis, cell.request, {})
     assert again.cell == ranking.cell
     assert again.within.allowed & ~ranking.within.allowed == 0
@@ -395,7 +395,7 @@ def test_a_cell_reads_back_as_the_request_it_was(
 def test_a_damaged_cell_is_a_value_error(text: str) -> None:
     """Whatever the text, a cell is read or rejected, and what was read can be written again."""
     try:
-        cell = read_cell(text)
+        cell = Cell.parse(text)
     except ValueError:
         return
     assume(cell.lat is not None)

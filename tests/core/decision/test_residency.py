@@ -17,7 +17,7 @@ from gtm.core.decision.decide import decide
 from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window, view_of
-from gtm.core.demand.cells import cell_of, read_cell
+from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.latency import Doubt, LatencyTable
 from gtm.core.model.countries import COUNTRIES as KNOWN
 from gtm.core.model.location import location_facts
@@ -140,7 +140,7 @@ def test_doubt_only_ever_restricts(world: World, location: Location) -> None:
         before = _fence(world.view, Request(service.name, sure))
         after = _fence(world.view, Request(service.name, doubted))
         assert after.allowed & ~before.allowed == 0
-        cell = read_cell(cell_of(Request(service.name, doubted), Priority.REAL_TIME)).request
+        cell = Cell.parse(cell_of(Request(service.name, doubted), Priority.REAL_TIME)).request
         assert cell.location.doubtful is (location.source != "override")
         assert _fence(world.view, cell).allowed & ~after.allowed == 0
 
@@ -241,7 +241,7 @@ def test_the_fence_of_a_subnet_is_that_of_all_its_parts(
                 *(reference.fence(replace(request, location=part)) for part in parts)
             )
             assert [match.compiled.rule for match in found.matched] == reference.matched(request, parts)
-            cell = read_cell(cell_of(request, Priority.REAL_TIME)).request
+            cell = Cell.parse(cell_of(request, Priority.REAL_TIME)).request
             assert (
                 found.allowed | _fence(view, cell).allowed == found.allowed
             )  # never out of the request's fence
@@ -265,7 +265,7 @@ def test_a_subnet_of_too_many_networks_concerns_every_rule_about_places(
         found = _fence(view, request)
         assert set(view.snapshot.names(found.allowed)) == reference.fence(request, ())
         assert [match.compiled.rule for match in found.matched] == reference.matched(request, ())
-        cell = read_cell(cell_of(request, Priority.REAL_TIME))
+        cell = Cell.parse(cell_of(request, Priority.REAL_TIME))
         assert _fence(view, cell.request) == found
 
 
@@ -513,19 +513,19 @@ def test_nothing_changes_between_boundaries(policy: Policy, one: float, other: f
 def test_cells_of_subnets_are_read_whole_or_not_at_all(country: str) -> None:
     """A cell names up to eight countries or parts without one; what else it says of a subnet is refused."""
     text = "chat|{}||||||real_time||"
-    assert read_cell(text.format("?+?")).spans == ("?", "?")
-    assert read_cell(text.format("*")).spans == ANYWHERE
+    assert Cell.parse(text.format("?+?")).spans == ("?", "?")
+    assert Cell.parse(text.format("*")).spans == ANYWHERE
     with pytest.raises(ValueError, match="countries"):
-        read_cell(text.format(country))
+        Cell.parse(text.format(country))
 
 
 def test_a_subnet_in_more_countries_than_a_cell_names_may_be_anywhere() -> None:
     """A cell is never surer of a place than its requests."""
     nine = Location(spans=tuple(sorted(KNOWN)[:9]), source="mixed", accuracy_km=1.0)
-    cell = read_cell(cell_of(Request("chat", nine), Priority.REAL_TIME))
+    cell = Cell.parse(cell_of(Request("chat", nine), Priority.REAL_TIME))
     assert cell.spans == ANYWHERE
     eight = replace(nine, spans=nine.spans[:8])
-    assert read_cell(cell_of(Request("chat", eight), Priority.REAL_TIME)).spans == eight.spans
+    assert Cell.parse(cell_of(Request("chat", eight), Priority.REAL_TIME)).spans == eight.spans
 
 
 def test_tenants_match_by_where_they_are_established() -> None:

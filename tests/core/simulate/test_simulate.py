@@ -14,7 +14,7 @@ from gtm.core.capacity.supply import assess
 from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import rank
 from gtm.core.decision.view import Window, view_of
-from gtm.core.demand.cells import cell_of, read_cell
+from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -248,7 +248,7 @@ def test_simulations_add_up_and_keep_the_fence(case: tuple[World, World, dict[st
         for text, shares in made.cells.items():
             assert all(0 <= share <= 1 + 1e-6 for share in shares.values())
             if shares:
-                group = rank(side.view.basis, read_cell(text).request, {}).group
+                group = rank(side.view.basis, Cell.parse(text).request, {}).group
                 eligible = choice(side.view, group).eligible
                 assert set(shares) <= set(side.view.snapshot.names(group.allowed & eligible))
     made_compare = found.average

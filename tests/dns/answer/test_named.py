@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.demand.cells import read_cell
+from gtm.core.demand.cells import Cell
 from gtm.core.model.values import DataClass, HostName, Match, Places, ResidencyRule, Tenant
 from gtm.telemetry import Counts
 from tests.dns.world import POLICY, RECORDS, ZONES, addresses, answerer, both, query
@@ -57,7 +57,7 @@ def test_a_name_is_answered_for_whom_it_states(
     for _ in range(3):
         assert server.udp(packet, "10.3.0.53") is not None
         assert set(addresses(both(server, packet))) == expected
-    found = [read_cell(key.split("\t")[-1]) for key in counts.take() if key.startswith("demand")]
+    found = [Cell.parse(key.split("\t")[-1]) for key in counts.take() if key.startswith("demand")]
     assert found
     assert {(item.tenant, item.data_class) for item in found} == {cell}
     said = addresses(both(server, query(f"{name}.demo.test", "TXT", subnet=US)))[0]

@@ -1,0 +1,48 @@
+"""What demand is counted by, from an edge's counters to control's database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gtm.core.model.joined import cut, join
+
+SEPARATOR = "\t"
+LONGEST = 2_000
+"""Characters of a row that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is counted apart: service, region (empty: refused), outcome, tier (`via`), ranking class, demand cell.
+
+    `ranking_class` and `cell` are the texts of a `ClassKey` and of a `Cell`: most rows are summed up and never looked into.
+    """
+
+    service: str
+    region: str
+    outcome: str
+    via: str
+    ranking_class: str
+    cell: str
+
+    @classmethod
+    def parse(cls, text: str) -> Row:
+        """A row from its text.
+
+        Raises:
+            ValueError: it is none.
+        """
+        parts = cut(SEPARATOR, text) if len(text) <= LONGEST else []
+        if len(parts) != 6:
+            raise ValueError(f"`{text[:100]}` is not a row of demand")
+        return cls(*parts)
+
+    @property
+    def text(self) -> str:
+        """The row as edges report it, and as it is stored."""
+        return row_text(self.service, self.region, self.outcome, self.via, self.ranking_class, self.cell)
+
+
+def row_text(*parts: str) -> str:
+    """The text of a row from its fields in order, for who counts by it and needs no `Row`."""
+    return join(SEPARATOR, parts)
