@@ -13,17 +13,20 @@ from math import inf
 from typing import Any
 
 from gtm.control.lead.active import Active
-from gtm.control.lead.demand import Row, requests_of
+from gtm.control.lead.demand import requests_of
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
+from gtm.core.demand.class_keys import ClassKey
+from gtm.core.demand.rows import Row
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.values import UNKNOWN_HEALTH, HealthStatus, Region
 from gtm.core.plan.check import plan_flow
 from gtm.core.plan.problem import ClassDemand
+from gtm.core.quota.names import QuotaName
 
 P99 = 0.99
 
@@ -64,7 +67,7 @@ def plan_document(moment: Moment) -> dict[str, Any]:
         "classes": [
             {
                 "class": key,
-                "service": asked[key].service if key in asked else key.partition("|")[0],
+                "service": asked[key].service if key in asked else _service_of(key),
                 "priority": asked[key].priority if key in asked else None,
                 "requests_per_second": asked[key].rate if key in asked else 0.0,
                 "home": asked[key].regions[0] if key in asked and asked[key].regions else None,
@@ -191,6 +194,14 @@ def _spill(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict
     ]
 
 
+def _service_of(key: str) -> str:
+    """The service of a class that nobody asks for any more; empty, if an edge made it up."""
+    try:
+        return ClassKey.parse(key).service
+    except ValueError:
+        return ""
+
+
 def _quotas(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """What each spillover rule allows this second, and how much of that the plan uses."""
     solution = moment.planned.solution
@@ -200,7 +211,8 @@ def _quotas(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dic
     rules = {quota.name: quota for quota in moment.planned.problem.quotas}
     found = []
     for name, allowed in sorted(solution.quota_rates.items()):
-        rule, into = rules.get(name), name.removeprefix("spill_in:")
+        quota = QuotaName.parse(name)
+        rule, into = None if quota.into else rules.get(quota.name), quota.name
         used = sum(
             rate
             for (home, region), rate in planned.items()

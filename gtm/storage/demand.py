@@ -1,4 +1,4 @@
-"""Recorded demand: how many requests there were of each row (`gtm.control.lead.demand.Row`, as text), minute by minute.
+"""Recorded demand: how many requests there were of each row (`gtm.core.demand.rows.Row`, stored as text), minute by minute.
 
 Each control process records what it heard, under a source name of its own; what is read is the sum over all sources.
 Minutes without a record are no minutes without demand: nobody was there to count.
@@ -7,6 +7,7 @@ Minutes without a record are no minutes without demand: nobody was there to coun
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gtm.core.demand.rows import Row
 from gtm.storage import tables
 
 _SIGHTED = timedelta(hours=1)
@@ -37,12 +39,13 @@ class DemandRepository:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def record(self, minute: datetime, source: str, counts: Mapping[str, float]) -> None:
+    async def record(self, minute: datetime, source: str, counts: Mapping[Row, float]) -> None:
         """Store what a source counted in a minute, in place of what it has said of it before."""
-        identities = await self._identities(sorted(counts), minute)
+        texts = [row.text for row in counts]
+        identities = await self._identities(sorted(texts), minute)
         values: dict[str, Any] = {
             "total": sum(counts.values()),
-            "rows": [identities[row] for row in counts],
+            "rows": [identities[text] for text in texts],
             "counts": list(counts.values()),
         }
         query = upsert(tables.demand_minutes).values(minute=minute, source=source, **values)
@@ -67,8 +70,8 @@ class DemandRepository:
         query = select(tables.demand_rows.c.row, tables.demand_rows.c.id).where(wanted)
         return {row.row: row.id for row in await self._connection.execute(query)}
 
-    async def totals(self, since: datetime, until: datetime) -> dict[str, float]:
-        """The requests of each row in the minutes from `since` to before `until`."""
+    async def totals(self, since: datetime, until: datetime) -> dict[Row, float]:
+        """The requests of each row in the minutes from `since` to before `until`; what is no row any more is left out."""
         query = text(
             """
             SELECT r.row, sum(c.count::double precision)
@@ -80,8 +83,11 @@ class DemandRepository:
             ORDER BY r.row
             """
         )
-        found = await self._connection.execute(query, {"since": since, "until": until})
-        return {row: float(count) for row, count in found}
+        totals = {}
+        for stored, count in await self._connection.execute(query, {"since": since, "until": until}):
+            with suppress(ValueError):
+                totals[Row.parse(stored)] = float(count)
+        return totals
 
     async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Span]:
         """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gtm.control.lead.demand import Row, row_text
 from gtm.control.lead.vantages import Judgement
 from gtm.core.demand.cells import cell_of
+from gtm.core.demand.rows import Row
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Priority, Request
 from gtm.storage.session import Database
@@ -93,7 +93,7 @@ def test_recorded_demand_is_shown_and_simulated(live: Api) -> None:
         database = Database(live.database_url)
         async with database.transaction() as tx:
             for ago, count in ((2, 600.0), (4, 60.0)):
-                counts = {row_text(row(BERLIN, "eu-central")): count, "damaged": 1.0}
+                counts = {row(BERLIN, "eu-central"): count, row("damaged", "eu-central"): 1.0}
                 await tx.demand.record(now - timedelta(minutes=ago), "a", counts)
         await database.dispose()
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.lead.demand import Row, read_row, row_text
 from gtm.control.lead.recorder import MAX_WAITING, SAMPLE, Recorder, Tally, storable
+from gtm.core.demand.rows import Row
 from gtm.storage.demand import Span
 from gtm.storage.session import Database
 
@@ -37,15 +37,15 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 async def test_minutes_add_up_over_sources(database: Database) -> None:
     """Totals, timeline and the busiest minute are those of all sources; a source's second word replaces its first."""
     async with database.transaction() as tx:
-        await tx.demand.record(MIDNIGHT, "a", {"x": 10.0, "y": 1.0})
-        await tx.demand.record(MIDNIGHT, "a", {"x": 2.0, "y": 1.0})
-        await tx.demand.record(MIDNIGHT, "b", {"x": 3.0})
-        await tx.demand.record(MIDNIGHT + 5 * MINUTE, "b", {"z": 4.5})
+        await tx.demand.record(MIDNIGHT, "a", {row("x"): 10.0, row("y"): 1.0})
+        await tx.demand.record(MIDNIGHT, "a", {row("x"): 2.0, row("y"): 1.0})
+        await tx.demand.record(MIDNIGHT, "b", {row("x"): 3.0})
+        await tx.demand.record(MIDNIGHT + 5 * MINUTE, "b", {row("z"): 4.5})
         await tx.demand.record(MIDNIGHT + 6 * MINUTE, "b", {})
     until = MIDNIGHT + 10 * MINUTE
     async with database.transaction() as tx:
-        assert await tx.demand.totals(MIDNIGHT, until) == {"x": 5.0, "y": 1.0, "z": 4.5}
-        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + MINUTE) == {"x": 5.0, "y": 1.0}
+        assert await tx.demand.totals(MIDNIGHT, until) == {row("x"): 5.0, row("y"): 1.0, row("z"): 4.5}
+        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + MINUTE) == {row("x"): 5.0, row("y"): 1.0}
         assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
         assert await tx.demand.busiest(until, until + MINUTE) is None
         assert await tx.demand.timeline(MIDNIGHT, until, 5 * MINUTE) == [
@@ -58,12 +58,15 @@ async def test_minutes_add_up_over_sources(database: Database) -> None:
 async def test_old_minutes_are_forgotten(database: Database) -> None:
     """What is older than the retention goes, with the rows that only it had; rows that are still seen stay."""
     async with database.transaction() as tx:
-        await tx.demand.record(MIDNIGHT, "a", {"old": 1.0, "both": 1.0})
-        await tx.demand.record(MIDNIGHT + timedelta(hours=9), "a", {"both": 2.0})
+        await tx.demand.record(MIDNIGHT, "a", {row("old"): 1.0, row("both"): 1.0})
+        await tx.demand.record(MIDNIGHT + timedelta(hours=9), "a", {row("both"): 2.0})
         await tx.demand.forget(MIDNIGHT + timedelta(hours=8))
-        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {"both": 2.0}
-        await tx.demand.record(MIDNIGHT + timedelta(hours=10), "a", {"old": 3.0})
-        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {"both": 2.0, "old": 3.0}
+        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {row("both"): 2.0}
+        await tx.demand.record(MIDNIGHT + timedelta(hours=10), "a", {row("old"): 3.0})
+        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {
+            row("both"): 2.0,
+            row("old"): 3.0,
+        }
 
 
 @pytest.mark.anyio
@@ -82,7 +85,7 @@ async def test_a_recorder_writes_whole_minutes(database: Database) -> None:
         (timedelta(0), 120.0),
         (MINUTE, 120.0),
     ]
-    assert totals == {row_text(row()): 240.0}
+    assert totals == {row(): 240.0}
 
 
 @pytest.mark.anyio
@@ -136,4 +139,4 @@ def test_minutes_hold_exactly_what_was_added(moments: list[float], rate: float) 
 
 def test_rows_survive_as_text() -> None:
     """A row is read back as it was written."""
-    assert read_row(row_text(row())) == row()
+    assert Row.parse(row().text) == row()

@@ -12,10 +12,10 @@ from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import DemandView, RecordedView
 from gtm.control.errors import BadRequest
-from gtm.control.lead.demand import Row
 from gtm.control.policy import traffic
 from gtm.control.policy.situation import requests_by_cell
 from gtm.core.demand.cells import Cell
+from gtm.core.demand.rows import Row
 from gtm.documents import fields
 
 router = APIRouter(prefix="/v1", tags=["demand"])

@@ -16,6 +16,8 @@ from heapq import nlargest
 from math import exp, expm1
 from operator import itemgetter
 
+from gtm.core.demand.rows import Row
+
 TIME_CONSTANT = 3.0
 """Seconds over which rates are smoothed: a burst shows within a few plans, and no plan chases single requests."""
 DNS_TIME_CONSTANT = 30.0
@@ -28,35 +30,6 @@ MAX_ROWS = 50_000
 """Rows that are kept of one edge: the largest."""
 MAX_TEXT = 16 * 1024 * 1024
 """Characters of all rows that are kept of one edge."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What is counted apart: service, region (empty: refused), outcome, tier (`via`), ranking class, demand cell."""
-
-    service: str
-    region: str
-    outcome: str
-    via: str
-    ranking_class: str
-    cell: str
-
-
-def read_row(text: str) -> Row:
-    """A row from an edge's report.
-
-    Raises:
-        ValueError: it is none.
-    """
-    parts = text.split("\t")
-    if len(parts) != 6 or len(text) > 2_000:
-        raise ValueError(f"`{text[:100]}` is not a row of demand")
-    return Row(*parts)
-
-
-def row_text(row: Row) -> str:
-    """A row as edges report it; the inverse of `read_row`."""
-    return f"{row.service}\t{row.region}\t{row.outcome}\t{row.via}\t{row.ranking_class}\t{row.cell}"
 
 
 _TIMES = {"dns": DNS_TIME_CONSTANT, "http": TIME_CONSTANT}
@@ -116,7 +89,7 @@ class DemandBook:
         for text, count in _largest(counts).items():
             if text not in self._rows:
                 try:
-                    row = read_row(text)
+                    row = Row.parse(text)
                 except ValueError:
                     continue
                 if not wanted(row):

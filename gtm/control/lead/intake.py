@@ -12,13 +12,14 @@ from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
-from gtm.control.lead.demand import Row
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES
+from gtm.core.demand.rows import Row
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.state import Plan
 from gtm.core.model.values import EndpointHealth
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
+from gtm.core.quota.names import QuotaName
 from gtm.feed.wire import EdgeReport
 
 MAX_DETAIL = 200
@@ -47,8 +48,8 @@ class Intake:
         self._services = frozenset(snapshot.services) if snapshot is not None else frozenset()
         self._quotas = frozenset(
             [
-                *(rule.name for rule in policy.spillover_rules),
-                *(f"spill_in:{name}" for name in self._endpoints),
+                *(QuotaName(rule.name).text for rule in policy.spillover_rules),
+                *(QuotaName(name, into=True).text for name in self._endpoints),
             ]
             if policy
             else ()

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from gtm.control.lead.demand import TIME_CONSTANT, PerAnswer, Place, Row, requests_of, requests_per_answer
+from gtm.control.lead.demand import TIME_CONSTANT, PerAnswer, Place, requests_of, requests_per_answer
 from gtm.core.capacity.load import FRESH, Key, Load
 from gtm.core.capacity.processing import Sent
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, Window, build_basis, build_view
+from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.state import NO_PLAN, Plan, State
@@ -28,6 +29,7 @@ from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
 from gtm.core.policy.snapshot import Snapshot
+from gtm.core.quota.names import QuotaName
 
 logger = logging.getLogger(__name__)
 
@@ -169,9 +171,11 @@ def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -
             if region == one.regions[0]:
                 continue
             names = [
-                quota.name for quota in problem.quotas if quota.home == one.regions[0] and region in quota.to
+                QuotaName(quota.name).text
+                for quota in problem.quotas
+                if quota.home == one.regions[0] and region in quota.to
             ]
-            for name in (*names, f"spill_in:{region}"):
+            for name in (*names, QuotaName(region, into=True).text):
                 if name in spilled:
                     spilled[name][0] += rate * part
                     spilled[name][1] += rate

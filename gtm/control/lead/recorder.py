@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from math import floor
 
-from gtm.control.lead.demand import PerAnswer, Row, requests_of, row_text
+from gtm.control.lead.demand import PerAnswer, requests_of
+from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import MINUTE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
@@ -36,17 +37,17 @@ _MAX_BYTES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """Requests by row, as text, from the POSIX time `start` on."""
+    """Requests by row from the POSIX time `start` on."""
 
     start: float
-    counts: Mapping[str, float]
+    counts: Mapping[Row, float]
 
 
 @dataclass(slots=True)
 class Tally:
     """Adds rates up to counts by minute. Times are POSIX seconds."""
 
-    _open: dict[int, dict[str, float]] = field(default_factory=dict)
+    _open: dict[int, dict[Row, float]] = field(default_factory=dict)
 
     def add(self, rates: Mapping[Row, float], per_answer: PerAnswer, began: float, ended: float) -> None:
         """Count rates that held from one time to another.
@@ -63,10 +64,9 @@ class Tally:
             until = min(ended, (minute + 1) * MINUTE)
             counts = self._open.setdefault(minute, {})
             for row, rate in rates.items():
-                text = row_text(row)
                 requests = requests_of(row, rate, per_answer)
-                if storable(text):
-                    counts[text] = counts.get(text, 0.0) + requests * (until - at)
+                if row in counts or storable(row.text):
+                    counts[row] = counts.get(row, 0.0) + requests * (until - at)
             at = until
 
     def finished(self, now: float) -> list[Minute]:
@@ -76,11 +76,11 @@ class Tally:
 
 
 def storable(row: str) -> bool:
-    """Whether Postgres can hold and index a row."""
+    """Whether Postgres can hold and index a row's text."""
     return "\0" not in row and len(row.encode(errors="replace")) <= _MAX_BYTES
 
 
-def _largest(counts: dict[str, float]) -> dict[str, float]:
+def _largest(counts: dict[Row, float]) -> dict[Row, float]:
     if len(counts) <= MAX_ROWS:
         return counts
     logger.warning("demand has %d rows in a minute; the %d largest are recorded", len(counts), MAX_ROWS)

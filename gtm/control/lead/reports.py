@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from gtm.control.lead.demand import DemandBook, Row
+from gtm.control.lead.demand import DemandBook
 from gtm.control.lead.intake import Intake
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import Vantages
 from gtm.control.live.present import Current
+from gtm.core.demand.rows import Row
 from gtm.feed.wire import EdgeReply, EdgeReport
 
 

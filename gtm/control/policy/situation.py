@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gtm.control.lead.active import Active
-from gtm.control.lead.demand import PerAnswer, Row, requests_of
+from gtm.control.lead.demand import PerAnswer, requests_of
 from gtm.control.live.present import Present
 from gtm.core.capacity.load import Key, Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.decision.view import View, Window, view_of
+from gtm.core.demand.rows import Row
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import State
 from gtm.core.policy.snapshot import Snapshot

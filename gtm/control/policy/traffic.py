@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from gtm.control.errors import NotFound
-from gtm.control.lead.demand import read_row
 from gtm.core.demand.cells import Cell, cell_of
+from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Location, Priority, Request
@@ -167,15 +167,14 @@ async def recorded(database: Database, since: datetime, until: datetime) -> Traf
     )
 
 
-def _by_cell(rows: Mapping[str, float]) -> dict[str, float]:
+def _by_cell(rows: Mapping[Row, float]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for text, count in rows.items():
+    for row, count in rows.items():
         try:
-            cell = read_row(text).cell
-            Cell.parse(cell)
+            Cell.parse(row.cell)
         except ValueError:
             continue
-        found[cell] = found.get(cell, 0.0) + count
+        found[row.cell] = found.get(row.cell, 0.0) + count
     return found
 
 

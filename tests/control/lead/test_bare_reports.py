@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gtm.control.lead.demand import DemandBook, Row, row_text
+from gtm.control.lead.demand import DemandBook
 from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.decision.view import Window, view_of
+from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy, Request
@@ -119,7 +120,7 @@ def play(
             name = name if outcome == "served" else ""
             if name:
                 world[name].take(at)
-            row = row_text(Row("chat", name, outcome, "lookup", ranking.group.key, ranking.cell))
+            row = Row("chat", name, outcome, "lookup", ranking.group.key, ranking.cell).text
             counts[row] = counts.get(row, 0.0) + 1 / stands_for
         now = NOW + second + 1.0
         book.take("edge", counts, 1.0, now)

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gtm.control.lead.demand import DemandBook, Row, row_text
+from gtm.control.lead.demand import DemandBook
 from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.decision.view import Window, view_of
+from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
 from gtm.core.model.state import State
 from gtm.core.model.values import Policy, Request
@@ -194,7 +195,7 @@ def play(world: World, *, full: bool, seed: int, declared: float | None = None, 
             at = coming.popleft()
             reports.pass_to(at)
             places[name].take(at, world.times(draw))
-            row = row_text(Row("chat", name, "served", "lookup", ranking.group.key, ranking.cell))
+            row = Row("chat", name, "served", "lookup", ranking.group.key, ranking.cell).text
             counts[row] = counts.get(row, 0.0) + 1
             away += name != home
         reports.pass_to(now)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.lead.demand import KEPT, DemandBook, Row, read_row, requests_per_answer
+from gtm.control.lead.demand import KEPT, DemandBook, requests_per_answer
+from gtm.core.demand.rows import Row
 
 ROW = "chat\tde\tserved\tlookup\tchat|real_time|de|x\tchat|DE|52.5|12.5||||real_time||"
 DNS = ROW.replace("lookup", "dns")
@@ -69,7 +70,7 @@ def test_a_damaged_row_is_left_out(text: str) -> None:
     book.take("one", {text: 1.0, ROW: 3.0}, 1.0, 0.0)
     assert Row(*ROW.split("\t")) in book.rates(0.0)
     try:
-        read_row(text)
+        Row.parse(text)
     except ValueError:
         assert len(book.rates(0.0)) == 1
 

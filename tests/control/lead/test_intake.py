@@ -10,10 +10,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.lead.demand import MAX_ROWS, DemandBook, Row, row_text
+from gtm.control.lead.demand import MAX_ROWS, DemandBook
 from gtm.control.lead.intake import MAX_DETAIL, MAX_LEASES, Intake
 from gtm.control.lead.latency import MAX_SHARE, LatencyBook
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
+from gtm.core.demand.rows import Row
 from gtm.core.latency import Delta, Level
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.model.values import (
@@ -169,7 +170,7 @@ def test_demand_of_unknown_services_and_regions_is_dropped() -> None:
         Row("chat", "ghost", "served", "dns", "c", "c"),
     ]
     book = DemandBook()
-    book.take("edge", {row_text(row): 5.0 for row in rows}, 1.0, 0.0, intake.wanted)
+    book.take("edge", {row.text: 5.0 for row in rows}, 1.0, 0.0, intake.wanted)
     assert set(book.rates(0.0)) == {known}
     assert dropped["demand"] == 2
 

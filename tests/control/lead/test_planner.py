@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.control.lead.demand import Row
 from gtm.control.lead.planner import Inputs, Planner, over_http, same_plan
 from gtm.core.capacity.load import Load
 from gtm.core.decision.view import Window, view_of
+from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.state import NO_PLAN, Plan, State

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from gtm.control.lead import vantages
-from gtm.control.lead.demand import row_text
 from gtm.control.lead.takeover import GATHERING, LISTENING, Takeover, plan_problem
 from gtm.control.replica import Replica
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
@@ -95,7 +94,7 @@ class _Control:
     def second(self, plan: Plan | None = None) -> StateMessage:
         """One report with a second's demand, and one plan; what the edge is told next."""
         self.now += 1.0
-        demand = {row_text(self.row): 12.0}
+        demand = {self.row.text: 12.0}
         self.reply = self.active.reports.take(
             "edge", "127.0.0.1", EdgeReport("1", 1, 1, self.health, demand, 1.0, plan=plan)
         )
