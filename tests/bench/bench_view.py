@@ -10,7 +10,7 @@ from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
-from gtm.runtime.serve.assets import demo_policy
+from gtm.runtime.demo.policy import demo_policy
 
 
 def holder() -> ViewHolder:

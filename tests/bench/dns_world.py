@@ -30,7 +30,7 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
-from gtm.runtime.serve.assets import demo_policy
+from gtm.runtime.demo.policy import demo_policy
 
 ZONE = "demo.test"
 SERVICES = 1_000

@@ -31,7 +31,7 @@ from gtm.http.samples import (
     parse_samples,
     source_of,
 )
-from gtm.runtime.serve import assets
+from gtm.runtime.demo.policy import demo_policy
 from tests.http.world import NOW, TOKENS, Edge, regions
 
 BERLIN = "81.2.69.142"
@@ -250,7 +250,7 @@ def test_the_script_is_served_to_any_page(edge: Edge) -> None:
 
 def test_loopback_beacons_change_nothing() -> None:
     """In the demo all regions are on loopback. What browsers measure there changes the order of no client's regions."""
-    demo = compile_policy(Policy(regions=assets.demo_policy().regions), ())
+    demo = compile_policy(Policy(regions=demo_policy().regions), ())
     names = [region.name for region in demo.regions]
     locator = Locator()
     intake = Intake(lambda: demo, locator.locate, lambda: NOW)

@@ -173,7 +173,7 @@ def test_simulated_clients_are_believed_and_tokens_hidden(demo: System) -> None:
         answer = demo.redirect("web.demo.test", "/x", client)
         assert (answer.status_code, answer.headers["x-gtm-region"]) == (307, region)
     lines = [command_line(pid) for pid in demo.processes("gtm.")]
-    assert any("gtm.runtime.demo.world" in line for line in lines)
+    assert any("gtm.runtime.serve.demo_world" in line for line in lines)
     assert not any("gtm_serve_" in line for line in lines)
 
 

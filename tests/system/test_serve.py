@@ -20,7 +20,7 @@ pytestmark = pytest.mark.system
 
 GERMAN = "91.198.174.192"  # Wikimedia's, in the Netherlands: inside the EEA, nearest to Frankfurt
 LONDON = "81.2.69.142"
-PARTS = ("gtm.cli control", "gtm.cli edge", "gtm.runtime.edge.worker", "demo.world")
+PARTS = ("gtm.cli control", "gtm.cli edge", "gtm.runtime.edge.worker", "demo_world")
 EUROPE = {"eu-central", "eu-west"}
 ADDRESSES = Path(__file__).parent.parent / "geoip" / "public_addresses.csv"
 
@@ -67,7 +67,7 @@ def test_secrets_are_in_no_environment_but_their_owners(demo: System) -> None:
         "gtm.cli control": {"GTM_DATABASE_URL"},
         "gtm.cli edge": {"GTM_TOKEN"},
         "gtm.runtime.edge.worker": set(),
-        "demo.world": {"GTM_TOKEN"},  # of role reporter, its own
+        "demo_world": {"GTM_TOKEN"},  # of role reporter, its own
         "other": set(),  # Postgres
     }
 
@@ -346,7 +346,7 @@ def test_kill_9_of_everything_is_survived(tmp_path: Path) -> None:
     try:
         edge = [*running.processes("gtm.cli edge"), *running.processes("gtm.runtime.edge.worker")]
         assert len(edge) == 3
-        others = [pid for part in ("gtm.cli control", "demo.world") for pid in running.processes(part)]
+        others = [pid for part in ("gtm.cli control", "demo_world") for pid in running.processes(part)]
         assert len(others) == 2
         running.process.popen.kill()
         running.process.end()

@@ -90,8 +90,8 @@ def _target(data_dir: Path) -> Target:
     """
     from gtm.core.latency.geographic import terminal_at
     from gtm.runtime.demo.block import PORT, DemoError, DemoFile, address
+    from gtm.runtime.demo.policy import demo_policy
     from gtm.runtime.demo.traffic import Target
-    from gtm.runtime.serve import assets
     from gtm.runtime.serve.facts import Facts, host_and_port
 
     try:
@@ -105,9 +105,7 @@ def _target(data_dir: Path) -> Target:
         dns=host_and_port(facts.dns),
         port=PORT,
         regions={address(world.block, number): name for number, name in enumerate(world.regions, 1)},
-        terminals={
-            region.name: terminal_at(region.lat, region.lon) for region in assets.demo_policy().regions
-        },
+        terminals={region.name: terminal_at(region.lat, region.lon) for region in demo_policy().regions},
     )
 
 

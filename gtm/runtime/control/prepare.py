@@ -1,9 +1,10 @@
-"""What a control tier needs before it serves: a migrated database, a first admin token, and in the demo a policy."""
+"""What a control tier needs before it serves: a migrated database, a first admin token, and perhaps a policy."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +13,6 @@ from gtm.control.policy import changes as policies
 from gtm.core.model.access import Role
 from gtm.core.model.values import Policy
 from gtm.documents.schema import PolicyDocument
-from gtm.runtime.demo.block import moved
 from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
@@ -37,8 +37,8 @@ async def prepare(
     *,
     edge_token: str | None = None,
     reporter_token: str | None = None,
-    demo: Policy | None = None,
-    block: int = 1,
+    policy: Callable[[Policy], Policy] | None = None,
+    comment: str = "",
 ) -> Prepared:
     """Make a database ready.
 
@@ -46,8 +46,8 @@ async def prepare(
         url: a Postgres URL.
         edge_token: the text of a token for the edge started beside control, in place of the last such.
         reporter_token: likewise, of a token for the demo world's regions.
-        demo: the demo policy; applied if there is no policy yet. If there is, only the demo's own addresses move.
-        block: the block of loopback addresses that the demo world stands on now.
+        policy: makes of the policy in force (without regions: there is none yet) the one that is to be.
+        comment: kept with the revision, if that changes the policy.
 
     Raises:
         StorageUnavailable: the database stays unreachable (half a minute of tries).
@@ -61,14 +61,12 @@ async def prepare(
             await tokens.install(database, "serve-edge", Role.EDGE, edge_token, edges=LOCAL_EDGE)
         if reporter_token is not None:
             await tokens.install(database, "serve-demo", Role.REPORTER, reporter_token)
-        if demo is not None:
+        if policy is not None:
             current, _ = await policies.current_policy(database)
-            wanted = moved(current if current.regions else demo, block)
+            wanted = policy(current)
             if wanted != current:
                 document = PolicyDocument.of(wanted)
-                await policies.apply(
-                    database, document, author="gtm", now=datetime.now(UTC), comment="demo world"
-                )
+                await policies.apply(database, document, author="gtm", now=datetime.now(UTC), comment=comment)
     finally:
         await database.dispose()
     return Prepared(made.text if made else None)

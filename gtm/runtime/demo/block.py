@@ -8,12 +8,11 @@ demos can run side by side.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from gtm.core.model.values import Endpoint, Policy, RefusalAddress
 from gtm.files import write_whole
 
 PORT = 9000
@@ -98,35 +97,3 @@ def _free(host: str) -> bool:
         except OSError:
             return False
         return True
-
-
-def moved(policy: Policy, block: int) -> Policy:
-    """The demo policy with its own loopback addresses moved to a block; everything else stays as it is."""
-    regions = tuple(
-        replace(region, endpoints=tuple(_moved_endpoint(endpoint, block) for endpoint in region.endpoints))
-        for region in policy.regions
-    )
-    services = tuple(
-        replace(
-            service,
-            refusal=RefusalAddress(
-                tuple(_moved_address(text, block) for text in service.refusal.ipv4), service.refusal.ipv6
-            ),
-        )
-        for service in policy.services
-    )
-    return replace(policy, regions=regions, services=services)
-
-
-def _moved_endpoint(endpoint: Endpoint, block: int) -> Endpoint:
-    if not (len(endpoint.ipv4) == 1 and endpoint.url == f"http://{endpoint.ipv4[0]}:{PORT}"):
-        return endpoint
-    ours = _moved_address(endpoint.ipv4[0], block)
-    return replace(endpoint, url=f"http://{ours}:{PORT}", ipv4=(ours,))
-
-
-def _moved_address(text: str, block: int) -> str:
-    """Addresses of the form 127.0.N.i with a host of ours move; all others are the user's own."""
-    parts = text.split(".")
-    ours = parts[:2] == ["127", "0"] and parts[2] != "0" and 1 <= int(parts[3]) < SWITCH_HOST
-    return address(block, int(parts[3])) if ours else text

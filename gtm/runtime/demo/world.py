@@ -1,7 +1,4 @@
-"""The demo world's servers: `python -m gtm.runtime.demo.world BLOCK FD REGION=SLOTS…`, one process on asyncio.
-
-FD is the listening socket of the block's switch address, which the parent holds too. `GTM_CONTROL_URL` and `GTM_TOKEN`
-(role `reporter`) say where the regions report their load, and as whom.
+"""The demo world's servers, in one process on asyncio.
 
 A failed region does not listen at all: its clients see refused connections, as when a region dies, and it reports
 nothing. On the switch address, `GET /` tells every region's state; `POST /NAME/fail` and `POST /NAME/restore` turn one
@@ -11,26 +8,15 @@ off and on, `POST /NAME/capacity/SLOTS` changes how many requests it serves at o
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import signal
 import socket
-import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 from random import Random
 from typing import Any
 
-import uvloop
-
 from gtm.runtime.demo.block import PORT, REFUSAL_HOST, address
 from gtm.runtime.demo.http import Answer, HttpServer, Request, problem
 from gtm.runtime.demo.inference import MAX_SLOTS, InferenceServer
-from gtm.runtime.demo.reporter import report
-from gtm.runtime.process import lifeline
-from gtm.runtime.process.logs import configure
-
-logger = logging.getLogger(__name__)
 
 _LEGAL = "no region that may serve you is usable now; your request was not sent anywhere else"
 
@@ -107,37 +93,3 @@ class World:
 async def _refuse(_: Request) -> Answer:
     """Where DNS sends clients that no lawful region can serve."""
     return problem(HTTPStatus.UNAVAILABLE_FOR_LEGAL_REASONS, _LEGAL)
-
-
-async def run(world: World, switch: socket.socket) -> None:
-    """Run a world until the parent is gone or says so."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    lifeline.watch(stop.set)
-    await world.start(switch)
-    reporting = asyncio.create_task(
-        report(os.environ["GTM_CONTROL_URL"], os.environ["GTM_TOKEN"], world.reports)
-    )
-    await stop.wait()
-    reporting.cancel()
-
-
-def main() -> None:
-    """Run the world that the arguments describe."""
-    configure("info", "demo")
-    block, descriptor, *regions = sys.argv[1:]
-    pairs = (text.partition("=") for text in regions)
-    slots = {name: int(count) for name, _, count in pairs}
-    switch = socket.socket(fileno=int(descriptor))
-
-    async def work() -> None:
-        await run(World(int(block), slots), switch)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work())
-
-
-if __name__ == "__main__":
-    main()

@@ -17,15 +17,18 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import httpx
 
 from gtm import environment
+from gtm.core.model.values import Policy
 from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
 from gtm.runtime.demo.block import PORT as DEMO_PORT
 from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
 from gtm.runtime.demo.inference import DEFAULT_SLOTS
+from gtm.runtime.demo.policy import demo_policy, standing
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.child import Child
@@ -33,7 +36,6 @@ from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import reserve
-from gtm.runtime.serve import assets
 from gtm.runtime.serve.facts import Facts
 from gtm.settings import DnsSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
@@ -129,14 +131,15 @@ class Supervisor:
         self._owner = True
         Facts.path(settings.data_dir).unlink(missing_ok=True)
         regions: tuple[str, ...] = ()
-        policy, block = None, 1
+        policy: Callable[[Policy], Policy] | None = None
         if settings.demo:
-            policy = assets.demo_policy()
+            shipped = demo_policy()
             block, self._switch = claim_block()
-            regions = tuple(region.name for region in policy.regions)
+            policy = partial(standing, block=block)
+            regions = tuple(region.name for region in shipped.regions)
             descriptor = self._switch.fileno()
-            slots = [f"{one.name}={one.capacity.outstanding or DEFAULT_SLOTS}" for one in policy.regions]
-            arguments = ["gtm.runtime.demo.world", str(block), str(descriptor), *slots]
+            slots = [f"{one.name}={one.capacity.outstanding or DEFAULT_SLOTS}" for one in shipped.regions]
+            arguments = ["gtm.runtime.serve.demo_world", str(block), str(descriptor), *slots]
             self._child("demo world", arguments, self._world_environment, pass_fds=(descriptor,))
             switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
             DemoFile(block, switch, regions).write(settings.data_dir)
@@ -144,8 +147,8 @@ class Supervisor:
             self._database_url,
             edge_token=self._edge_token,
             reporter_token=self._reporter_token,
-            demo=policy,
-            block=block,
+            policy=policy,
+            comment="demo world",
         )
         self._control = self._child(
             "control",
