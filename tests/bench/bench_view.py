@@ -7,10 +7,10 @@ import time
 from gtm.core.decision.router import Router
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.demo.policy import demo_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
-from gtm.runtime.demo.policy import demo_policy
 
 
 def holder() -> ViewHolder:

@@ -25,12 +25,12 @@ from gtm.core.model.values import (
     Request,
     ResidencyRule,
 )
+from gtm.demo.policy import demo_policy
 from gtm.dns.protocol.subnet import Subnet, locate_subnet
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
-from gtm.runtime.demo.policy import demo_policy
 
 ZONE = "demo.test"
 SERVICES = 1_000

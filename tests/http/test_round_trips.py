@@ -17,6 +17,7 @@ from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyT
 from gtm.core.model.access import Role
 from gtm.core.model.values import UNKNOWN_LOCATION, Location, Policy, Probe, ProbeType
 from gtm.core.policy.compile import compile_policy
+from gtm.demo.policy import demo_policy
 from gtm.geoip.address import Address
 from gtm.geoip.reader import Locator
 from gtm.http.beacons import PREFLIGHT, target_url
@@ -31,7 +32,6 @@ from gtm.http.samples import (
     parse_samples,
     source_of,
 )
-from gtm.runtime.demo.policy import demo_policy
 from tests.http.world import NOW, TOKENS, Edge, regions
 
 BERLIN = "81.2.69.142"

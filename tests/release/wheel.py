@@ -90,7 +90,7 @@ def try_commands(programs: Path, folder: Path) -> None:
     assert "global traffic manager" in _run([gtm, "--help"], folder)
     version = _run([gtm, "version"], folder).strip()
     assert "unknown" not in version, version
-    locate = "from gtm.runtime.demo.policy import demo_folder; print(demo_folder())"
+    locate = "from gtm.demo.policy import demo_folder; print(demo_folder())"
     policy = _run([str(programs / "python"), "-c", locate], folder).strip()
     assert Path(policy).is_relative_to(programs.parent), policy
     assert "the policy is sound" in _run([gtm, "check", policy], folder)

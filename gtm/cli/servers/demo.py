@@ -84,7 +84,7 @@ def _call(method: str, path: str, data_dir: Path, region: str | None = None) -> 
     """
     import httpx
 
-    from gtm.runtime.demo.block import DemoError, DemoFile
+    from gtm.demo.block import DemoError, DemoFile
 
     try:
         world = DemoFile.read(data_dir)

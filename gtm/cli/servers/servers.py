@@ -350,7 +350,7 @@ def _check_database(url: str | None) -> None:
 
 def _run_with_database(server: Coroutine[Any, Any, None]) -> None:
     """The same for what uses a database. An edge has no use for these imports, nor must it have their packages."""
-    from gtm.runtime.demo.block import DemoError
+    from gtm.demo.block import DemoError
     from gtm.storage.embedded import EmbeddedPostgresError
     from gtm.storage.errors import SchemaError, StorageUnavailable
 

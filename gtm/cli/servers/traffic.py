@@ -12,10 +12,10 @@ import typer
 
 from gtm.cli import options
 from gtm.cli.exits import CommandError, Exit
-from gtm.runtime.demo.profiles import Profile
+from gtm.demo.profiles import Profile
 
 if TYPE_CHECKING:
-    from gtm.runtime.demo.traffic import Target, Traffic
+    from gtm.demo.traffic import Target, Traffic
 
 _EVERY = 0.5
 """Seconds between two live lines."""
@@ -42,9 +42,9 @@ def traffic(
 ) -> None:
     """Send the demo's regions requests of clients from many countries, each where gtm says; Ctrl-C ends it."""
     from gtm.cli import output
-    from gtm.runtime.demo.clients import countries
-    from gtm.runtime.demo.profiles import Demand
-    from gtm.runtime.demo.traffic import Course, Traffic
+    from gtm.demo.clients import countries
+    from gtm.demo.profiles import Demand
+    from gtm.demo.traffic import Course, Traffic
 
     known = {country.code for country in countries()}
     if burst_country not in known:
@@ -89,9 +89,9 @@ def _target(data_dir: Path) -> Target:
         CommandError: none runs there.
     """
     from gtm.core.latency.geographic import terminal_at
-    from gtm.runtime.demo.block import PORT, DemoError, DemoFile, address
-    from gtm.runtime.demo.policy import demo_policy
-    from gtm.runtime.demo.traffic import Target
+    from gtm.demo.block import PORT, DemoError, DemoFile, address
+    from gtm.demo.policy import demo_policy
+    from gtm.demo.traffic import Target
     from gtm.runtime.serve.facts import Facts, host_and_port
 
     try:

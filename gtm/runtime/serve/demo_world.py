@@ -14,8 +14,8 @@ import sys
 
 import uvloop
 
-from gtm.runtime.demo.reporter import report
-from gtm.runtime.demo.world import World
+from gtm.demo.reporter import report
+from gtm.demo.world import World
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.logs import configure
 

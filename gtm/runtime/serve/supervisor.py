@@ -24,11 +24,11 @@ import httpx
 
 from gtm import environment
 from gtm.core.model.values import Policy
+from gtm.demo.block import PORT as DEMO_PORT
+from gtm.demo.block import SWITCH_HOST, DemoFile, address, claim_block
+from gtm.demo.inference import DEFAULT_SLOTS
+from gtm.demo.policy import demo_policy, standing
 from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
-from gtm.runtime.demo.block import PORT as DEMO_PORT
-from gtm.runtime.demo.block import SWITCH_HOST, DemoFile, address, claim_block
-from gtm.runtime.demo.inference import DEFAULT_SLOTS
-from gtm.runtime.demo.policy import demo_policy, standing
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.child import Child

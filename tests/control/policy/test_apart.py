@@ -14,7 +14,7 @@ from gtm.control.policy.apart import Apart
 from gtm.control.policy.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, understood
 from gtm.control.policy.situation import Situation
 from gtm.core.model.state import State
-from gtm.runtime.demo.policy import demo_policy
+from gtm.demo.policy import demo_policy
 
 DRAFT = {"service": "chat", "country": "DE", "policy": {}}
 

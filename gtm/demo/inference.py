@@ -17,7 +17,7 @@ from random import Random
 from statistics import NormalDist
 from typing import Any
 
-from gtm.runtime.demo.http import Answer, Request, problem
+from gtm.demo.http import Answer, Request, problem
 
 QUEUE_PER_SLOT = 4
 """Requests that may wait for each slot; one more is turned away (503)."""

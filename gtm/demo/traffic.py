@@ -21,13 +21,13 @@ from random import Random
 from urllib.parse import urlsplit
 
 from gtm.core.latency.geographic import Terminal, model_ms, point_at
+from gtm.demo.clients import Client, countries, pick
+from gtm.demo.fetch import FetchError, Pool, Reply, get, once
+from gtm.demo.profiles import Demand, rates
+from gtm.demo.resolver import ResolveError, Resolver, edge
+from gtm.demo.summary import End, Result, Summary
 from gtm.geoip.centres import country_centres
 from gtm.geoip.reader import Locator
-from gtm.runtime.demo.clients import Client, countries, pick
-from gtm.runtime.demo.fetch import FetchError, Pool, Reply, get, once
-from gtm.runtime.demo.profiles import Demand, rates
-from gtm.runtime.demo.resolver import ResolveError, Resolver, edge
-from gtm.runtime.demo.summary import End, Result, Summary
 
 SERVICES = {"chat": 0.7, "web": 0.3}
 """What clients ask for, and how often."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import cos, pi
 
-from gtm.runtime.demo.clients import Country
+from gtm.demo.clients import Country
 
 SWING = 0.9
 """How far demand rises above and falls below its mean in the course of a day, as a share of the mean."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gtm.core.model.values import Endpoint, Policy, RefusalAddress
+from gtm.demo.block import PORT, SWITCH_HOST, address
 from gtm.documents.folders import load_folder
-from gtm.runtime.demo.block import PORT, SWITCH_HOST, address
 
-_PACKAGE = Path(__file__).resolve().parent.parent.parent
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def demo_folder() -> Path:

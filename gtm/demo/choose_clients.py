@@ -1,4 +1,4 @@
-"""Chooses the demo's client networks: `python -m gtm.runtime.demo.choose_clients` writes `data/clients.csv`.
+"""Chooses the demo's client networks: `python -m gtm.demo.choose_clients` writes `data/clients.csv`.
 
 From every country, so many /24 networks of the shipped location database, each in proportion to its number of
 addresses. The same database gives the same networks.
@@ -13,8 +13,8 @@ from random import Random
 
 import maxminddb
 
+from gtm.demo.clients import FILE
 from gtm.geoip.reader import SHIPPED_DATABASE
-from gtm.runtime.demo.clients import FILE
 
 NETWORKS = 10
 """Networks of each country."""

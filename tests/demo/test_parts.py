@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.demo.clients import Country, client_of, countries
+from gtm.demo.fetch import FetchError, Reply
+from gtm.demo.fetch import parse_head as parse_answer
+from gtm.demo.http import Request, RequestError, parse_head
+from gtm.demo.inference import QUEUE_PER_SLOT, InferenceServer, QueueFullError, Slots, service_of
+from gtm.demo.profiles import Demand, Profile, rates
+from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
+from gtm.demo.summary import End, Histogram, Result, Summary
+from gtm.demo.traffic import refusal
 from gtm.geoip.reader import Locator
-from gtm.runtime.demo.clients import Country, client_of, countries
-from gtm.runtime.demo.fetch import FetchError, Reply
-from gtm.runtime.demo.fetch import parse_head as parse_answer
-from gtm.runtime.demo.http import Request, RequestError, parse_head
-from gtm.runtime.demo.inference import QUEUE_PER_SLOT, InferenceServer, QueueFullError, Slots, service_of
-from gtm.runtime.demo.profiles import Demand, Profile, rates
-from gtm.runtime.demo.resolver import Resolved, ResolveError, Resolver, query, read
-from gtm.runtime.demo.summary import End, Histogram, Result, Summary
-from gtm.runtime.demo.traffic import refusal
 
 WORLD = (
     Country("DE", 80.0, (IPv4Network("192.0.2.0/24"),)),

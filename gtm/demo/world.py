@@ -14,9 +14,9 @@ from http import HTTPStatus
 from random import Random
 from typing import Any
 
-from gtm.runtime.demo.block import PORT, REFUSAL_HOST, address
-from gtm.runtime.demo.http import Answer, HttpServer, Request, problem
-from gtm.runtime.demo.inference import MAX_SLOTS, InferenceServer
+from gtm.demo.block import PORT, REFUSAL_HOST, address
+from gtm.demo.http import Answer, HttpServer, Request, problem
+from gtm.demo.inference import MAX_SLOTS, InferenceServer
 
 _LEGAL = "no region that may serve you is usable now; your request was not sent anywhere else"
 
