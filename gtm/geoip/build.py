@@ -26,11 +26,11 @@ from typing import TypeVar
 from gtm.geoip.centres import COUNTRIES_FILE
 from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.errors import GeoIPError
+from gtm.geoip.inhabited import CELL_DEGREES
 from gtm.geoip.mmdb import PrefixTree, UInt, Value, encode
 from gtm.geoip.records import country_code
 from gtm.geoip.source import PACKAGE, Family, Source, read_source
 
-CELL_DEGREES = 2.5
 BLOCK_LENGTHS = {32: 24, 128: 40}
 """Bits of an address → length of the blocks inside which a country has one cell."""
 DATABASE_TYPE = "GTM-Location"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gtm.geoip.centres import country_centres
-from gtm.geoip.inhabited import INHABITED_FILE, inhabited, picture
+from gtm.geoip.draw import picture
+from gtm.geoip.inhabited import INHABITED_FILE, inhabited
 
 
 def test_the_picture_is_one_of_the_world() -> None:
