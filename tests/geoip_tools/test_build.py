@@ -5,11 +5,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from databases import write_mmdb
 
 from gtm.core.latency import great_circle_km
-from gtm.geoip import build, evaluate
 from gtm.geoip.reader import Locator
+from gtm.geoip_tools import build, evaluate
+from tests.geoip.databases import write_mmdb
 
 NEW_YORK, LOS_ANGELES, BROOKLYN = (40.71, -74.0), (34.05, -118.24), (40.69, -73.99)
 

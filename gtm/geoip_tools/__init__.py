@@ -1,0 +1,1 @@
+"""Tools that make and measure the shipped database of locations; nothing that runs imports them."""
