@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from gtm import __version__
-from gtm.cli import options, token
-from gtm.cli.exits import CommandError, Exit
-from gtm.cli.live import dns_query, dnssec, edges, latency, load, report, routing, status, top
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.live import dns_query, dnssec, edges, latency, load, report, routing, status, token, top
 from gtm.cli.policy import exporting, fence, importing, init, policies, regions, revisions, simulation
 from gtm.cli.servers import db, demo, servers
 

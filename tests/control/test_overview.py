@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from gtm.control.overview import Moment, _quantile, plan_document, top_document
 
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.vantages import LiveEdge
+from gtm.control.overview import Moment, _quantile, plan_document, top_document
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from gtm.cli.client import control
-from gtm.cli.exits import CommandError
+from gtm.cli.common.client import control
+from gtm.cli.common.exits import CommandError
 from gtm.core.model.values import Probe, ProbeType
 from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
 from gtm.prober.checks import Checker

@@ -19,7 +19,7 @@ import dns.rdatatype
 import dns.rdtypes.txtbase
 import dns.rrset
 
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common.exits import CommandError, Exit
 
 _TIMEOUT = 5.0
 _PAYLOAD = 1232

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def status(
     as_json: options.AsJson = False,
 ) -> None:
     """Show keys, what they wait for, and the DS record that the parent should have."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     control = client.control(control_url, token)
     if zone is not None:
@@ -72,7 +72,7 @@ def roll(
     as_json: options.AsJson = False,
 ) -> None:
     """Replace a key, step by step, without a moment in which answers do not validate."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     if zsk + ksk + ds_seen != 1 or (ds_seen and urgent):
         raise CommandError("say one of --zsk, --ksk and --ds-seen, the first two perhaps with --urgent")
@@ -95,7 +95,7 @@ def withdraw(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask the parent to drop its DS records (CDS and CDNSKEY): the first step of switching DNSSEC off."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     control = client.control(control_url, token)
     found = control.call("POST", f"{_path(zone)}/withdraw", body={"withdrawing": not undo}).body
@@ -103,14 +103,14 @@ def withdraw(
 
 
 def _path(zone: str) -> str:
-    from gtm.cli import client
+    from gtm.cli.common import client
 
     return f"/v1/dnssec/{client.segment(zone)}"
 
 
 def _print(found: Mapping[str, Any]) -> None:
     """A zone's keys, and the record for the parent on a line of its own, to be copied."""
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     if found["problem"]:
         output.warn([found["problem"]])

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -21,7 +21,7 @@ def list_(
     as_json: options.AsJson = False,
 ) -> None:
     """List every edge that was ever heard of."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     found = client.control(control_url, token).get("/v1/edges")["items"]
     if as_json:
@@ -38,7 +38,7 @@ def forget(
     token: options.Token = None,
 ) -> None:
     """Strike an edge off that is gone for good: it no longer counts as silent. One that is live is not forgotten."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     client.control(control_url, token).send("DELETE", f"/v1/edges/{client.segment(name)}")
     output.say(f"edge {name} is forgotten")
@@ -46,7 +46,7 @@ def forget(
 
 def rows(edges: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Edges as a table shows them."""
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     return [
         (

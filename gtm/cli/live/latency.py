@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +30,7 @@ def latency(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what was measured of round trips, and for a client the estimate for each region and what it rests on."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     found = client.control(control_url, token).get(
         "/v1/latency", client=client_ip, country=country, lat=lat, lon=lon
@@ -71,7 +71,7 @@ def latency(
 
 def _doubts(found: Mapping[str, Any]) -> None:
     """The networks that are not where the location database says."""
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     if found["disputed"]:
         output.say("")

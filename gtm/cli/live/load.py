@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +22,7 @@ def load(
     as_json: options.AsJson = False,
 ) -> None:
     """Show each region's load and usable capacity, as a whole and by service, and what it is reduced by."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     found = client.control(control_url, token).get("/v1/load")
     if as_json:

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from gtm.adapters.watch import Target, Watch
@@ -179,7 +179,7 @@ def _words(reports: list[dict[str, object]]) -> str:
 
 
 def _to_control(control_url: str, token: str | None) -> _Send:
-    from gtm.cli import client
+    from gtm.cli.common import client
 
     api = client.control(control_url, token, timeout=_TIMEOUT)
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError
 
 _Service = Annotated[str, typer.Argument(help="The service's name; with --host it may be left out.")]
 _Host = Annotated[
@@ -105,8 +105,8 @@ def _ask_control(
     url: str, token: str | None, asked: _Asked, draft: Path | None, at: str | None
 ) -> dict[str, Any]:
     """The decision by a draft, or at another time."""
-    from gtm.cli import client
-    from gtm.cli.policy.reading import read_document
+    from gtm.cli.common import client
+    from gtm.cli.common.reading import read_document
 
     if asked.host is not None:
         text = "--host is for edges: with --policy or --at, give the service, --tenant and --data-class"
@@ -121,8 +121,8 @@ def _ask_control(
 
 def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
     """The decision. A refusal is an answer; any other 503 is none."""
-    from gtm.cli import client
-    from gtm.cli.exits import CommandError, Exit
+    from gtm.cli.common import client
+    from gtm.cli.common.exits import CommandError, Exit
 
     edge = client.edge(url, token)
     answer = edge.call("GET", "/v1/route", parameters=asdict(asked), accept=frozenset({421, 451, 503}))
@@ -134,8 +134,8 @@ def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
 
 
 def _tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
-    from gtm.cli import output
-    from gtm.cli.exits import Exit
+    from gtm.cli.common import output
+    from gtm.cli.common.exits import Exit
 
     if as_json:
         output.print_json(decision)
@@ -154,7 +154,7 @@ def _tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
 def _facts(decision: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     client = decision["client"]
     found = [client["country"] or "unknown place"]
@@ -194,7 +194,7 @@ def _by(decision: dict[str, Any]) -> str:
 
 
 def _answer(decision: dict[str, Any]) -> str:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     if decision["outcome"] == "served":
         return f"{output.plain(decision['region'])} ({output.plain(decision['reason'])})"
@@ -202,7 +202,7 @@ def _answer(decision: dict[str, Any]) -> str:
 
 
 def _candidates(decision: dict[str, Any]) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     output.say("")
     output.table(
@@ -231,7 +231,7 @@ def _exclusion(item: dict[str, Any]) -> str:
 
 
 def _rules(decision: dict[str, Any]) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     output.say("")
     output.table(

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 
 
 def register(app: typer.Typer) -> None:
@@ -21,9 +21,8 @@ def status(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the revision in force, the edges that have it, and the policy's warnings."""
-    from gtm.cli import client, output
+    from gtm.cli.common import changes, client, output
     from gtm.cli.live.edges import HEADERS, rows
-    from gtm.cli.policy import changes
 
     api = client.control(control_url, token)
     found = api.get("/v1/status")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from gtm.cli.client import Client
+    from gtm.cli.common.client import Client
 
 EVERY = 1.0
 """Seconds between two looks."""
@@ -38,7 +38,7 @@ def top(
     ] = False,
 ) -> None:
     """Show regions, spillover, refusals and the plan, every second until Ctrl-C."""
-    from gtm.cli import client
+    from gtm.cli.common import client
 
     api = client.control(control_url, token, timeout=_TIMEOUT)
     try:
@@ -82,7 +82,7 @@ def _shown(*, once: bool, as_json: bool) -> Iterator[_Show]:
     """How documents are shown: as lines of JSON, in place on a terminal, one below the other elsewhere."""
     from rich.live import Live
 
-    from gtm.cli import output
+    from gtm.cli.common import output
     from gtm.cli.live.top_view import screen
 
     console = output.out()

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gtm.cli import output
+from gtm.cli.common import output
 
 _BAR = 10
 _LITTLE = 0.2

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def export(
     as_json: options.AsJson = False,
 ) -> None:
     """Write the policy in force as YAML: a file per kind, or one document. Applied again, it changes nothing."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     api = client.control(control_url, token)
     found = api.get("/v1/policy", admin_states="true" if admin_states else None)
@@ -58,7 +58,7 @@ def _write(folder: Path, policy: dict[str, Any], kinds: tuple[str, ...], *, over
         CommandError: the folder holds other policy files, or cannot be written; then nothing was written, or each
             file is either the old or the new one.
     """
-    from gtm.cli import output
+    from gtm.cli.common import output
     from gtm.documents.folders import EXPECTATIONS, SUFFIXES
 
     try:

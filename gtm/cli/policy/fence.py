@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -25,8 +25,8 @@ def approve(
     as_json: options.AsJson = False,
 ) -> None:
     """Approve of somebody else's change. Its refusal, and `gtm plan` of it, name its fingerprint."""
-    from gtm.cli import client, output
-    from gtm.cli.spans import span_seconds
+    from gtm.cli.common import client, output
+    from gtm.cli.common.spans import span_seconds
 
     until = datetime.now(UTC) + timedelta(seconds=span_seconds("--expires", expires))
     body = {"sha256": sha256.strip().lower(), "reason": reason, "expires_at": until.isoformat()}
@@ -46,7 +46,7 @@ def approvals(
     as_json: options.AsJson = False,
 ) -> None:
     """List approvals, the latest first."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     found = client.control(control_url, token).get("/v1/fence-approvals")["items"]
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli.exits import CommandError
+from gtm.cli.common.exits import CommandError
 
 _PROTECTED = frozenset(("fence", "deletion"))
 

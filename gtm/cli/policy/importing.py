@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError
 
 if TYPE_CHECKING:
     from gtm.documents.imports.parts import Source
@@ -51,7 +51,7 @@ def import_(
 
     What the file does not say, such as where a region stands, is asked for in comments, and by `gtm check`.
     """
-    from gtm.cli import output
+    from gtm.cli.common import output
     from gtm.documents.imports.parts import ImportProblem
     from gtm.documents.imports.policy import draft, zone_name
     from gtm.documents.imports.render import files

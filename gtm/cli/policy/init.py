@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from gtm.cli.exits import CommandError
+from gtm.cli.common.exits import CommandError
 
 _PLACE = re.compile(r"(?P<name>[^@=]+)@(?P<country>[A-Za-z]{2}),(?P<lat>-?[0-9.]+),(?P<lon>-?[0-9.]+)")
 _HOW = (
@@ -189,8 +189,8 @@ def _write(folder: Path, plan: _Plan) -> None:
     Raises:
         CommandError: they cannot be written, or have problems; then nothing is left behind.
     """
-    from gtm.cli import output
-    from gtm.cli.servers.welcome import program
+    from gtm.cli.common import output
+    from gtm.cli.common.program import program
     from gtm.documents.folders import check_references, read_folder
     from gtm.documents.plausibility import plausibility
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.common.reading import explained, read_document, require_readable
 from gtm.cli.policy import forcing
-from gtm.cli.policy.reading import explained, read_document, require_readable
 
 if TYPE_CHECKING:
-    from gtm.cli.client import Client
+    from gtm.cli.common.client import Client
     from gtm.documents.check import Report
 
 Folder = Annotated[Path, typer.Argument(help="A folder of YAML files, or one file.")]
@@ -36,7 +36,7 @@ def check(
     """Check a policy and the expected decisions beside it (expect.yaml), without any server."""
     import time
 
-    from gtm.cli import output
+    from gtm.cli.common import output
     from gtm.documents.check import check_folder
     from gtm.geoip.reader import GeoIPError, Locator
 
@@ -73,8 +73,7 @@ def plan(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what `gtm apply` would change. Changes nothing."""
-    from gtm.cli import client, output
-    from gtm.cli.policy import changes
+    from gtm.cli.common import changes, client, output
 
     document = read_document(folder)
     planned = _plan(client.control(control_url, token), document)
@@ -108,8 +107,7 @@ def apply(
 
     What the folder does not hold is deleted. Nothing else can get between what was shown and what is applied.
     """
-    from gtm.cli import ask, client, output
-    from gtm.cli.policy import changes
+    from gtm.cli.common import ask, changes, client, output
 
     forced = forcing.parameters(force=force, reason=reason)
     document = read_document(folder)
@@ -141,7 +139,7 @@ def apply(
 
 def _safety(safety: dict[str, Any] | None, folder: Path) -> None:
     """What the safety rules say of a change."""
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     unsafe = forcing.breaches(safety)
     for text in unsafe:
@@ -154,7 +152,7 @@ def _safety(safety: dict[str, Any] | None, folder: Path) -> None:
 
 
 def _plan(api: Client, document: dict[str, Any]) -> dict[str, Any]:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     with output.progress("comparing with the policy in force"):
         answer = api.call("POST", "/v1/policy:apply", body={"policy": document, "dry_run": True})
@@ -168,7 +166,7 @@ def _findings(planned: dict[str, Any]) -> list[str]:
 
 
 def _report(report: Report) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     for problem in report.problems:
         output.say(str(problem), "red")
@@ -202,7 +200,7 @@ def _report(report: Report) -> None:
 def _report_json(report: Report) -> None:
     from dataclasses import asdict
 
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     output.print_json(
         {

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 from gtm.cli.policy import forcing
 
 if TYPE_CHECKING:
-    from gtm.cli.client import Client
+    from gtm.cli.common.client import Client
 
 app = typer.Typer(no_args_is_help=True)
 services_app = typer.Typer(no_args_is_help=True)
@@ -25,7 +25,7 @@ def list_(
     as_json: options.AsJson = False,
 ) -> None:
     """List regions with their admin state, health, endpoints and capacity."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     api = client.control(control_url, token)
     health = _health(api)
@@ -60,7 +60,7 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """Show a region: its document, and each endpoint's health by vantage."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     api = client.control(control_url, token)
     region = api.get(f"/v1/regions/{client.segment(name)}")
@@ -112,7 +112,7 @@ def _add_state(verb: str, description: str) -> None:
         timeout: options.Timeout = options.WAIT_SECONDS,
         as_json: options.AsJson = False,
     ) -> None:
-        from gtm.cli import client
+        from gtm.cli.common import client
 
         forced = forcing.parameters(force=force, reason=reason)
         api = client.control(control_url, token)
@@ -137,7 +137,7 @@ def list_services(
     as_json: options.AsJson = False,
 ) -> None:
     """List services with their host names, steering and regions."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     services = list(client.control(control_url, token).items("/v1/services"))
     if as_json:
@@ -169,8 +169,7 @@ def _host(host: str | dict[str, Any]) -> str:
 
 
 def _report(api: Client, done: dict[str, Any], *, wait: bool, timeout: float, as_json: bool) -> None:
-    from gtm.cli import output
-    from gtm.cli.policy import changes
+    from gtm.cli.common import changes, output
 
     if not as_json:
         region = done["resource"]
@@ -205,7 +204,7 @@ def _capacity(capacity: Mapping[str, Any]) -> str:
 
 
 def _health_cells(found: Mapping[str, Any]) -> tuple[Any, ...]:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     latency = found.get("latency_ms")
     return (

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 from gtm.cli.policy import forcing
 
 app = typer.Typer(no_args_is_help=True)
@@ -24,7 +24,7 @@ def list_(
     as_json: options.AsJson = False,
 ) -> None:
     """List revisions, newest first."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     found = list(islice(client.control(control_url, token).items("/v1/revisions"), limit))
     if as_json:
@@ -55,7 +55,7 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """Show a revision with its whole policy."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     found = client.control(control_url, token).get(f"/v1/revisions/{number}")
     if as_json:
@@ -79,8 +79,7 @@ def diff(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what a revision changed: since the one before, or since another."""
-    from gtm.cli import client, output
-    from gtm.cli.policy import changes
+    from gtm.cli.common import changes, client, output
 
     found = client.control(control_url, token).get(f"/v1/revisions/{number}/diff", against=against)
     if as_json:
@@ -107,8 +106,7 @@ def rollback(
     as_json: options.AsJson = False,
 ) -> None:
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
-    from gtm.cli import ask, client, output
-    from gtm.cli.policy import changes
+    from gtm.cli.common import ask, changes, client, output
 
     forced = forcing.parameters(force=force, reason=reason)
     ask.require_consent(yes=yes, as_json=as_json)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
-from gtm.cli.policy.reading import explained, read_document
-from gtm.cli.spans import span_seconds
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.common.reading import explained, read_document
+from gtm.cli.common.spans import span_seconds
 
 if TYPE_CHECKING:
-    from gtm.cli.client import Client
+    from gtm.cli.common.client import Client
     from gtm.core.demand.traffic import Traffic
     from gtm.core.model.values import Policy, Priority
 
@@ -56,7 +56,7 @@ def simulate(
 
     With `--against FOLDER` and a file no server is needed: every region then counts as up, with its declared capacity.
     """
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     back = span_seconds("--since", since)
     lasting = span_seconds("--duration", duration)
@@ -139,7 +139,7 @@ def _lines(name: str) -> Iterator[Iterator[str]]:
     """The lines of a file, with a bar that says how far they are read (in MiB)."""
     import sys
 
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     path = None if name == "-" else Path(name)
     size = None if path is None else path.stat().st_size >> 20
@@ -211,7 +211,7 @@ def _json(document: Mapping[str, Any]) -> str:
 def _simulated(before: Policy, after: Policy, traffic: Traffic) -> dict[str, Any]:
     import time
 
-    from gtm.cli import output
+    from gtm.cli.common import output
     from gtm.control.errors import ControlError
     from gtm.control.policy.simulation import simulated_offline
 
@@ -235,7 +235,7 @@ def _write(path: Path, found: Mapping[str, Any], *, before: str, after: str) -> 
 
 
 def _tell(found: Mapping[str, Any]) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     traffic = found["traffic"]
     served = f", {found['newly_served']:.1%} were refused before" if found["newly_served"] else ""
@@ -260,7 +260,7 @@ def _each(found: Mapping[str, Any], read: Callable[[Any], Any]) -> list[Any]:
 
 
 def _regions(found: Mapping[str, Any]) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     sides = _each(found, lambda made: {item["region"]: item for item in made["regions"]})
     output.table(
@@ -281,7 +281,7 @@ def _regions(found: Mapping[str, Any]) -> None:
 
 def _summary(found: Mapping[str, Any]) -> None:
     """Latency and refusals."""
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     latencies = _each(found, lambda made: made["latency_ms"])
     rows: list[tuple[Any, ...]] = [
@@ -301,7 +301,7 @@ def _summary(found: Mapping[str, Any]) -> None:
 
 
 def _spill(found: Mapping[str, Any]) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     sides = _each(found, lambda made: {(item["from"], item["to"]): item["rate"] for item in made["spill"]})
     pairs = sorted({pair for side in sides for pair in side})
@@ -315,7 +315,7 @@ def _spill(found: Mapping[str, Any]) -> None:
 
 
 def _countries(found: Mapping[str, Any]) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     changed = [item for item in found["countries"] if item["before"] != item["after"]]
     output.say("")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gtm.cli import options
+from gtm.cli.common import options
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -17,8 +17,8 @@ def upgrade(
     as_json: options.AsJson = False,
 ) -> None:
     """Bring the schema to this version's; all of it or nothing."""
-    from gtm.cli import output
-    from gtm.cli.servers.database import database
+    from gtm.cli.common import output
+    from gtm.cli.common.database import database
     from gtm.storage import migrate
 
     with database(database_url, data_dir, create=True) as url:
@@ -42,8 +42,8 @@ def current(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the schema's revision, and the one that this version works with."""
-    from gtm.cli import output
-    from gtm.cli.servers.database import database
+    from gtm.cli.common import output
+    from gtm.cli.common.database import database
     from gtm.storage import migrate
 
     with database(database_url, data_dir) as url:
@@ -65,9 +65,9 @@ def check(
     as_json: options.AsJson = False,
 ) -> None:
     """Compare the schema with what this version declares. Exit code 1 if they differ."""
-    from gtm.cli import output
-    from gtm.cli.exits import Exit
-    from gtm.cli.servers.database import database
+    from gtm.cli.common import output
+    from gtm.cli.common.database import database
+    from gtm.cli.common.exits import Exit
     from gtm.storage import migrate
     from gtm.storage.errors import SchemaError
 

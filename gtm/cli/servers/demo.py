@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.servers.traffic import traffic
 
 app = typer.Typer(no_args_is_help=True)
@@ -53,7 +53,7 @@ def capacity(
 
 
 def _switch(region: str, action: str, data_dir: Path, note: str, *, as_json: bool) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     _show(_call("POST", f"/{region}/{action}", data_dir, region), as_json=as_json)
     if not as_json:
@@ -61,7 +61,7 @@ def _switch(region: str, action: str, data_dir: Path, note: str, *, as_json: boo
 
 
 def _show(state: dict[str, Any], *, as_json: bool) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     if as_json:
         output.print_json(state)

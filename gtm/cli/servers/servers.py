@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
 from gtm.settings import (
     DEFAULT_CONTROL_PORT,
     DEFAULT_DEMAND_DAYS,

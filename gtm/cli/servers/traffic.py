@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
 from gtm.demo.profiles import Profile
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def traffic(
     as_json: options.AsJson = False,
 ) -> None:
     """Send the demo's regions requests of clients from many countries, each where gtm says; Ctrl-C ends it."""
-    from gtm.cli import output
+    from gtm.cli.common import output
     from gtm.demo.clients import countries
     from gtm.demo.profiles import Demand
     from gtm.demo.traffic import Course, Traffic
@@ -125,7 +125,7 @@ def _check_edge(target: Target) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     asked = ", ".join(f"{count} by {via}" for via, count in found["via"].items())
     output.facts(

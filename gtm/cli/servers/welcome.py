@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from gtm.cli import options
+from gtm.cli.common import options
+from gtm.cli.common.program import program
 from gtm.runtime.serve.supervisor import Running
-
-
-def program() -> str:
-    """How this very program is called from the same directory: `gtm` if that finds it, else its path."""
-    found = shutil.which("gtm")
-    ours = Path(sys.argv[0])
-    return "gtm" if found is not None and Path(found).resolve() == ours.resolve() else str(ours)
 
 
 def welcome(running: Running) -> None:

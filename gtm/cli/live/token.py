@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError
 from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def create(
     as_json: options.AsJson = False,
 ) -> None:
     """Make a token. It is printed this once, alone on standard output, and stored nowhere."""
-    from gtm.cli import client
+    from gtm.cli.common import client
 
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
     if direct:
@@ -96,8 +96,8 @@ def rotate(
     as_json: options.AsJson = False,
 ) -> None:
     """Replace a token's text. Name, role and expiry stay; the old text works until the grace is over."""
-    from gtm.cli import client, output
-    from gtm.cli.spans import span_seconds
+    from gtm.cli.common import client, output
+    from gtm.cli.common.spans import span_seconds
 
     seconds = 0.0 if _ZERO.fullmatch(grace.strip()) else span_seconds("--grace", grace)
     if direct:
@@ -114,7 +114,7 @@ def rotate(
 
 def _show(made: dict[str, Any], *, as_json: bool) -> None:
     """A new token's text, alone on standard output."""
-    from gtm.cli import output
+    from gtm.cli.common import output
 
     if as_json:
         output.print_json(made)
@@ -135,7 +135,7 @@ def list_(
     as_json: options.AsJson = False,
 ) -> None:
     """List every token, revoked and expired ones included. Their texts are known to nobody."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     if direct:
         from gtm.control.live import tokens
@@ -177,7 +177,7 @@ def revoke(
     as_json: options.AsJson = False,
 ) -> None:
     """End a token for good: the one with this id, or all of this name. The name is free again."""
-    from gtm.cli import client, output
+    from gtm.cli.common import client, output
 
     if direct:
         ended = _revoke_directly(token_id, database_url, data_dir)
@@ -236,7 +236,7 @@ def _revoke_directly(identity: str, url: str | None, data_dir: Path) -> dict[str
 def _with_database(url: str | None, data_dir: Path, work: Callable[[Database], Awaitable[T]]) -> T:
     import asyncio
 
-    from gtm.cli.servers.database import database, require_current_schema
+    from gtm.cli.common.database import database, require_current_schema
     from gtm.control.errors import ControlError
     from gtm.storage.session import Database
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
 from tests.api.conftest import ZONE
 from tests.cli.conftest import Gtm
 

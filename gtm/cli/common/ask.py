@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common.exits import CommandError, Exit
 
 
 def require_consent(*, yes: bool, as_json: bool) -> None:

@@ -18,8 +18,8 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from gtm.cli import options
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import options
+from gtm.cli.common.exits import CommandError, Exit
 from gtm.transport import CertificatesError, tls_context
 
 _TIMEOUT = 60.0

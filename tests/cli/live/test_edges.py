@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from gtm.cli.exits import Exit
+from gtm.cli.common.exits import Exit
 from tests.cli.conftest import Control, Gtm
 
 

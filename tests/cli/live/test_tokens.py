@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from gtm.cli.exits import Exit
+from gtm.cli.common.exits import Exit
 from gtm.storage.embedded import DataDirectoryLock
 from tests.cli.conftest import Control, Gtm
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.cli.exits import CommandError, Exit
-from gtm.cli.options import addresses, dns_addresses
+from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.common.options import addresses, dns_addresses
 from tests.cli.conftest import Gtm
 
 

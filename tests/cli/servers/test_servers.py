@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.cli.exits import Exit
+from gtm.cli.common.exits import Exit
 from gtm.cli.servers.welcome import welcome
 from gtm.runtime.serve.supervisor import Running
 from gtm.storage import migrate

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.text import Text
 
-from gtm.cli import output
-from gtm.cli.client import Client
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common import output
+from gtm.cli.common.client import Client
+from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.kinds import label
 
 _MARKS = {"created": "+", "updated": "~", "deleted": "-"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gtm.cli.exits import Exit
+from gtm.cli.common.exits import Exit
 from gtm.control.lead.vantages import Judgement
 from gtm.core.model.access import Role
 from gtm.core.model.state import State

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gtm.runtime.process.http import PatientProtocol
 from gtm.runtime.process.room import MAX_CONNECTIONS, Room, fitting
-from tests.runtime.test_http import read_until, serving
+from tests.runtime.process.test_http import read_until, serving
 from tests.system.harness import eventually
 
 ASK = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.cli.exits import Exit
+from gtm.cli.common.exits import Exit
 from tests.cli.conftest import DEMO, Gtm
 from tests.system.harness import System, eventually, system
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gtm.cli.exits import CommandError
+from gtm.cli.common.exits import CommandError
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gtm.cli.exits import CommandError
-from gtm.cli.options import dns_settings
+from gtm.cli.common.exits import CommandError
+from gtm.cli.common.options import dns_settings
 from gtm.settings import DnsSettings
 
 

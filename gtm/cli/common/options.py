@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common.exits import CommandError, Exit
 from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, Address, DnsSettings, Network
 from gtm.settings import LOOPBACK as LOOPBACK_NETWORKS
 

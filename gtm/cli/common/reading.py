@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gtm.cli.exits import CommandError, Exit
+from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from gtm.documents.schema import PolicyDocument
@@ -32,7 +32,7 @@ def read_document(folder: Path) -> dict[str, Any]:
     Raises:
         CommandError: it cannot be read, or has problems; all are listed.
     """
-    from gtm.cli import output
+    from gtm.cli.common import output
     from gtm.documents.folders import load_document
 
     require_readable(folder)

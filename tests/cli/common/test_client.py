@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gtm.cli.exits import Exit
+from gtm.cli.common.exits import Exit
 from tests.cli.conftest import Control, Gtm
 
 ANSWERS = {

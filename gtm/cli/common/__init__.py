@@ -1,0 +1,1 @@
+"""What commands of several rooms share: options, the client of the control API, output, exit codes."""
