@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_network
 
 from gtm.core.latency.doubt import claim_of
@@ -46,7 +45,7 @@ def locate_network(packed: bytes, length: int, locate: Locate) -> Location:
             claims[here.network, claim] = None
         if at >= end:
             found = spanning(first, network_text(start, length, bits), parts)
-            return replace(found, parts=tuple(claims))
+            return found._replace(parts=tuple(claims))
         here = locate(at.to_bytes(bits // 8))
     return spanning(first, network_text(start, length, bits), None)
 

@@ -149,7 +149,7 @@ def test_the_reason_tells_sticky_from_drawn(
     view = _view(_service(steering=Steering.WEIGHTED, affinity=affinity))
     router = Router(view)
     router.ranker.ranking(Request("chat", BERLIN))
-    request = Request("chat", replace(BERLIN, network=network), affinity=key)
+    request = Request("chat", BERLIN._replace(network=network), affinity=key)
     decisions = [router.decide(request, draw / 10) for draw in range(10)]
     assert {decision.reason for decision in decisions} == {reason}
     assert len({decision.region for decision in decisions}) == (1 if reason is Reason.AFFINITY else 2)
@@ -223,7 +223,7 @@ def test_a_memory_of_rankings_tells_doubtful_subnets_apart() -> None:
     believed = Location(
         "US", lat=40.0, lon=-75.0, network="198.51.96.0/21", subnet="198.51.96.0/20", source="geoip"
     )
-    doubted = replace(believed, parts=((believed.network or "", claim), ("198.51.104.0/24", claim)))
+    doubted = believed._replace(parts=((believed.network or "", claim), ("198.51.104.0/24", claim)))
     table = LatencyTable(1, doubts={"198.51.104.0/24": Doubt(claim, doubtful=True, fastest={})})
     basis = view_of(
         compile_policy(Policy(regions=(DE, US), services=(_service(),), residency_rules=(rule,)), SHIPPED),

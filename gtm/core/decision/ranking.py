@@ -7,7 +7,7 @@ changes by the second. So it is found once per kind of request and Basis; a new 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from gtm.core.decision.fence import Fence, fence
@@ -84,7 +84,7 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     _check_names(snapshot, request)
     placed = basis.estimator.placed(request.location)
     if placed is not request.location:
-        request = replace(request, location=placed)
+        request = request._replace(location=placed)
     within = fence(basis.rules[request.service], service.mask, request)
     paths = basis.estimator.paths(request.location, service.members)
     processing = basis.processing.get(request.service, {})

@@ -60,7 +60,6 @@ and docs/decisions/0005-latency-model.md, what was measured.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 from gtm.core.latency.cells import Cells, Correction
 from gtm.core.latency.doubt import Doubt
@@ -105,6 +104,8 @@ class Estimator:
         parameters: Parameters = SHIPPED,
     ) -> None:
         self.table = table
+        self.by_place = not (table.countries or table.asns or table.networks or table.doubts)
+        """Whether coordinates are all of a location that its paths depend on: the table tells no clients apart."""
         self._parameters = parameters
         self._names = [region.name for region in regions]
         self._numbers = {name: number for number, name in enumerate(self._names)}
@@ -120,7 +121,7 @@ class Estimator:
         country = location.country if location.country in table.countries else None
         network = _network(table, location) if table.networks else None
         operator = asn_key(location) if table.asns else None
-        if operator not in table.asns:
+        if operator is not None and operator not in table.asns:
             operator = None
         doubt = table.doubt(location) if table.doubts else None
         if doubt is None:
@@ -129,7 +130,7 @@ class Estimator:
 
     def placed(self, location: Location) -> Location:
         """A location, with what measurements say against it."""
-        return replace(location, doubtful=True) if self.table.dubious(location) else location
+        return location._replace(doubtful=True) if self.table.dubious(location) else location
 
     def paths(self, location: Location, members: Sequence[int]) -> dict[int, NetworkPath]:
         """The way from a client to each of the regions of these numbers; none if the client is nowhere known."""
@@ -144,7 +145,7 @@ class Estimator:
         anchor = self._anchor(doubt)
         if anchor is None:
             return {}
-        here = replace(location, country=None, asn=None)
+        here = location._replace(country=None, asn=None)
         moved = self._rebased(own, point_at(lat, lon), self._terminals[anchor].point)
         return self._paths(here, self._places[anchor], moved, members, bound=0.0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -61,8 +60,7 @@ def spanning(first: Location, subnet: str, parts: Collection[LocationFacts] | No
         parts: the facts of all its parts; None: they are too many to look at.
     """
     if parts is None:
-        return replace(
-            first,
+        return first._replace(
             country=None,
             subdivision=None,
             continent=None,
@@ -72,14 +70,13 @@ def spanning(first: Location, subnet: str, parts: Collection[LocationFacts] | No
             spans=ANYWHERE,
         )
     if len(parts) == 1:
-        return replace(first, subnet=subnet)
+        return first._replace(subnet=subnet)
     spans = sorted(
         {country or UNLOCATED for facts in parts for country in facts.countries}, key=_unlocated_last
     )
     one = spans[0] if len(spans) == 1 and spans[0] != UNLOCATED else None
     worst = max(facts.accuracy_km for facts in parts)
-    return replace(
-        first,
+    return first._replace(
         country=one,
         subdivision=None,
         continent=None if one is None else first.continent,

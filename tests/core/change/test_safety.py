@@ -204,8 +204,8 @@ def test_whoever_loses_a_region_is_found(case: tuple[World, World, list[Request]
     before, after, asked = case
     verdict = judge(before, after, {})
     for request in asked:
-        plain = replace(
-            request, location=replace(request.location, anonymous=False, source="override"), affinity=None
+        plain = request._replace(
+            location=request.location._replace(anonymous=False, source="override"), affinity=None
         )
         had, has = (
             bool(choice(side.view, rank(side.view.basis, plain, {}).group).eligible)

@@ -32,7 +32,7 @@ from tests.core.strategies import SHIPPED, quick
 SHARE = 0.05
 CANARY = Service("chat", (Member("de"), Member("us"), Member("ie", share=SHARE)))
 CLIENTS = [
-    Request("chat", replace(BERLIN, network=f"10.{number >> 8}.{number & 255}.0/24"))
+    Request("chat", BERLIN._replace(network=f"10.{number >> 8}.{number & 255}.0/24"))
     for number in range(6000)
 ]
 
@@ -115,7 +115,7 @@ def test_draws_of_unknown_clients_follow_the_odds(shares: list[float], draw: flo
         *(Member(name, share=share) for name, share in zip(("ie", "us"), shares, strict=False)),
     ]
     view = _view(replace(CANARY, members=tuple(members)))
-    nobody = Request("chat", replace(BERLIN, network=None))
+    nobody = Request("chat", BERLIN._replace(network=None))
     made = choice(view, _ranking(view, nobody).group)
     option = pick(made, nobody, draw)
     assert (option.region != "de") == (draw >= 1 - sum(shares) and draw >= made.cumulative[0])

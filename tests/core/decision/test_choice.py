@@ -191,13 +191,13 @@ def test_draining_moves_clients_with_affinity_last() -> None:
     )
     service = replace(SERVICE, affinity=Affinity.KEY)
     sessions = [
-        Request("chat", replace(BERLIN, network=None), affinity=f"s{number}") for number in range(200)
+        Request("chat", BERLIN._replace(network=None), affinity=f"s{number}") for number in range(200)
     ]
     before: set[str | None] = {request.affinity for request in sessions}
     for passed in (0.0, 25.0, 50.0, 75.0, 100.0):
         view = _view(service, regions=(draining, *REGIONS[1:]), now=NOW + passed)
         made = _choice(view)
-        assert pick(made, Request("chat", replace(BERLIN, network=None)), 0.5).region == "ie"
+        assert pick(made, Request("chat", BERLIN._replace(network=None)), 0.5).region == "ie"
         stay = {item.affinity for item in sessions if pick(made, item, 0.5).region == "de"}
         assert stay <= before
         assert len(stay) == pytest.approx(200 * (1 - passed / 100), abs=25)
@@ -220,7 +220,7 @@ def test_few_requests_explore() -> None:
     assert _odds(_choice(_view(service, health=_up(recovered=("ie",)), residency=(rule,)))) == {"de": 1.0}
     sticky = _choice(_view(replace(service, affinity=Affinity.KEY)))
     assert {pick(sticky, Request("chat", BERLIN, affinity="s"), draw).region for draw in DRAWS} == {"de"}
-    unbound = Request("chat", replace(BERLIN, network=None))
+    unbound = Request("chat", BERLIN._replace(network=None))
     assert {pick(sticky, unbound, draw).region for draw in DRAWS} == {"de", "ie", "us"}
 
 
@@ -361,7 +361,7 @@ def test_reserves_inside_the_fence_tell_classes_apart() -> None:
 
 def test_a_cell_of_an_overridden_location_is_as_sure_as_that() -> None:
     """An operator's word for where a client is outdoes the database's doubts, in demand as in decisions."""
-    location = replace(BERLIN, source="override", anonymous=True, accuracy_km=None)
+    location = BERLIN._replace(source="override", anonymous=True, accuracy_km=None)
     cell = Cell.parse(cell_of(Request("chat", location), Priority.REAL_TIME))
     assert (cell.anonymous, cell.accuracy_km) == (False, 10.0)
 

@@ -135,12 +135,11 @@ def test_saying_less_never_opens_the_fence(
     for request in asked:
         where: dict[str, Location] = {
             "all": UNKNOWN_LOCATION,
-            "country": replace(request.location, country=None),
-            "invalid": replace(request.location, country="EU"),
+            "country": request.location._replace(country=None),
+            "invalid": request.location._replace(country="EU"),
             "none": request.location,
         }
-        less = replace(
-            request,
+        less = request._replace(
             tenant=None if tenant else request.tenant,
             data_class=None if data_class else request.data_class,
             location=where[location],
@@ -186,11 +185,11 @@ def test_a_router_answers_what_decide_answers(data: st.DataObject) -> None:
         request, draw = data.draw(requests(world.policy)), data.draw(draws)
         others = [
             request,
-            replace(request, affinity=None),
-            replace(request, affinity="carol"),
-            replace(request, location=replace(request.location, network="203.0.113.0/24")),
-            replace(request, location=replace(request.location, network=None)),
-            *(replace(request, service=service.name) for service in world.policy.services),
+            request._replace(affinity=None),
+            request._replace(affinity="carol"),
+            request._replace(location=request.location._replace(network="203.0.113.0/24")),
+            request._replace(location=request.location._replace(network=None)),
+            *(request._replace(service=service.name) for service in world.policy.services),
         ]
         for other in data.draw(st.permutations(others)):
             assert router.decide(other, draw) == decide(world.view, other, draw)

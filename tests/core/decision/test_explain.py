@@ -123,7 +123,7 @@ def test_states() -> None:
         Region("ap", 1.3, 103.8, "SG", (Endpoint("http://e"),), models=("llama",)),
         Region("far", -37.0, 174.0, "NZ", (Endpoint("http://d"),)),
     )
-    both = told(view(regions=regions, model="llama"), replace(REQUEST, model="gpt"))
+    both = told(view(regions=regions, model="llama"), REQUEST._replace(model="gpt"))
     assert both[0] == "refused: no region of the service is usable"
     assert set(both[1:]) == {
         "eu-central: draining, takes no new clients",

@@ -108,8 +108,7 @@ def test_the_fence_is_that_of_the_reference(policy: Policy, window: Window, data
 @given(worlds(), locations(), locations())
 def test_locations_of_equal_facts_have_equal_fences(world: World, one: Location, other: Location) -> None:
     """The facts hold all of a location that the fence looks at, so that fences may be remembered by them."""
-    alike = replace(
-        other,
+    alike = other._replace(
         country=one.country,
         anonymous=one.anonymous,
         accuracy_km=one.accuracy_km,
@@ -135,7 +134,7 @@ def test_facts_of_overrides_are_certain() -> None:
 @given(worlds(), locations())
 def test_doubt_only_ever_restricts(world: World, location: Location) -> None:
     """Whatever the rules, a client whose location is in doubt may go nowhere that it could not go before."""
-    sure, doubted = replace(location, doubtful=False), replace(location, doubtful=True)
+    sure, doubted = location._replace(doubtful=False), location._replace(doubtful=True)
     for service in world.policy.services:
         before = _fence(world.view, Request(service.name, sure))
         after = _fence(world.view, Request(service.name, doubted))
@@ -155,7 +154,7 @@ CLAIMED = Location("US", lat=40.71, lon=-74.0, network=GERMAN_RULE_NETWORK, pref
         (CLAIMED, Doubt("US|40,-74", True, {"de": 3.0}), {}, "client country US in doubt"),
         (CLAIMED, Doubt("US|40,-74", False, {"de": 3.0}), {}, None),
         (CLAIMED, Doubt("US|41,-74", True, {"de": 3.0}), {}, None),
-        (replace(CLAIMED, source="override"), Doubt("US|40,-74", True, {"de": 3.0}), {}, None),
+        (CLAIMED._replace(source="override"), Doubt("US|40,-74", True, {"de": 3.0}), {}, None),
         (
             CLAIMED,
             Doubt("US|40,-74", True, {"de": 3.0}),
@@ -179,7 +178,7 @@ def test_what_edges_decide_follows_the_doubts_of_their_table(
     for doubts in ({}, {GERMAN_RULE_NETWORK: doubt}):
         view = view_of(snapshot, State(), Window(0.0, 0.0), LatencyTable(doubts=doubts))
         router = Router(view)
-        router.decide(Request("chat", replace(location, network="192.0.3.0/24")), 0.5)
+        router.decide(Request("chat", location._replace(network="192.0.3.0/24")), 0.5)
         found = router.decide(Request("chat", location), 0.5)
         assert found == decide(view, Request("chat", location), 0.5)
         expected = [(because,)] if because is not None and doubts else []
@@ -190,12 +189,12 @@ def test_a_subnet_with_a_doubtful_network_inside_is_read_with_it() -> None:
     """Resolvers keep the answer for all parts; an override's part stays believed."""
     halves = {
         0: CLAIMED,
-        1: replace(CLAIMED, network="192.0.3.0/24", lat=41.9, lon=-87.6),
+        1: CLAIMED._replace(network="192.0.3.0/24", lat=41.9, lon=-87.6),
     }
     rule = ResidencyRule("r", CLIENTS, HOME)
     snapshot = compile_policy(replace(POLICY, residency_rules=(rule,)), SHIPPED)
     for source, believed in (("geoip", False), ("override", True)):
-        halves[1] = replace(halves[1], source=source)
+        halves[1] = halves[1]._replace(source=source)
         subnet = locate_network(SUBNET, 23, lambda address: halves[ip_address(address).packed[2] & 1])
         doubts = {"192.0.3.0/24": Doubt("US|41,-88", True, {"de": 3.0})}
         view = view_of(snapshot, State(), Window(0.0, 0.0), LatencyTable(doubts=doubts))
@@ -212,7 +211,7 @@ SUBNET = bytes((192, 0, 2, 0))
 def subnets(draw: st.DrawFn) -> tuple[Location, list[Location]]:
     """A /24 as the code locates it, and the locations of the five networks in it, of which neighbours may be alike."""
     few = draw(st.lists(locations(), min_size=1, max_size=3))
-    parts = [replace(draw(st.sampled_from(few)), network=text, prefix_length=int(text[-2:])) for text in NETS]
+    parts = [draw(st.sampled_from(few))._replace(network=text, prefix_length=int(text[-2:])) for text in NETS]
 
     def locate(address: str | bytes) -> Location:
         return next(
@@ -238,7 +237,7 @@ def test_the_fence_of_a_subnet_is_that_of_all_its_parts(
             names = set(view.snapshot.names(found.allowed))
             assert names == reference.fence(request, parts)
             assert names == set.intersection(
-                *(reference.fence(replace(request, location=part)) for part in parts)
+                *(reference.fence(request._replace(location=part)) for part in parts)
             )
             assert [match.compiled.rule for match in found.matched] == reference.matched(request, parts)
             cell = Cell.parse(cell_of(request, Priority.REAL_TIME)).request
@@ -255,7 +254,7 @@ def test_a_subnet_of_too_many_networks_concerns_every_rule_about_places(
     """Neither `ignore` nor `trust` lets a subnet go of which nobody knows where it is."""
     here = Location("JP", source="override", anonymous=anonymous)
     location = locate_network(
-        SUBNET, 16, lambda address: replace(here, network=f"{ip_address(address)}/32", prefix_length=32)
+        SUBNET, 16, lambda address: here._replace(network=f"{ip_address(address)}/32", prefix_length=32)
     )
     assert location.spans == ANYWHERE
     view = view_of(compile_policy(policy, SHIPPED), State(), window)
@@ -524,7 +523,7 @@ def test_a_subnet_in_more_countries_than_a_cell_names_may_be_anywhere() -> None:
     nine = Location(spans=tuple(sorted(KNOWN)[:9]), source="mixed", accuracy_km=1.0)
     cell = Cell.parse(cell_of(Request("chat", nine), Priority.REAL_TIME))
     assert cell.spans == ANYWHERE
-    eight = replace(nine, spans=nine.spans[:8])
+    eight = nine._replace(spans=nine.spans[:8])
     assert Cell.parse(cell_of(Request("chat", eight), Priority.REAL_TIME)).spans == eight.spans
 
 

@@ -89,12 +89,12 @@ def judged(
         # Frankfurt to New York is 6,202 km: light takes 62 ms there and back.
         (NEW_YORK, 58.5, 1),  # 250 km and 1 ms are allowed at least
         (NEW_YORK, 58.6, 0),
-        (replace(NEW_YORK, accuracy_km=1000.0), 41.0, 1),  # twice the radius
-        (replace(NEW_YORK, accuracy_km=1000.0), 41.1, 0),
-        (replace(NEW_YORK, accuracy_km=None), 51.0, 1),  # 1,000 km where no radius is stated
-        (replace(NEW_YORK, accuracy_km=None), 51.1, 0),
-        (replace(NEW_YORK, central=True), 1.0, 1),  # a country's middle is 6,000 km from its ends
-        (replace(NEW_YORK, central=True), 1.1, 0),
+        (NEW_YORK._replace(accuracy_km=1000.0), 41.0, 1),  # twice the radius
+        (NEW_YORK._replace(accuracy_km=1000.0), 41.1, 0),
+        (NEW_YORK._replace(accuracy_km=None), 51.0, 1),  # 1,000 km where no radius is stated
+        (NEW_YORK._replace(accuracy_km=None), 51.1, 0),
+        (NEW_YORK._replace(central=True), 1.0, 1),  # a country's middle is 6,000 km from its ends
+        (NEW_YORK._replace(central=True), 1.1, 0),
     ],
 )
 def test_light_disputes_a_claim_beyond_what_is_allowed(
@@ -131,7 +131,7 @@ def test_a_doubtful_network_teaches_nothing_coarser() -> None:
     """Once edges know, Virginia's samples count for the network alone too; of another claim they count for all."""
     doubt = {NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})}
     assert said(honest(regions=["us-east"]), doubt)[1] == {(Level.NETWORK, NETWORK)}
-    moved = replace(NEW_YORK, lat=42.0)
+    moved = NEW_YORK._replace(lat=42.0)
     assert len(said(honest(moved, ["us-east"]), doubt)[1]) == 4
     only = {NETWORK: Doubt(CLAIM, False, {"eu-central": 3.0})}
     assert len(said(honest(regions=["us-east"]), only)[1]) == 4
@@ -150,7 +150,7 @@ def test_samples_that_fit_are_told_of_networks_in_dispute_only() -> None:
     st.lists(
         st.builds(
             Sample,
-            st.sampled_from((NEW_YORK, replace(NEW_YORK, accuracy_km=None), replace(NEW_YORK, lat=0.0))),
+            st.sampled_from((NEW_YORK, NEW_YORK._replace(accuracy_km=None), NEW_YORK._replace(lat=0.0))),
             st.sampled_from((*NAMES, "gone")),
             st.floats(-1, 400),
             st.floats(0, 100),
@@ -174,7 +174,7 @@ def test_networks_of_one_person_are_not_named() -> None:
     assert tellable("2001:db8::/48")
     for network in ("192.0.2.0/25", "2001:db8::/49", None, "192.0.2.1/24", "all"):
         assert not tellable(network)
-    narrow = replace(NEW_YORK, network="192.0.2.128/25", prefix_length=25)
+    narrow = NEW_YORK._replace(network="192.0.2.128/25", prefix_length=25)
     assert said(honest(narrow))[0] == said(honest())[0]
     only = {NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})}
     assert said(honest(narrow, ["us-east"]), only)[1] == {(Level.NETWORK, NETWORK)}
@@ -183,14 +183,14 @@ def test_networks_of_one_person_are_not_named() -> None:
 def test_narrow_networks_are_doubted_with_the_one_around_them() -> None:
     """Where the database cuts narrower than a doubt may be told, all parts with the disputed claim are in doubt."""
     table = LatencyTable(doubts={NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})})
-    narrow = replace(NEW_YORK, network="192.0.2.128/25", prefix_length=25)
+    narrow = NEW_YORK._replace(network="192.0.2.128/25", prefix_length=25)
     assert table.dubious(narrow)
-    assert not table.dubious(replace(narrow, lat=34.0, lon=-118.2)), "another part, of another claim"
-    subnet = replace(
-        narrow, subnet=NETWORK, parts=(("192.0.2.0/25", "US|34,-119"), (narrow.network or "", CLAIM))
+    assert not table.dubious(narrow._replace(lat=34.0, lon=-118.2)), "another part, of another claim"
+    subnet = narrow._replace(
+        subnet=NETWORK, parts=(("192.0.2.0/25", "US|34,-119"), (narrow.network or "", CLAIM))
     )
     assert table.dubious(subnet)
-    assert not table.dubious(replace(subnet, parts=subnet.parts[:1]))
+    assert not table.dubious(subnet._replace(parts=subnet.parts[:1]))
 
 
 # --- whose word it takes ---
@@ -406,9 +406,9 @@ def test_another_claim_ends_a_doubt() -> None:
     """When the database or an override says something else of the network, edges believe that at once."""
     table = LatencyTable(doubts={NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})})
     assert table.doubt(NEW_YORK) is not None
-    assert table.doubt(replace(NEW_YORK, lat=50.1, lon=8.7, country="DE")) is None
-    assert table.doubt(replace(NEW_YORK, country="CA")) is None
-    assert table.doubt(replace(NEW_YORK, network="192.0.3.0/24")) is None
+    assert table.doubt(NEW_YORK._replace(lat=50.1, lon=8.7, country="DE")) is None
+    assert table.doubt(NEW_YORK._replace(country="CA")) is None
+    assert table.doubt(NEW_YORK._replace(network="192.0.3.0/24")) is None
     assert LatencyTable(doubts={NETWORK: Doubt(CLAIM, False, {})}).doubt(NEW_YORK) is None
     assert claim_of(Location("US")) is None
 
@@ -452,7 +452,7 @@ def test_a_doubtful_network_without_samples_of_a_region_stands_near_those_who_ha
     claimed = LatencyTable(countries={"US": far}, asns={"3320|US": far}, places={"40,-74": far})
     table = replace(claimed, doubts={NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0, "eu-west": 24.0})})
     found = Estimator(REGIONS, table).paths(NEW_YORK, range(3))
-    there = replace(NEW_YORK, country=None, asn=None, network=None, lat=FRANKFURT.lat, lon=FRANKFURT.lon)
+    there = NEW_YORK._replace(country=None, asn=None, network=None, lat=FRANKFURT.lat, lon=FRANKFURT.lon)
     assert {number: path.estimate_ms for number, path in found.items()} == {
         number: path.estimate_ms for number, path in Estimator(REGIONS, table).paths(there, range(3)).items()
     }
@@ -465,7 +465,7 @@ def test_light_bounds_no_estimate_from_a_place_that_is_a_guess() -> None:
     quick_places = {"50,8": {"us-east": (-80.0, 400.0)}}
     doubt = Doubt(CLAIM, True, {"eu-central": 3.0})
     light = great_circle_km(FRANKFURT.lat, FRANKFURT.lon, VIRGINIA.lat, VIRGINIA.lon) / 100
-    there = replace(NEW_YORK, country=None, asn=None, network=None, lat=FRANKFURT.lat, lon=FRANKFURT.lon)
+    there = NEW_YORK._replace(country=None, asn=None, network=None, lat=FRANKFURT.lat, lon=FRANKFURT.lon)
     doubted = LatencyTable(places=quick_places, doubts={NETWORK: doubt})
     assert Estimator(REGIONS, doubted).paths(there, range(3))[2].estimate_ms >= light - 0.1
     assert Estimator(REGIONS, doubted).paths(NEW_YORK, range(3))[2].estimate_ms < light - 1

@@ -148,7 +148,7 @@ def test_the_model_alone() -> None:
 @given(tables(), st.sampled_from(("lat", "lon", "both")))
 def test_a_client_that_is_nowhere_has_no_paths(table: LatencyTable, missing: str) -> None:
     """Without coordinates there is no estimate, whatever else is known."""
-    lost = replace(BERLIN, **({"lat": None, "lon": None} if missing == "both" else {missing: None}))
+    lost = BERLIN._replace(**({"lat": None, "lon": None} if missing == "both" else {missing: None}))
     estimator = Estimator(REGIONS, table)
     assert estimator.paths(lost, ALL) == {}
     assert isinstance(hash(estimator.key(lost)), int)
@@ -183,7 +183,7 @@ def test_estimates_are_possible(table: LatencyTable, location: Location, members
 @given(tables(), locations(), locations())
 def test_equal_keys_have_equal_paths(table: LatencyTable, one: Location, other: Location) -> None:
     """What the key leaves out does not matter; nor does what was asked before."""
-    near = replace(other, lat=one.lat, lon=one.lon)
+    near = other._replace(lat=one.lat, lon=one.lon)
     estimator = Estimator(REGIONS, table)
     first = estimator.paths(one, ALL)
     if estimator.key(one) == estimator.key(near):
@@ -205,7 +205,7 @@ def test_a_path_does_not_depend_on_the_others(
 
 def test_keys_are_coarse() -> None:
     """Networks, operators and countries are part of the key only where the table has them."""
-    elsewhere = replace(BERLIN, country="PL", asn=1, network="203.0.113.0/24")
+    elsewhere = BERLIN._replace(country="PL", asn=1, network="203.0.113.0/24")
     assert Estimator(REGIONS).key(BERLIN) == Estimator(REGIONS).key(elsewhere)
     unrelated = LatencyTable(networks={"198.51.100.0/24": {}}, asns={"1|DE": {}}, countries={"FR": {}})
     assert Estimator(REGIONS, unrelated).key(BERLIN) == Estimator(REGIONS, unrelated).key(elsewhere)
@@ -319,7 +319,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     estimator = Estimator(REGIONS)
     first = estimator.paths(BERLIN, ALL)
     for lon in range(-180, 180, 10):
-        estimator.paths(replace(BERLIN, lon=float(lon)), ALL)
+        estimator.paths(BERLIN._replace(lon=float(lon)), ALL)
         assert len(estimator._cells._cells) <= 4
     assert estimator.paths(BERLIN, ALL) == first
 

@@ -119,7 +119,7 @@ def test_a_client_that_may_be_elsewhere_does_not_speak_for_a_place(
 ) -> None:
     """A VPN's clients count for its network only; those that are roughly known, for no place."""
     aggregator = SampleAggregator(REGIONS)
-    assert aggregator.add(sample(location=replace(BERLIN, **change))) is Verdict.ACCEPTED
+    assert aggregator.add(sample(location=BERLIN._replace(**change))) is Verdict.ACCEPTED
     assert {each.level for each in aggregator.take().deltas} == levels
 
 
@@ -132,7 +132,7 @@ def test_a_client_that_may_be_elsewhere_does_not_speak_for_a_place(
         ({"kind": PROBE}, Verdict.UNKNOWN_LOCATION),
         ({"kind": PROBE, "source": FRANKFURT.name}, Verdict.UNKNOWN_LOCATION),
         ({"rtt_ms": 4.0, "kind": BEACON}, Verdict.IMPLAUSIBLE),
-        ({"rtt_ms": 4.0, "location": replace(BERLIN, network=None)}, Verdict.IMPLAUSIBLE),
+        ({"rtt_ms": 4.0, "location": BERLIN._replace(network=None)}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": -1.0}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": 3000.1}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": float("nan")}, Verdict.IMPLAUSIBLE),

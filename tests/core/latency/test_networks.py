@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 import pytest
@@ -53,7 +52,7 @@ def test_samples_of_one_address_leave_as_a_network_of_many() -> None:
     measured = Estimator([REGION], table).paths(BERLIN, [0])
     plain = Estimator([REGION], LatencyTable()).paths(BERLIN, [0])
     assert measured != plain
-    whole = replace(BERLIN, network="81.2.69.0/24", prefix_length=24)
+    whole = BERLIN._replace(network="81.2.69.0/24", prefix_length=24)
     assert measured == Estimator([REGION], table).paths(whole, [0])
 
 

@@ -59,7 +59,7 @@ def test_a_name_narrows_and_never_loosens(
     both = agreed(host, request.tenant, request.data_class)
     assert both == (tenant or request.tenant, data_class or request.data_class)
     reference = Reference(world.policy, SHIPPED, world.state, world.window)
-    named = replace(request, tenant=both[0], data_class=both[1])
+    named = request._replace(tenant=both[0], data_class=both[1])
     rules, mask = world.view.rules[request.service], world.view.snapshot.services[request.service].mask
     assert set(world.view.snapshot.names(fence(rules, mask, named).allowed)) == reference.fence(named)
     decision = decide(world.view, named, draw)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from gtm.core.capacity.supply import Supply
@@ -42,7 +40,7 @@ def _counted(view: View, request: Request) -> tuple[str, str]:
 def test_cells_of_a_class_are_asked_for_together() -> None:
     """A class's demand is the sum of its cells, by tenant, with the latency of each region averaged over them."""
     view = _view()
-    near, far = Request("chat", BERLIN), Request("chat", replace(BERLIN, lat=57.5, lon=25.0), "small")
+    near, far = Request("chat", BERLIN), Request("chat", BERLIN._replace(lat=57.5, lon=25.0), "small")
     demand = {_counted(view, near): 3.0, _counted(view, far): 1.0}
     assert len({key for key, _ in demand}) == 1
     (one,) = _ask(view, demand).classes

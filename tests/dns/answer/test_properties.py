@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from itertools import combinations
 from operator import attrgetter
@@ -266,8 +265,8 @@ def test_clients_who_hide_are_told_from_their_neighbours(order: str) -> None:
     def hiding(address: str | bytes) -> Location:
         found = locate(address)
         if ip_address(address) not in ip_network("10.3.0.0/16"):
-            return replace(found, network="10.2.0.0/16", prefix_length=16)
-        return replace(found, network="10.3.0.0/16", prefix_length=16, anonymous=True)
+            return found._replace(network="10.2.0.0/16", prefix_length=16)
+        return found._replace(network="10.3.0.0/16", prefix_length=16, anonymous=True)
 
     server = Answerer(router(), hiding, Counts())
     for subnet in order.split() * 2:
