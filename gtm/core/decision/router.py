@@ -6,7 +6,7 @@ stays for as long as policy, rules in force and latency table do.
 
 from __future__ import annotations
 
-from gtm.core.decision.choice import Choice, Option, choice
+from gtm.core.decision.choice import Choice, Option, choice, pick
 from gtm.core.decision.decide import Decision, Routing
 from gtm.core.decision.ranking import Classes, Ranking, RankingClass, alike, families, rank
 from gtm.core.decision.view import Basis, View
@@ -40,6 +40,8 @@ class Ranker:
     def kind(self, location: Location) -> object:
         """What rankings tell locations apart by: equal for two locations, they are ranked alike."""
         estimator = self.basis.estimator
+        if estimator.by_place:  # then nothing is in doubt either
+            return location.lat, location.lon, location_facts(location)
         placed = estimator.placed(location) if estimator.table.doubts else location
         return estimator.key(location), location_facts(placed)
 
@@ -121,7 +123,9 @@ class Router:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
         ranking = self.ranker.ranking(request)
-        return Routing(self.view, ranking, self.choice(ranking.group), request, client)
+        chosen = self._choices.get(ranking.group) or self.choice(ranking.group)
+        # As `Routing(…)`, in half of the time.
+        return tuple.__new__(Routing, (self.view, ranking, chosen, request, client))
 
     def decide(self, request: Request, draw: float) -> Decision:
         """As `gtm.core.decision.decide.decide`, from memory where it can.
@@ -129,8 +133,11 @@ class Router:
         Raises:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
-        routing = self.routing(request)
-        return self.explained(routing, routing.pick(draw))
+        ranking = self.ranker.ranking(request)
+        chosen = self._choices.get(ranking.group) or self.choice(ranking.group)
+        option = pick(chosen, request, draw)
+        known = self._decisions.get((ranking, option))  # before a Routing is made, which takes longer
+        return known or self.explained(Routing(self.view, ranking, chosen, request), option)
 
     def explained(self, routing: Routing, option: Option) -> Decision:
         """As `routing.explained`, from memory where it can."""
