@@ -9,11 +9,30 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from tests.warden import Warden
+
 if TYPE_CHECKING:
     from gtm.storage.embedded import EmbeddedPostgres
 
 _TEMPLATE = "gtm_migrated"
 _numbers = itertools.count(1)
+_warden: list[Warden] = []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have what a run starts end with it; before xdist starts its workers, so that these are watched too."""
+    if not hasattr(session.config, "workerinput"):
+        factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+        _warden.append(Warden(factory.getbasetemp()))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """The end of a run that nobody cut off: its files may stay."""
+    if exitstatus != pytest.ExitCode.INTERRUPTED:
+        for warden in _warden:
+            warden.release()
 
 
 @pytest.fixture(scope="session")

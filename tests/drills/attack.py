@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.drills import attacks
 from tests.drills.arena import ATTACKS, Arena, Attack, Broken
+from tests.warden import Warden
 
 
 def known() -> list[Attack]:
@@ -36,6 +37,7 @@ def main() -> int:
     broken = 0
     with tempfile.TemporaryDirectory(prefix="gtm-attack-") as directory:
         Path(directory).chmod(0o755)  # an embedded Postgres that root starts runs as another user
+        Warden(Path(directory))
         arena = Arena(Path(directory))
         try:
             for one in chosen:
