@@ -79,19 +79,13 @@ def top(demo: System, tmp_path: Path) -> Iterator[Top]:
     running.process.stop()
 
 
-def slots(demo: System, region: str, count: int) -> None:
-    """`gtm demo capacity REGION COUNT`."""
-    command = ["demo", "capacity", region, str(count), "--data-dir", str(demo.data_dir)]
-    subprocess.run([sys.executable, "-m", "gtm.cli", *command], check=True, capture_output=True)
-
-
 def test_shortage_spills_by_the_rules_is_refused_beyond_and_passes(
     demo: System, traffic: Process, top: Top
 ) -> None:
     """A region that shrinks spills where its rule leads, refuses the rest, and has its clients back once it has room."""
     eventually(lambda: top.region(HOME).get("freshness") == "fresh", "the regions report")
     eventually(lambda: top.region(HOME).get("demand", 0) > 5, "clients have their home there")
-    slots(demo, HOME, 2)
+    demo.demo("capacity/2", HOME)
     try:
         eventually(lambda: top.region(HOME).get("limit") == 2, "the plan knows the slots")
         eventually(lambda: top.spilled() > 1, "it spills")
@@ -114,7 +108,7 @@ def test_shortage_spills_by_the_rules_is_refused_beyond_and_passes(
         shown = len(top.documents)
         eventually(lambda: len(top.documents) > shown + 5, "the traffic meets that too")
     finally:
-        slots(demo, HOME, 40)
+        demo.demo("capacity/40", HOME)
     eventually(lambda: top.spilled() < 0.5 and top.refused() < 0.5, "all are back home")
     traffic.signal(signal.SIGINT)
     assert traffic.end() == 0
