@@ -29,23 +29,13 @@ _NAMES = frozenset(
         "LD_PRELOAD",
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
+        "NOTIFY_SOCKET",
     }
 )
 _PREFIXES = ("LC_", "PYTHON", "COVERAGE_", "MALLOC_")
-_SECRETS = frozenset({"GTM_TOKEN", "GTM_DATABASE_URL"})
 
 
 def inherited(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What any child may have: where programs and files are, language, allocator. Nothing of gtm's own."""
+    """What children may have: where programs and files are, language, allocator. Nothing of gtm's own."""
     given = os.environ if environment is None else environment
     return {name: value for name, value in given.items() if name in _NAMES or name.startswith(_PREFIXES)}
-
-
-def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What control and the edge may have besides when `gtm serve` starts them: gtm's variables, but no secret."""
-    given = os.environ if environment is None else environment
-    return {
-        name: value
-        for name, value in given.items()
-        if (name.startswith("GTM_") and name not in _SECRETS) or name == "NOTIFY_SOCKET"
-    }

@@ -1,12 +1,14 @@
-"""What a process is told at start. Every field is a command-line option and a GTM_* variable (see gtm.cli)."""
+"""What servers are told at start. A field made by `option` is a command-line option and a GTM_* variable, all of it here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
+from gtm import options
 from gtm.core.policy.edges import EdgePlace
+from gtm.options import option
 
 Network = IPv4Network | IPv6Network
 Address = tuple[str, int]
@@ -19,9 +21,46 @@ DEFAULT_HALF_LIFE = 86_400.0
 DEFAULT_DEMAND_DAYS = 7
 DEFAULT_MAX_MOVED_SHARE = 0.3
 DEFAULT_ZSK_DAYS = 90
-DEFAULT_TOKEN_MAX_AGE = 86_400.0
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 """This machine."""
+
+_THIS_MACHINE = ",".join(map(str, LOOPBACK))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What every server is told.
+
+    `data_dir` holds the embedded Postgres and an edge's last-good file. `geoip_db` None is the shipped database. Clients
+    in `metrics_allow` read the metrics without a token.
+    """
+
+    data_dir: Path = option(
+        Path("gtm-data"),
+        "Where state lives: the embedded Postgres, the last-good file.",
+        read=Path.absolute,
+        takes=Path,
+        required=True,
+    )
+    _: KW_ONLY
+    bind: tuple[str, ...] = option(
+        ["127.0.0.1"],
+        "An address to listen on; several: with commas, or given again.",
+        takes=list[str],
+        read=options.addresses,
+    )
+    geoip_db: Path | None = option(
+        None, "A GeoIP database (MMDB); without it the shipped one.", takes=Path | None
+    )
+    geoip_overrides: Path | None = option(
+        None, "Locations of your own networks (YAML); they win.", takes=Path | None
+    )
+    metrics_allow: tuple[Network, ...] = option(
+        _THIS_MACHINE,
+        "Networks that read /metrics without a token, with commas (`none`: nobody).",
+        read=options.networks_or_none,
+    )
+    log_level: str = option("info", "debug, info, warning or error.", read=options.log_level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +73,59 @@ class DnssecSettings:
 
     key_file: Path
     zsk_days: int = DEFAULT_ZSK_DAYS
-    resolver: tuple[str, int] | None = None
+    resolver: Address | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ControlSettings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSettings(ServerSettings):
     """`gtm control`. Without `database_url` an embedded Postgres runs under `data_dir`.
 
-    `geoip_db` and `geoip_overrides` are an edge's, for questions about a client's latency. After `latency_half_life`
-    seconds, a measured round trip counts half. A change may move `max_moved_share` (0–1) of the present demand at once;
-    one that opens a fence needs the approval of `fence_approvals` others, 0 or 1; demand is recorded for `demand_days`
-    days, 0 for none. For what begins with `dnssec_` see `DnssecSettings`. Clients in `metrics_allow` read the metrics
-    without a token.
+    `geoip_db` and `geoip_overrides` are an edge's, for questions about a client's latency.
     """
 
-    data_dir: Path
-    bind: tuple[str, ...] = ("127.0.0.1",)
-    control_port: int = DEFAULT_CONTROL_PORT
-    database_url: str | None = None
-    geoip_db: Path | None = None
-    geoip_overrides: Path | None = None
-    latency_half_life: float = DEFAULT_HALF_LIFE
-    max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
-    fence_approvals: int = 0
-    demand_days: int = DEFAULT_DEMAND_DAYS
-    dnssec_key_file: Path | None = None
-    dnssec_zsk_days: int = DEFAULT_ZSK_DAYS
-    dnssec_resolver: tuple[str, int] | None = None
-    metrics_allow: tuple[Network, ...] = LOOPBACK
-    log_level: str = "info"
+    control_port: int = option(
+        DEFAULT_CONTROL_PORT, "Port of the control API (0: any).", minimum=0, maximum=65535
+    )
+    database_url: str | None = option(
+        None, "A Postgres server, as postgresql://…; without it an embedded one runs.", takes=str | None
+    )
+    latency_half_life: float = option(
+        DEFAULT_HALF_LIFE, "Seconds after which a measured round trip counts half.", minimum=60
+    )
+    max_moved_share: float = option(
+        DEFAULT_MAX_MOVED_SHARE,
+        "Share (0-1) of the present demand that a change of policy may move at once, unless forced.",
+        minimum=0,
+        maximum=1,
+    )
+    fence_approvals: int = option(
+        0,
+        "How many others have to approve of a change that opens a fence: 0 or 1.",
+        minimum=0,
+        maximum=1,
+    )
+    demand_days: int = option(
+        DEFAULT_DEMAND_DAYS,
+        "Days for which recorded demand is kept (0: none is recorded).",
+        minimum=0,
+        maximum=366,
+    )
+    dnssec_key_file: Path | None = option(
+        None,
+        "What private DNSSEC keys are encrypted with in the database; made in the data directory by default.",
+        takes=Path | None,
+    )
+    dnssec_zsk_days: int = option(
+        DEFAULT_ZSK_DAYS,
+        "Days after which a zone-signing key is replaced (0: only by hand).",
+        minimum=0,
+        maximum=3660,
+    )
+    dnssec_resolver: Address | None = option(
+        "",
+        "A resolver (address, or address:port) to ask for the parents' DS records; without it nobody is asked.",
+        read=options.resolver,
+    )
 
     @property
     def dnssec(self) -> DnssecSettings:
@@ -77,75 +140,123 @@ class DnsSettings:
 
     `nsid` None is the edge's name, and empty none; an empty `version` is not told. Per client prefix and second, each
     process sends `rate_limit` replies (0: any number) and `rate_limit_excess` bytes beyond twice the queries'; past that
-    each `rate_limit_slip`-th limited reply is sent, without records. `rate_limit_exempt` are networks.
+    each `rate_limit_slip`-th limited reply is sent, without records.
     """
 
-    nsid: str | None = None
-    version: str = ""
-    rate_limit: int = 10_000
-    rate_limit_excess: int = 256 * 1024
-    rate_limit_slip: int = 2
-    rate_limit_exempt: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    nsid: str | None = option(
+        "",
+        "What NSID and id.server answer: the edge's name by default; `none`: nothing.",
+        read=options.dns_text_or_none,
+    )
+    version: str = option("", "What version.bind answers; without it nothing.", read=options.dns_text)
+    rate_limit: int = option(
+        10_000,
+        "UDP replies a second and process to one client prefix, /24 or /56 (0: nothing is limited).",
+        minimum=0,
+    )
+    rate_limit_excess: int = option(
+        256 * 1024,
+        "Bytes a second and process to one client prefix beyond twice its queries.",
+        minimum=0,
+    )
+    rate_limit_slip: int = option(
+        2, "Each so-many-th limited reply is sent, without records (0: none).", minimum=0, maximum=100
+    )
+    rate_limit_exempt: tuple[Network, ...] = option(
+        _THIS_MACHINE,
+        "Networks that are not limited, separated by commas (`none`: all are).",
+        read=options.networks_or_none,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeSettings:
-    """`gtm edge`. `data_dir` holds the last-good file; `geoip_db` None is the shipped database.
-
-    `geoip_anonymous_db` None: no client counts as behind an anonymising network.
-
-    `beacons`: browsers may post round trips. `region` is the one the edge runs in, if any: it then measures the way to
-    the others. `country` and `operator_country` (ISO 3166-1 alpha-2) say where the edge stands and who runs it, for
-    residency rules that bind edges; None: as of its region, or unknown.
-
-    Once control was not heard for `token_max_age` seconds, the edge accepts no token until it is.
-
-    `workers` is the number of DNS processes and of HTTP processes, each. Ports of 0 mean: any free one.
-
-    `dns_bind` are addresses for DNS alone; none: those of `bind`, on `dns_port`. An edge started by root becomes `user`
-    once it has bound its addresses. `replace`: take over from the edge that runs on `data_dir`, if one does.
-
-    `dns_cookie_secret_file` holds what all edges that share an address make DNS cookies with; None: a secret of its own.
-
-    Regions in `probe_allow` are probed although they are loopback, link-local or the like. Certificates of `ca_file` count
-    besides the public ones, for control and for probes. Clients in `metrics_allow` read the metrics without a token.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeSettings(ServerSettings):
+    """`gtm edge`.
 
     `named`: somebody gave the edge its `name`; otherwise it takes the one that its token is for, if that is only one.
+    `replace`: take over from the edge that runs on `data_dir`, if one does.
+
+    Ports of 0 mean: any free one. `dns_bind` are addresses for DNS alone, with ports or on `dns_port`; none: those of
+    `bind`. `dns_cookie_secret_file` None: a secret of its own. `geoip_anonymous_db` None: no client counts as behind an
+    anonymising network. `region` is the one the edge runs in, if any. `country` and `operator_country` None: as of its
+    region, or unknown.
     """
 
-    data_dir: Path
     control_url: str
     token: str
     name: str
-    bind: tuple[str, ...] = ("127.0.0.1",)
-    edge_port: int = DEFAULT_EDGE_PORT
-    dns_port: int = DEFAULT_DNS_PORT
-    dns_bind: tuple[Address, ...] = ()
-    dns_cookie_secret_file: Path | None = None
-    dns: DnsSettings = DnsSettings()
-    workers: int = 1
-    geoip_db: Path | None = None
-    geoip_overrides: Path | None = None
-    geoip_anonymous_db: Path | None = None
-    trusted_proxies: tuple[Network, ...] = ()
-    probe_allow: tuple[Network, ...] = ()
-    metrics_allow: tuple[Network, ...] = LOOPBACK
-    ca_file: Path | None = None
-    open_lookups: bool = False
-    token_max_age: float = DEFAULT_TOKEN_MAX_AGE
-    beacons: bool = True
-    region: str | None = None
     named: bool = True
-    country: str | None = None
-    operator_country: str | None = None
-    user: str | None = None
     replace: bool = False
-    log_level: str = "info"
+    edge_port: int = option(DEFAULT_EDGE_PORT, "Port of the edge's HTTP (0: any).", minimum=0, maximum=65535)
+    dns_port: int = option(DEFAULT_DNS_PORT, "Port of DNS, UDP and TCP (0: any).", minimum=0, maximum=65535)
+    dns_bind: tuple[tuple[str, int | None], ...] = option(
+        [],
+        "An address for DNS alone, as ADDRESS, IPV4:PORT or [IPV6]:PORT; several: as for --bind.",
+        takes=list[str],
+        read=options.places,
+    )
+    dns_cookie_secret_file: Path | None = option(
+        None,
+        "What DNS cookies are made with, for all edges that share an address; without it a secret of its own.",
+        takes=Path | None,
+    )
+    dns: DnsSettings = DnsSettings()
+    workers: int = option(1, "DNS processes and HTTP processes, each.", minimum=1, maximum=64)
+    geoip_anonymous_db: Path | None = option(
+        None,
+        "A database of anonymising networks (MMDB, GeoIP2 Anonymous IP); without it none is known.",
+        takes=Path | None,
+    )
+    trusted_proxies: tuple[Network, ...] = option(
+        "",
+        "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
+        read=options.networks,
+    )
+    probe_allow: tuple[Network, ...] = option(
+        "",
+        "Networks to probe although they are loopback, link-local or a cloud's metadata service, with commas.",
+        read=options.networks,
+    )
+    ca_file: Path | None = option(
+        None,
+        "Certificates (PEM) to trust besides the public ones, for control and for probes.",
+        takes=Path | None,
+    )
+    open_lookups: bool = option(
+        default=False, meaning="Let anyone look up routes for other clients' addresses without a token."
+    )
+    token_max_age: float = option(
+        86_400.0,
+        "Seconds without a word from control after which the edge accepts no tokens any more.",
+        minimum=60,
+    )
+    beacons: bool = option(default=True, meaning="Let browsers post round trips that they measured.")
+    region: str | None = option(
+        "",
+        "The region this edge runs in, whose way to the others its probes then measure.",
+        read=options.text_or_none,
+    )
+    country: str | None = option(
+        "",
+        "Where the edge stands (ISO 3166-1 alpha-2), for residency rules that bind edges; its region's by default.",
+        read=options.country,
+        variable="GTM_EDGE_COUNTRY",
+    )
+    operator_country: str | None = option(
+        "",
+        "Where whoever runs the edge is established (ISO 3166-1 alpha-2); its region's operator's by default.",
+        read=options.country,
+        variable="GTM_EDGE_OPERATOR_COUNTRY",
+    )
+    user: str | None = option(
+        "", "The user to become once the addresses are bound (from root).", read=options.text_or_none
+    )
 
     @property
     def dns_addresses(self) -> tuple[Address, ...]:
         """Where DNS listens."""
-        return self.dns_bind or tuple((host, self.dns_port) for host in self.bind)
+        given = self.dns_bind or tuple((host, None) for host in self.bind)
+        return tuple((host, self.dns_port if port is None else port) for host, port in given)
 
     @property
     def place(self) -> EdgePlace:
@@ -155,44 +266,8 @@ class EdgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """`gtm serve`: control and edge in one place, as separate processes.
+    """`gtm serve`: what control and the edge are told, each a process of its own. `demo`: with the demo world."""
 
-    `geoip_db` and the rest of the edge's settings mean the same as there.
-    """
-
-    data_dir: Path
-    bind: tuple[str, ...] = ("127.0.0.1",)
-    control_port: int = DEFAULT_CONTROL_PORT
-    edge_port: int = DEFAULT_EDGE_PORT
-    dns_port: int = DEFAULT_DNS_PORT
-    dns_bind: tuple[Address, ...] = ()
-    dns_cookie_secret_file: Path | None = None
-    dns: DnsSettings = DnsSettings()
-    workers: int = 1
+    control: ControlSettings
+    edge: EdgeSettings
     demo: bool = False
-    database_url: str | None = None
-    geoip_db: Path | None = None
-    geoip_overrides: Path | None = None
-    geoip_anonymous_db: Path | None = None
-    trusted_proxies: tuple[Network, ...] = ()
-    probe_allow: tuple[Network, ...] = ()
-    metrics_allow: tuple[Network, ...] = LOOPBACK
-    ca_file: Path | None = None
-    open_lookups: bool = False
-    token_max_age: float = DEFAULT_TOKEN_MAX_AGE
-    beacons: bool = True
-    country: str | None = None
-    operator_country: str | None = None
-    latency_half_life: float = DEFAULT_HALF_LIFE
-    max_moved_share: float = DEFAULT_MAX_MOVED_SHARE
-    fence_approvals: int = 0
-    demand_days: int = DEFAULT_DEMAND_DAYS
-    dnssec_key_file: Path | None = None
-    dnssec_zsk_days: int = DEFAULT_ZSK_DAYS
-    dnssec_resolver: tuple[str, int] | None = None
-    log_level: str = "info"
-
-    @property
-    def dns_addresses(self) -> tuple[Address, ...]:
-        """Where DNS listens."""
-        return self.dns_bind or tuple((host, self.dns_port) for host in self.bind)

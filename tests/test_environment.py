@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.environment import inherited, settings
+from gtm.environment import inherited
 from gtm.transport import in_the_clear
 
 SECRETS = {
@@ -20,17 +20,16 @@ ORDINARY = {"PATH": "/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "PYTHONPATH": 
 
 
 def test_children_inherit_what_is_listed() -> None:
-    """Programs, language, certificates; of gtm's own nothing, or all but secrets for what `gtm serve` starts."""
+    """Programs, language, certificates; of gtm's own nothing."""
     given_ = {**SECRETS, **ORDINARY, "GTM_REGION": "eu"}
     assert inherited(given_) == ORDINARY
-    assert settings(given_) == {"GTM_REGION": "eu"}
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_nothing_else_gets_through(environment: dict[str, str]) -> None:
     """Whatever a machine's other variables are called."""
     assert inherited({**environment, **SECRETS}).items() <= {**environment}.items()
-    assert not {*inherited({**environment, **SECRETS}), *settings({**environment, **SECRETS})} & {*SECRETS}
+    assert not {*inherited({**environment, **SECRETS})} & {*SECRETS}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gtm.runtime.process.lifeline import ENVIRONMENT as LIFELINE
 from tests.system.harness import System, alive, command_line, descendants, eventually, kill_remains, system
 
 pytestmark = pytest.mark.system
@@ -54,20 +55,21 @@ def test_lookup_names_a_european_region_with_reasons(demo: System) -> None:
     assert answer["endpoint"]["url"].startswith("http://127.0.")
 
 
-def test_secrets_are_in_no_environment_but_their_owners(demo: System) -> None:
-    """The database's URL is control's and the edge's token its agent's; what answers the world has neither."""
+def test_secrets_are_in_no_environment_and_no_argument(demo: System) -> None:
+    """The database's URL and tokens are handed over in no environment and no argument list."""
     seen: dict[str, set[str]] = {}
     for pid in descendants(demo.process.popen.pid):
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-        names = {name for name in ("GTM_TOKEN", "GTM_DATABASE_URL") if f"{name}=".encode() in environment}
+        environment = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        names = {entry.partition("=")[0] for entry in environment if entry.startswith("GTM_")} - {LIFELINE}
+        assert "gtm_serve_" not in command_line(pid)
         seen.setdefault(next((part for part in PARTS if part in command_line(pid)), "other"), set()).update(
             names
         )
     assert seen == {
-        "gtm.cli control": {"GTM_DATABASE_URL"},
-        "gtm.cli edge": {"GTM_TOKEN"},
+        "gtm.cli control": set(),
+        "gtm.cli edge": set(),
         "gtm.runtime.edge.worker": set(),
-        "demo_world": {"GTM_TOKEN"},  # of role reporter, its own
+        "demo_world": set(),
         "other": set(),  # Postgres
     }
 
@@ -160,11 +162,7 @@ def test_a_drain_reaches_the_answers_and_survives(demo: System) -> None:
 
 def test_a_change_is_pending_until_every_worker_answers_from_it(demo: System) -> None:
     """A worker that has not taken a revision in keeps it PENDING, whatever the edge's agent holds."""
-    (slow,) = [
-        pid
-        for pid in demo.processes("gtm.runtime.edge.worker")
-        if b'"kind":"dns"' in Path(f"/proc/{pid}/environ").read_bytes()
-    ]
+    (slow,) = demo.processes("gtm.runtime.edge.worker dns-")
     os.kill(slow, signal.SIGSTOP)
     try:
         revision = demo.api("PUT", "/v1/tenants/late", json={}).json()["revision"]

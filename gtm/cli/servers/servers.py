@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,24 +13,15 @@ import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.settings import (
-    DEFAULT_CONTROL_PORT,
-    DEFAULT_DEMAND_DAYS,
-    DEFAULT_DNS_PORT,
-    DEFAULT_EDGE_PORT,
-    DEFAULT_HALF_LIFE,
-    DEFAULT_MAX_MOVED_SHARE,
-    DEFAULT_TOKEN_MAX_AGE,
-    DEFAULT_ZSK_DAYS,
-    LOOPBACK,
-    ControlSettings,
-    DnsSettings,
-    EdgeSettings,
-    ServeSettings,
-)
+from gtm.cli.servers.declared import Given, with_options
+from gtm.settings import LOOPBACK, ControlSettings, EdgeSettings, ServeSettings
 
-_DNS = DnsSettings()
-_OWN = "127.0.0.0/8, ::1"
+Handed = Annotated[
+    bool,
+    typer.Option(
+        "--handed", hidden=True, help="Take all settings from standard input, as `gtm serve` hands them over."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,151 +30,63 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
+@with_options(ControlSettings, EdgeSettings, without={"user"})
 def serve(
     *,
+    given: Given,
     demo: Annotated[bool, typer.Option("--demo", help="With the seven-region demo world.")] = False,
-    data_dir: options.DataDir = options.DATA_DIR,
-    bind: options.Bind = options.OWN,
-    control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
-    edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
-    dns_port: options.DnsPort = DEFAULT_DNS_PORT,
-    dns_bind: options.DnsBind = options.NONE,
-    dns_cookie_secret_file: options.DnsCookieSecretFile = None,
-    dns_nsid: options.DnsNsid = "",
-    dns_version: options.DnsVersion = "",
-    dns_rate_limit: options.DnsRateLimit = _DNS.rate_limit,
-    dns_rate_limit_excess: options.DnsRateLimitExcess = _DNS.rate_limit_excess,
-    dns_rate_limit_slip: options.DnsRateLimitSlip = _DNS.rate_limit_slip,
-    dns_rate_limit_exempt: options.DnsRateLimitExempt = ",".join(_DNS.rate_limit_exempt),
-    workers: options.Workers = 1,
-    database_url: options.DatabaseUrl = None,
-    geoip_db: options.GeoipDb = None,
-    geoip_overrides: options.GeoipOverrides = None,
-    geoip_anonymous_db: options.GeoipAnonymousDb = None,
-    trusted_proxies: options.TrustedProxies = "",
-    probe_allow: options.ProbeAllow = "",
-    metrics_allow: options.MetricsAllow = options.METRICS_ALLOW,
-    ca_file: options.CaFile = None,
-    open_lookups: options.OpenLookups = False,
-    token_max_age: options.TokenMaxAge = DEFAULT_TOKEN_MAX_AGE,
-    beacons: options.Beacons = True,
-    country: options.Country = "",
-    operator_country: options.OperatorCountry = "",
-    latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
-    max_moved_share: options.MaxMovedShare = DEFAULT_MAX_MOVED_SHARE,
-    fence_approvals: options.FenceApprovals = 0,
-    demand_days: options.DemandDays = DEFAULT_DEMAND_DAYS,
-    dnssec_key_file: options.DnssecKeyFile = None,
-    dnssec_zsk_days: options.DnssecZskDays = DEFAULT_ZSK_DAYS,
-    dnssec_resolver: options.DnssecResolver = "",
-    log_level: options.LogLevel = "info",
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
     from gtm.cli.servers.welcome import welcome
     from gtm.runtime.process.logs import configure
     from gtm.runtime.serve.supervisor import Supervisor
 
-    hosts = options.addresses(bind)
-    proxies = options.networks(trusted_proxies)
-    settings = ServeSettings(
-        data_dir=data_dir.absolute(),
-        bind=hosts,
-        control_port=control_port,
-        edge_port=edge_port,
-        dns_port=dns_port,
-        dns_bind=options.dns_addresses(dns_bind, dns_port),
-        dns_cookie_secret_file=dns_cookie_secret_file,
-        dns=options.dns_settings(
-            nsid=dns_nsid,
-            version=dns_version,
-            rate_limit=dns_rate_limit,
-            rate_limit_excess=dns_rate_limit_excess,
-            rate_limit_slip=dns_rate_limit_slip,
-            exempt=dns_rate_limit_exempt,
-        ),
-        workers=workers,
-        demo=demo,
-        database_url=database_url,
-        geoip_db=geoip_db,
-        geoip_overrides=geoip_overrides,
-        geoip_anonymous_db=geoip_anonymous_db,
-        # The demo's clients are simulated on this machine, and state their addresses as proxies do.
-        trusted_proxies=proxies or (options.networks(_OWN) if demo else ()),
-        # The demo's regions are on this machine.
-        probe_allow=options.networks(probe_allow, "--probe-allow") + (LOOPBACK if demo else ()),
-        metrics_allow=options.metrics_allow(metrics_allow),
-        ca_file=ca_file,
-        # The demo may be asked about anybody's address, but only by this machine.
-        open_lookups=open_lookups or (demo and all(_is_loopback(host) for host in hosts)),
-        token_max_age=token_max_age,
-        beacons=beacons,
-        country=options.country(country),
-        operator_country=options.country(operator_country, "--operator-country"),
-        latency_half_life=latency_half_life,
-        max_moved_share=max_moved_share,
-        fence_approvals=fence_approvals,
-        demand_days=demand_days,
-        dnssec_key_file=dnssec_key_file,
-        dnssec_zsk_days=dnssec_zsk_days,
-        dnssec_resolver=options.resolver(dnssec_resolver),
-        log_level=options.log_level(log_level),
-    )
-    configure(settings.log_level, "serve")
-    _check_database(database_url)
+    edge = given.settings(EdgeSettings, control_url="", token="", name="")  # which the supervisor knows
+    settings = ServeSettings(given.settings(ControlSettings), _of_demo(edge) if demo else edge, demo)
+    configure(settings.control.log_level, "serve")
+    _check_database(settings.control.database_url)
     _run_with_database(Supervisor(settings, welcome).run())
 
 
+def _of_demo(edge: EdgeSettings) -> EdgeSettings:
+    """What an edge of the demo world is told besides."""
+    return replace(
+        edge,
+        # The demo's clients are simulated on this machine, and state their addresses as proxies do.
+        trusted_proxies=edge.trusted_proxies or LOOPBACK,
+        # The demo's regions are on this machine.
+        probe_allow=edge.probe_allow + LOOPBACK,
+        # The demo may be asked about anybody's address, but only by this machine.
+        open_lookups=edge.open_lookups or all(_is_loopback(host) for host in edge.bind),
+    )
+
+
+@with_options(ControlSettings)
 def control(
     *,
-    data_dir: options.DataDir = options.DATA_DIR,
-    bind: options.Bind = options.OWN,
-    control_port: options.ControlPort = DEFAULT_CONTROL_PORT,
-    database_url: options.DatabaseUrl = None,
+    given: Given,
     prepare: Annotated[
         bool, typer.Option(help="Migrate the database and create the first admin token before serving.")
     ] = True,
-    geoip_db: options.GeoipDb = None,
-    geoip_overrides: options.GeoipOverrides = None,
-    latency_half_life: options.LatencyHalfLife = DEFAULT_HALF_LIFE,
-    max_moved_share: options.MaxMovedShare = DEFAULT_MAX_MOVED_SHARE,
-    fence_approvals: options.FenceApprovals = 0,
-    demand_days: options.DemandDays = DEFAULT_DEMAND_DAYS,
-    dnssec_key_file: options.DnssecKeyFile = None,
-    dnssec_zsk_days: options.DnssecZskDays = DEFAULT_ZSK_DAYS,
-    dnssec_resolver: options.DnssecResolver = "",
-    metrics_allow: options.MetricsAllow = options.METRICS_ALLOW,
-    log_level: options.LogLevel = "info",
+    handed: Handed = False,
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
     from gtm.runtime.control.server import run_control
+    from gtm.runtime.process.handed import received
     from gtm.runtime.process.logs import configure
 
-    settings = ControlSettings(
-        data_dir=data_dir.absolute(),
-        bind=options.addresses(bind),
-        control_port=control_port,
-        database_url=database_url,
-        geoip_db=geoip_db,
-        geoip_overrides=geoip_overrides,
-        latency_half_life=latency_half_life,
-        max_moved_share=max_moved_share,
-        fence_approvals=fence_approvals,
-        demand_days=demand_days,
-        dnssec_key_file=dnssec_key_file,
-        dnssec_zsk_days=dnssec_zsk_days,
-        dnssec_resolver=options.resolver(dnssec_resolver),
-        metrics_allow=options.metrics_allow(metrics_allow),
-        log_level=options.log_level(log_level),
-    )
+    settings = received(ControlSettings) if handed else given.settings(ControlSettings)
     configure(settings.log_level, "control")
-    _check_database(database_url)
-    if database_url is None:
+    _check_database(settings.database_url)
+    if settings.database_url is None:
         _prepare_data_dir(settings.data_dir)
     _run_with_database(run_control(settings, typer.echo, prepare_first=prepare))
 
 
+@with_options(EdgeSettings)
 def edge(
     *,
+    given: Given,
     control_url: options.ControlUrl = options.CONTROL,
     insecure_control: options.InsecureControl = False,
     token: options.Token = None,
@@ -193,43 +97,7 @@ def edge(
             envvar="GTM_EDGE_NAME",
         ),
     ] = "",
-    data_dir: options.DataDir = options.DATA_DIR,
-    bind: options.Bind = options.OWN,
-    edge_port: options.EdgePort = DEFAULT_EDGE_PORT,
-    dns_port: options.DnsPort = DEFAULT_DNS_PORT,
-    dns_bind: options.DnsBind = options.NONE,
-    dns_cookie_secret_file: options.DnsCookieSecretFile = None,
-    dns_nsid: options.DnsNsid = "",
-    dns_version: options.DnsVersion = "",
-    dns_rate_limit: options.DnsRateLimit = _DNS.rate_limit,
-    dns_rate_limit_excess: options.DnsRateLimitExcess = _DNS.rate_limit_excess,
-    dns_rate_limit_slip: options.DnsRateLimitSlip = _DNS.rate_limit_slip,
-    dns_rate_limit_exempt: options.DnsRateLimitExempt = ",".join(_DNS.rate_limit_exempt),
-    workers: options.Workers = 1,
-    geoip_db: options.GeoipDb = None,
-    geoip_overrides: options.GeoipOverrides = None,
-    geoip_anonymous_db: options.GeoipAnonymousDb = None,
-    trusted_proxies: options.TrustedProxies = "",
-    probe_allow: options.ProbeAllow = "",
-    metrics_allow: options.MetricsAllow = options.METRICS_ALLOW,
-    ca_file: options.CaFile = None,
-    open_lookups: options.OpenLookups = False,
-    token_max_age: options.TokenMaxAge = DEFAULT_TOKEN_MAX_AGE,
-    beacons: options.Beacons = True,
-    region: Annotated[
-        str,
-        typer.Option(
-            help="The region this edge runs in, whose way to the others its probes then measure.",
-            envvar="GTM_REGION",
-        ),
-    ] = "",
-    country: options.Country = "",
-    operator_country: options.OperatorCountry = "",
-    user: Annotated[
-        str,
-        typer.Option(help="The user to become once the addresses are bound (from root).", envvar="GTM_USER"),
-    ] = "",
-    replace: Annotated[
+    take_over: Annotated[
         bool,
         typer.Option(
             "--replace", help="Take over from the edge that runs on the data directory, without a gap."
@@ -241,58 +109,33 @@ def edge(
             "--stop", help="End the edge of the data directory, with workers that have lost their agent."
         ),
     ] = False,
-    log_level: options.LogLevel = "info",
+    handed: Handed = False,
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
     from gtm.runtime.edge.agent import Agent
+    from gtm.runtime.process.handed import received
     from gtm.runtime.process.logs import configure
 
     if stop:
-        _stop_edge(data_dir.absolute())
+        _stop_edge(given.values["data_dir"].absolute())
         return
-    if not token:
-        raise CommandError(
-            "an edge needs a token: set GTM_TOKEN to one made by `gtm token create NAME --role edge`",
-            Exit.NOT_ALLOWED,
+    if handed:
+        settings = received(EdgeSettings)
+    else:
+        if not token:
+            raise CommandError(
+                "an edge needs a token: set GTM_TOKEN to one made by `gtm token create NAME --role edge`",
+                Exit.NOT_ALLOWED,
+            )
+        options.check_in_the_clear(control_url, insecure=insecure_control)
+        settings = given.settings(
+            EdgeSettings,
+            control_url=control_url,
+            token=token,
+            name=name or socket.gethostname(),
+            named=bool(name),
+            replace=take_over,
         )
-    options.check_in_the_clear(control_url, insecure=insecure_control)
-    settings = EdgeSettings(
-        data_dir=data_dir.absolute(),
-        control_url=control_url,
-        token=token,
-        name=name or socket.gethostname(),
-        named=bool(name),
-        bind=options.addresses(bind),
-        edge_port=edge_port,
-        dns_port=dns_port,
-        dns_bind=options.dns_addresses(dns_bind, dns_port),
-        dns_cookie_secret_file=dns_cookie_secret_file,
-        dns=options.dns_settings(
-            nsid=dns_nsid,
-            version=dns_version,
-            rate_limit=dns_rate_limit,
-            rate_limit_excess=dns_rate_limit_excess,
-            rate_limit_slip=dns_rate_limit_slip,
-            exempt=dns_rate_limit_exempt,
-        ),
-        workers=workers,
-        geoip_db=geoip_db,
-        geoip_overrides=geoip_overrides,
-        geoip_anonymous_db=geoip_anonymous_db,
-        trusted_proxies=options.networks(trusted_proxies),
-        probe_allow=options.networks(probe_allow, "--probe-allow"),
-        metrics_allow=options.metrics_allow(metrics_allow),
-        ca_file=ca_file,
-        open_lookups=open_lookups,
-        token_max_age=token_max_age,
-        beacons=beacons,
-        region=region or None,
-        country=options.country(country),
-        operator_country=options.country(operator_country, "--operator-country"),
-        user=user or None,
-        replace=replace,
-        log_level=options.log_level(log_level),
-    )
     configure(settings.log_level, "edge")
     _prepare_data_dir(settings.data_dir)
 

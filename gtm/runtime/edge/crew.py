@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from gtm.core.latency import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.wire import (
@@ -28,8 +26,9 @@ from gtm.feed.wire import (
 )
 from gtm.runtime.edge.link import AgentEnd
 from gtm.runtime.edge.orphans import make_door
-from gtm.runtime.edge.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
+from gtm.runtime.edge.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.process.child import Deaths, ending
+from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate
 from gtm.runtime.process.listeners import Listeners, Use
 from gtm.settings import EdgeSettings
@@ -171,11 +170,10 @@ class Crew:
         ours, theirs = socket.socketpair()
         path, door = self._door()
         told = self._told(kind, name, theirs, door)
-        environment = {ENVIRONMENT: msgspec.json.encode(told).decode()}
         descriptors = (told.descriptor, *told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
         try:
             process = await self._lifeline.spawn(
-                ["gtm.runtime.edge.worker"], environment, pass_fds=descriptors
+                ["gtm.runtime.edge.worker", name], document(told), pass_fds=descriptors
             )
         except OSError:
             ours.close()
@@ -221,29 +219,14 @@ class Crew:
         self, kind: str, name: str, descriptor: socket.socket, door: socket.socket | None
     ) -> WorkerSettings:
         """What a worker is told at its start, with the sockets that are its own."""
-        settings = self._settings
         number = int(name.rpartition("-")[2]) - 1
         return WorkerSettings(
             kind=kind,
             name=name,
+            edge=replace(self._settings, token=""),
             descriptor=descriptor.fileno(),
             udp=self._listeners.lent(Use.DNS_UDP, number) if kind == "dns" else (),
             tcp=self._listeners.lent(Use.DNS_TCP if kind == "dns" else Use.HTTP, number),
-            geoip_db=None if settings.geoip_db is None else str(settings.geoip_db),
-            geoip_overrides=None if settings.geoip_overrides is None else str(settings.geoip_overrides),
-            geoip_anonymous_db=(
-                None if settings.geoip_anonymous_db is None else str(settings.geoip_anonymous_db)
-            ),
-            trusted_proxies=tuple(str(network) for network in settings.trusted_proxies),
-            probe_allow=tuple(str(network) for network in settings.probe_allow),
-            ca_file=None if settings.ca_file is None else str(settings.ca_file),
-            metrics_allow=tuple(str(network) for network in settings.metrics_allow),
-            open_lookups=settings.open_lookups,
-            token_max_age=settings.token_max_age,
-            beacons=settings.beacons,
-            log_level=settings.log_level,
-            place=settings.place,
-            dns=replace(settings.dns, nsid=settings.name if settings.dns.nsid is None else settings.dns.nsid),
             cookie_secrets=self._cookie_secrets if kind == "dns" else (),
             door=None if door is None else door.fileno(),
         )

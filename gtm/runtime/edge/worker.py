@@ -1,4 +1,4 @@
-"""One answering process of an edge: `python -m gtm.runtime.edge.worker`, started by the agent only.
+"""One answering process of an edge: `python -m gtm.runtime.edge.worker NAME`, started by the agent only.
 
 Laws:
   1. Nothing is taken from the sockets until a View is loaded.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import signal
 import socket
@@ -19,11 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from ipaddress import ip_network
 from math import inf
-from pathlib import Path
-
-import msgspec
 
 from gtm.core.decision.router import Router
 from gtm.core.latency import SampleKind
@@ -56,9 +51,10 @@ from gtm.http.samples import Intake
 from gtm.runtime.edge.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.edge.link import WorkerEnd
 from gtm.runtime.edge.orphans import Door, listen_early, own_listeners
-from gtm.runtime.edge.worker_settings import ENVIRONMENT, FINISH, WorkerSettings
+from gtm.runtime.edge.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.process import steady
 from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.handed import received
 from gtm.runtime.process.http import KEEP_ALIVE, PatientServer, server_config
 from gtm.runtime.process.listeners import Listener
 from gtm.runtime.process.logs import configure
@@ -78,20 +74,19 @@ class Worker:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
+        edge = settings.edge
         self.counts = Counts()
         self.metrics = ""
         self.silent: tuple[str, ...] = ("dns",)
-        self.locator = Locator(
-            settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db
-        )
-        self.holder = ViewHolder(time.time, self._swapped, settings.place, boot=boot_time)
+        self.locator = Locator(edge.geoip_db, edge.geoip_overrides, anonymous=edge.geoip_anonymous_db)
+        self.holder = ViewHolder(time.time, self._swapped, edge.place, boot=boot_time)
         self.answerer: Answerer | None = None
         self._signer = Signer(self.holder.keys, time.time)
         self._period = self._signer.period()
         self._cookies = ServerCookies(*settings.cookie_secrets) if settings.cookie_secrets else None
         self._options = ServerOptions(
-            settings.dns.nsid.encode() if settings.dns.nsid else b"",
-            settings.dns.version.encode(),
+            (edge.name if edge.dns.nsid is None else edge.dns.nsid).encode(),
+            edge.dns.version.encode(),
             TcpLimits().idle,
             self._cookies,
         )
@@ -99,10 +94,7 @@ class Worker:
         self._turn()
         self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
         self._tenure = Tenure(time.monotonic, able=settings.door is not None)
-        self._probes = OwnProbes(
-            tuple(ip_network(text) for text in settings.probe_allow),
-            None if settings.ca_file is None else Path(settings.ca_file),
-        )
+        self._probes = OwnProbes(edge.probe_allow, edge.ca_file)
         self._own_metrics = EdgeMetrics(self._own_gauges)
         self._was_alone = False
         self._finishing = False
@@ -343,11 +335,12 @@ class Worker:
 
 def _limiter(settings: WorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:
     """What limits replies over UDP; None: nothing does."""
-    given = settings.dns
+    given = settings.edge.dns
     if settings.kind != "dns" or given.rate_limit == 0:
         return None
-    exempt = tuple(ip_network(text) for text in given.rate_limit_exempt)
-    limits = RateLimits(given.rate_limit, given.rate_limit_excess, given.rate_limit_slip, exempt)
+    limits = RateLimits(
+        given.rate_limit, given.rate_limit_excess, given.rate_limit_slip, given.rate_limit_exempt
+    )
     return Limiter(limits, cookies, counts)
 
 
@@ -382,12 +375,13 @@ def run_http(worker: Worker) -> None:
     router = worker.wait_for_view()
     if router is None:
         return
+    edge = worker.settings.edge
     options = EdgeOptions(
-        open_lookups=worker.settings.open_lookups,
-        token_max_age=worker.settings.token_max_age,
-        trusted_proxies=tuple(ip_network(text) for text in worker.settings.trusted_proxies),
-        beacons=worker.settings.beacons,
-        metrics_allow=tuple(ip_network(text) for text in worker.settings.metrics_allow),
+        open_lookups=edge.open_lookups,
+        token_max_age=edge.token_max_age,
+        trusted_proxies=edge.trusted_proxies,
+        beacons=edge.beacons,
+        metrics_allow=edge.metrics_allow,
     )
     app = EdgeApp(
         worker.holder,
@@ -413,9 +407,9 @@ def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
 
 
 def main() -> None:
-    """Run the worker that the environment describes."""
-    settings = msgspec.json.decode(os.environ[ENVIRONMENT], type=WorkerSettings, strict=False)
-    configure(settings.log_level, settings.name)
+    """Run the worker that this process was handed."""
+    settings = received(WorkerSettings)
+    configure(settings.edge.log_level, settings.name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if settings.door is not None:
         listen_early(settings.door)

@@ -1,45 +1,30 @@
-"""What an agent tells its workers at start."""
+"""What an agent hands to its workers at their start (`gtm.runtime.process.handed`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gtm.core.policy.edges import NOWHERE, EdgePlace
-from gtm.settings import DEFAULT_TOKEN_MAX_AGE, DnsSettings
+from gtm.settings import EdgeSettings
 
-ENVIRONMENT = "GTM_WORKER"
 FINISH = 5.0
 """Seconds for which a worker that gets SIGTERM lets its TCP connections end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What the agent tells a worker, as JSON in `GTM_WORKER`.
+    """One worker's.
 
-    `descriptor` is the worker's end of the link, `udp` and `tcp` are bound sockets that the agent lends it.
+    `edge` is what its edge was told, but for the token. `descriptor` is the worker's end of the link, `udp` and `tcp` are
+    bound sockets that the agent lends it. `cookie_secrets` are what DNS cookies are made with, and what they were made
+    with before; only workers of DNS have them. `door` is a bound Unix socket at which a next agent finds this worker,
+    should its own be gone; None: it ends with its own.
     """
 
     kind: str
     name: str
+    edge: EdgeSettings
     descriptor: int
-    udp: tuple[int, ...]
-    tcp: tuple[int, ...]
-    geoip_db: str | None
-    geoip_overrides: str | None
-    geoip_anonymous_db: str | None
-    trusted_proxies: tuple[str, ...]
-    open_lookups: bool
-    beacons: bool
-    log_level: str
-    place: EdgePlace = NOWHERE
-    """Where the edge stands."""
-    dns: DnsSettings = field(default_factory=DnsSettings)
+    udp: tuple[int, ...] = ()
+    tcp: tuple[int, ...] = ()
     cookie_secrets: tuple[bytes, ...] = ()
-    """What DNS cookies are made with, and what they were made with before; only workers of DNS have them."""
-    token_max_age: float = DEFAULT_TOKEN_MAX_AGE
-    metrics_allow: tuple[str, ...] = ()
     door: int | None = None
-    """A bound Unix socket at which a next agent finds this worker, should its own be gone; None: it ends with its own."""
-    probe_allow: tuple[str, ...] = ()
-    ca_file: str | None = None
-    """How it probes once nobody does it for the edge."""

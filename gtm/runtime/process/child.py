@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from gtm.runtime.process.lifeline import Lifeline, terminate
 
@@ -52,7 +52,7 @@ class Child:
     Args:
         name: what it is called in the log.
         arguments: module and arguments for `python -m`.
-        environment: asked at every start (the database's address may have changed since).
+        handed: what it is handed, asked at every start (the database's address may have changed since).
         pass_fds: descriptors that it inherits.
         patience: seconds it may take to stop.
     """
@@ -61,7 +61,7 @@ class Child:
         self,
         name: str,
         arguments: list[str],
-        environment: Callable[[], Mapping[str, str]],
+        handed: Callable[[], bytes],
         lifeline: Lifeline,
         *,
         pass_fds: tuple[int, ...] = (),
@@ -70,7 +70,7 @@ class Child:
         self.name = name
         self.process: asyncio.subprocess.Process | None = None
         self._arguments = arguments
-        self._environment = environment
+        self._handed = handed
         self._lifeline = lifeline
         self._pass_fds = pass_fds
         self._patience = patience
@@ -81,7 +81,7 @@ class Child:
         self._keeper = asyncio.ensure_future(self._keep())
 
     async def restart(self) -> None:
-        """Stop it and start it anew, with its environment asked again."""
+        """Stop it and start it anew, with what it is handed asked again."""
         await self.stop()
         await self.start()
 
@@ -98,9 +98,7 @@ class Child:
         while True:
             deaths.started()
             try:
-                self.process = await self._lifeline.spawn(
-                    self._arguments, self._environment(), self._pass_fds
-                )
+                self.process = await self._lifeline.spawn(self._arguments, self._handed(), self._pass_fds)
                 how = ending(await self.process.wait())
             except OSError as error:  # no memory, processes or descriptors: others may give some back
                 how = f"it cannot be started: {error.strerror or error}"

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gtm.environment import inherited
@@ -28,22 +28,31 @@ class Lifeline:
                 os.close(descriptor)
 
     async def spawn(
-        self, arguments: Sequence[str], environment: Mapping[str, str], pass_fds: Sequence[int] = ()
+        self, arguments: Sequence[str], handed: bytes, pass_fds: Sequence[int] = ()
     ) -> asyncio.subprocess.Process:
         """Start a Python process of ours (`python -m …`) that watches this lifeline.
 
         It gets a session of its own, so that Ctrl-C reaches only the parent, which then stops its children in order, and
         of the parent's environment only what `gtm.environment.inherited` lists.
+
+        Args:
+            arguments: module and arguments.
+            handed: what it finds on its standard input (`gtm.runtime.process.handed`).
+            pass_fds: descriptors that it inherits.
         """
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             *arguments,
-            stdin=subprocess.DEVNULL,
-            env={**inherited(), **environment, ENVIRONMENT: str(self.descriptor)},
+            stdin=subprocess.PIPE,
+            env={**inherited(), ENVIRONMENT: str(self.descriptor)},
             pass_fds=(self.descriptor, *pass_fds),
             start_new_session=True,
         )
+        assert process.stdin is not None  # noqa: S101 - it is a pipe
+        process.stdin.write(handed)  # as far as the pipe takes it at once; the rest follows as it is read
+        process.stdin.close()
+        return process
 
 
 def ending_signals() -> list[signal.Signals]:

@@ -1,53 +1,55 @@
-"""The demo world's process: `python -m gtm.runtime.serve.demo_world BLOCK FD REGION=SLOTS…`.
-
-FD is the listening socket of the block's switch address, which the parent holds too. `GTM_CONTROL_URL` and `GTM_TOKEN`
-(role `reporter`) say where the regions report their load, and as whom.
-"""
+"""The demo world's process: `python -m gtm.runtime.serve.demo_world`, started by `gtm serve --demo` only."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
-import sys
+from dataclasses import dataclass
 
 import uvloop
 
 from gtm.demo.reporter import report
 from gtm.demo.world import World
 from gtm.runtime.process import lifeline
+from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
 
 
-async def run(world: World, switch: socket.socket) -> None:
+@dataclass(frozen=True, slots=True)
+class WorldSettings:
+    """What the world is handed.
+
+    `switch` is the descriptor of the listening socket of the block's switch address, which the parent holds too. `slots`
+    are regions with theirs. They report their load to `control_url`, with `token` (role `reporter`).
+    """
+
+    block: int
+    switch: int
+    slots: tuple[tuple[str, int], ...]
+    control_url: str
+    token: str
+
+
+async def run(settings: WorldSettings) -> None:
     """Run a world until the parent is gone or says so."""
+    world = World(settings.block, dict(settings.slots))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     lifeline.watch(stop.set)
-    await world.start(switch)
-    reporting = asyncio.create_task(
-        report(os.environ["GTM_CONTROL_URL"], os.environ["GTM_TOKEN"], world.reports)
-    )
+    await world.start(socket.socket(fileno=settings.switch))
+    reporting = asyncio.create_task(report(settings.control_url, settings.token, world.reports))
     await stop.wait()
     reporting.cancel()
 
 
 def main() -> None:
-    """Run the world that the arguments describe."""
+    """Run the world that this process was handed."""
     configure("info", "demo")
-    block, descriptor, *regions = sys.argv[1:]
-    pairs = (text.partition("=") for text in regions)
-    slots = {name: int(count) for name, _, count in pairs}
-    switch = socket.socket(fileno=int(descriptor))
-
-    async def work() -> None:
-        await run(World(int(block), slots), switch)
-
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work())
+        runner.run(run(received(WorldSettings)))
 
 
 if __name__ == "__main__":

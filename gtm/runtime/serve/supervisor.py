@@ -15,14 +15,13 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import httpx
 
-from gtm import environment
 from gtm.core.model.values import Policy
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, claim_block
@@ -32,12 +31,14 @@ from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.child import Child
+from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import reserve
+from gtm.runtime.serve.demo_world import WorldSettings
 from gtm.runtime.serve.facts import Facts
-from gtm.settings import DnsSettings, ServeSettings
+from gtm.settings import ControlSettings, EdgeSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
 
 logger = logging.getLogger(__name__)
@@ -75,10 +76,12 @@ class Supervisor:
         self._lifeline = Lifeline()
         self._children: list[Child] = []
         self._postgres: EmbeddedPostgres | None = None
-        self._lock = DataDirectoryLock(settings.data_dir)
+        self._data_dir = settings.control.data_dir
+        self._lock = DataDirectoryLock(self._data_dir)
         self._owner = False
         self._switch: socket.socket | None = None
-        self._database_url = settings.database_url or ""
+        self._world: WorldSettings | None = None
+        self._database_url = settings.control.database_url or ""
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
         self._reporter_token = f"gtm_serve_{secrets.token_urlsafe(32)}" if settings.demo else None
 
@@ -100,9 +103,9 @@ class Supervisor:
             # A second start on a directory meets its own ports as well: the directory is what to tell of. One that
             # isn't there yet nobody works on, and it stays away if a port is taken.
             inherited: list[Listener] = []
-            if os.access(self._settings.data_dir, os.F_OK):
+            if os.access(self._data_dir, os.F_OK):
                 self._lock.acquire()
-                inherited = await asyncio.to_thread(orphans.left_over, self._settings.data_dir)
+                inherited = await asyncio.to_thread(orphans.left_over, self._data_dir)
             self._reserve_ports(inherited)
             for one in inherited:
                 one.socket.close()
@@ -113,36 +116,36 @@ class Supervisor:
 
     def _reserve_ports(self, inherited: Sequence[Listener]) -> None:
         """Fail early and clearly if a port is taken, but by an edge whose place ours will take; settle ports of 0."""
-        given = self._settings
-        dns_option = "--dns-bind" if given.dns_bind else "--dns-port"
-        http = [(host, given.edge_port) for host in given.bind]
+        control, edge = self._settings.control, self._settings.edge
+        dns_option = "--dns-bind" if edge.dns_bind else "--dns-port"
+        http = [(host, edge.edge_port) for host in edge.bind]
+        port = reserve(control.bind[:1], control.control_port, (socket.SOCK_STREAM,), "--control-port")
         self._settings = replace(
-            given,
-            control_port=reserve(given.bind[:1], given.control_port, (socket.SOCK_STREAM,), "--control-port"),
-            edge_port=settle(http, (Use.HTTP,), "--edge-port", inherited)[0][1],
-            dns_bind=tuple(settle(given.dns_addresses, (Use.DNS_UDP, Use.DNS_TCP), dns_option, inherited)),
+            self._settings,
+            control=replace(control, control_port=port),
+            edge=replace(
+                edge,
+                edge_port=settle(http, (Use.HTTP,), "--edge-port", inherited)[0][1],
+                dns_bind=tuple(settle(edge.dns_addresses, (Use.DNS_UDP, Use.DNS_TCP), dns_option, inherited)),
+            ),
         )
 
     async def _start(self) -> None:
-        settings = self._settings
-        if settings.database_url is None:
-            self._postgres = EmbeddedPostgres(settings.data_dir, lock=self._lock)
+        if self._settings.control.database_url is None:
+            self._postgres = EmbeddedPostgres(self._data_dir, lock=self._lock)
             self._database_url = await asyncio.to_thread(self._postgres.start)
         self._owner = True
-        Facts.path(settings.data_dir).unlink(missing_ok=True)
-        regions: tuple[str, ...] = ()
+        Facts.path(self._data_dir).unlink(missing_ok=True)
         policy: Callable[[Policy], Policy] | None = None
-        if settings.demo:
-            shipped = demo_policy()
+        if self._settings.demo:
             block, self._switch = claim_block()
             policy = partial(standing, block=block)
-            regions = tuple(region.name for region in shipped.regions)
-            descriptor = self._switch.fileno()
-            slots = [f"{one.name}={one.capacity.outstanding or DEFAULT_SLOTS}" for one in shipped.regions]
-            arguments = ["gtm.runtime.serve.demo_world", str(block), str(descriptor), *slots]
-            self._child("demo world", arguments, self._world_environment, pass_fds=(descriptor,))
+            world = self._world = self._told_world(block, self._switch.fileno())
+            self._child(
+                "demo world", ["gtm.runtime.serve.demo_world"], lambda: world, pass_fds=(world.switch,)
+            )
             switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
-            DemoFile(block, switch, regions).write(settings.data_dir)
+            DemoFile(block, switch, self._regions).write(self._data_dir)
         prepared = await prepare(
             self._database_url,
             edge_token=self._edge_token,
@@ -151,103 +154,75 @@ class Supervisor:
             comment="demo world",
         )
         self._control = self._child(
-            "control",
-            ["gtm.cli", "control", "--no-prepare"],
-            lambda: {**self._environment(), "GTM_DATABASE_URL": self._database_url},
+            "control", ["gtm.cli", "control", "--handed", "--no-prepare"], self._told_control
         )
-        self._child(
-            "edge",
-            ["gtm.cli", "edge", "--replace"],
-            lambda: {**self._environment(), "GTM_TOKEN": self._edge_token},
-        )
+        self._child("edge", ["gtm.cli", "edge", "--handed"], self._told_edge)
         for child in self._children:
             await child.start()
         if await self._until_ready():
-            self._ready(prepared, regions)
+            self._ready(prepared)
         await self._watch()
 
-    def _ready(self, prepared: Prepared, regions: tuple[str, ...]) -> None:
+    def _ready(self, prepared: Prepared) -> None:
         """Say so to the person, and to scripts: `serve.json` in the data directory holds the addresses."""
-        settings = self._settings
         running = Running(
-            data_dir=settings.data_dir,
+            data_dir=self._data_dir,
             control=self._control_url,
             edge=self._edge_url,
-            dns=_literal(*settings.dns_addresses[0]),
-            regions=regions,
+            dns=_literal(*self._settings.edge.dns_addresses[0]),
+            regions=self._regions,
             admin_token=prepared.admin_token,
-            embedded=settings.database_url is None,
+            embedded=self._settings.control.database_url is None,
         )
         self._announce(running)
-        Facts(running.control, running.edge, running.dns, os.getpid()).write(settings.data_dir)
+        Facts(running.control, running.edge, running.dns, os.getpid()).write(self._data_dir)
 
     def _child(
         self,
         name: str,
         arguments: list[str],
-        environment: Callable[[], Mapping[str, str]],
+        told: Callable[[], ControlSettings | EdgeSettings | WorldSettings],
         pass_fds: tuple[int, ...] = (),
     ) -> Child:
-        self._children.append(Child(name, arguments, environment, self._lifeline, pass_fds=pass_fds))
+        def handed() -> bytes:
+            return document(told())
+
+        self._children.append(Child(name, arguments, handed, self._lifeline, pass_fds=pass_fds))
         return self._children[-1]
 
-    def _world_environment(self) -> dict[str, str]:
+    def _told_world(self, block: int, switch: int) -> WorldSettings:
         """What the demo world is told: where its regions report their load. It has no other token, and no database."""
-        return {"GTM_CONTROL_URL": self._control_url, "GTM_TOKEN": self._reporter_token or ""}
+        slots = tuple((one.name, one.capacity.outstanding or DEFAULT_SLOTS) for one in demo_policy().regions)
+        return WorldSettings(block, switch, slots, self._control_url, self._reporter_token or "")
 
-    def _environment(self) -> dict[str, str]:
-        """What control and the edge are told, but for the secret of each: those travel in no argument list."""
-        settings = self._settings
-        told = environment.settings() | {
-            "GTM_DATA_DIR": str(settings.data_dir),
-            "GTM_BIND": ",".join(settings.bind),
-            "GTM_CONTROL_PORT": str(settings.control_port),
-            "GTM_CONTROL_URL": self._control_url,
-            "GTM_EDGE_PORT": str(settings.edge_port),
-            "GTM_DNS_BIND": ",".join(f"[{host}]:{port}" for host, port in settings.dns_addresses),
-            "GTM_EDGE_NAME": LOCAL_EDGE,
-            "GTM_EDGE_COUNTRY": settings.country or "",
-            "GTM_EDGE_OPERATOR_COUNTRY": settings.operator_country or "",
-            "GTM_USER": "",  # the data directory is not the edge's alone
-            "GTM_INSECURE_CONTROL": "true",  # it is on this machine, whatever its address
-            "GTM_WORKERS": str(settings.workers),
-            "GTM_LOG_LEVEL": settings.log_level,
-            "GTM_OPEN_LOOKUPS": "true" if settings.open_lookups else "false",
-            "GTM_TOKEN_MAX_AGE": str(settings.token_max_age),
-            "GTM_BEACONS": "true" if settings.beacons else "false",
-            "GTM_LATENCY_HALF_LIFE": str(settings.latency_half_life),
-            "GTM_MAX_MOVED_SHARE": str(settings.max_moved_share),
-            "GTM_FENCE_APPROVALS": str(settings.fence_approvals),
-            "GTM_DEMAND_DAYS": str(settings.demand_days),
-            "GTM_DNSSEC_ZSK_DAYS": str(settings.dnssec_zsk_days),
-            "GTM_TRUSTED_PROXIES": ",".join(str(network) for network in settings.trusted_proxies),
-            "GTM_PROBE_ALLOW": ",".join(str(network) for network in settings.probe_allow),
-            "GTM_METRICS_ALLOW": ",".join(str(network) for network in settings.metrics_allow) or "none",
-        }
-        if settings.ca_file is not None:
-            told["GTM_CA_FILE"] = str(settings.ca_file)
-        told |= _dns_environment(settings.dns)
-        if settings.dns_cookie_secret_file is not None:
-            told["GTM_DNS_COOKIE_SECRET_FILE"] = str(settings.dns_cookie_secret_file)
-        if settings.dnssec_key_file is not None:
-            told["GTM_DNSSEC_KEY_FILE"] = str(settings.dnssec_key_file)
-        if settings.dnssec_resolver is not None:
-            told["GTM_DNSSEC_RESOLVER"] = _literal(*settings.dnssec_resolver)
-        if settings.geoip_db is not None:
-            told["GTM_GEOIP_DB"] = str(settings.geoip_db)
-        if settings.geoip_overrides is not None:
-            told["GTM_GEOIP_OVERRIDES"] = str(settings.geoip_overrides)
-        if settings.geoip_anonymous_db is not None:
-            told["GTM_GEOIP_ANONYMOUS_DB"] = str(settings.geoip_anonymous_db)
-        return told
+    @property
+    def _regions(self) -> tuple[str, ...]:
+        """Of the demo world."""
+        return () if self._world is None else tuple(name for name, _ in self._world.slots)
+
+    def _told_control(self) -> ControlSettings:
+        """What control is told; the database's address may change while this runs."""
+        return replace(self._settings.control, database_url=self._database_url)
+
+    def _told_edge(self) -> EdgeSettings:
+        """What the edge is told: control is on this machine, and it takes the place of any edge that is left over."""
+        return replace(
+            self._settings.edge,
+            control_url=self._control_url,
+            token=self._edge_token,
+            name=LOCAL_EDGE,
+            replace=True,
+        )
 
     @property
     def _control_url(self) -> str:
-        return f"http://{_literal(self._settings.bind[0], self._settings.control_port)}"
+        control = self._settings.control
+        return f"http://{_literal(control.bind[0], control.control_port)}"
 
     @property
     def _edge_url(self) -> str:
-        return f"http://{_literal(self._settings.bind[0], self._settings.edge_port)}"
+        edge = self._settings.edge
+        return f"http://{_literal(edge.bind[0], edge.edge_port)}"
 
     async def _until_ready(self) -> bool:
         """Wait until control and edge say so; False if told to stop, or if they do not within the time."""
@@ -283,7 +258,7 @@ class Supervisor:
     async def _end_orphans(self) -> None:
         """End workers that lost their agent a moment ago, and have no other yet."""
         try:
-            await asyncio.to_thread(orphans.end, self._settings.data_dir)
+            await asyncio.to_thread(orphans.end, self._data_dir)
         except OSError as error:
             logger.error("processes of the edge may go on: %s", error.strerror or error)
 
@@ -304,24 +279,12 @@ class Supervisor:
         if self._switch is not None:
             self._switch.close()
         if self._owner:
-            Facts.path(self._settings.data_dir).unlink(missing_ok=True)
+            Facts.path(self._data_dir).unlink(missing_ok=True)
         if self._postgres is not None:
             await asyncio.to_thread(self._postgres.stop)
         self._lock.release()
         if self._stopping.is_set():
             logger.info("stopped")
-
-
-def _dns_environment(settings: DnsSettings) -> dict[str, str]:
-    """What the edge is told of its DNS."""
-    return {
-        "GTM_DNS_NSID": "none" if settings.nsid == "" else settings.nsid or "",
-        "GTM_DNS_VERSION": settings.version,
-        "GTM_DNS_RATE_LIMIT": str(settings.rate_limit),
-        "GTM_DNS_RATE_LIMIT_EXCESS": str(settings.rate_limit_excess),
-        "GTM_DNS_RATE_LIMIT_SLIP": str(settings.rate_limit_slip),
-        "GTM_DNS_RATE_LIMIT_EXEMPT": ",".join(settings.rate_limit_exempt) or "none",
-    }
 
 
 def _literal(host: str, port: int) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.servers.declared import Given
+from gtm.options import resolver
+from gtm.settings import ControlSettings
 from tests.api.conftest import ZONE
 from tests.cli.conftest import Gtm
 
@@ -65,7 +67,7 @@ def test_one_thing_at_a_time(bare: Gtm, flags: tuple[str, ...]) -> None:
 
 def test_resolvers() -> None:
     """The option takes an address with or without a port, or nothing."""
-    assert options.resolver("") is None
-    assert options.resolver("[2001:db8::53]:5353") == ("2001:db8::53", 5353)
+    assert resolver("") is None
+    assert resolver("[2001:db8::53]:5353") == ("2001:db8::53", 5353)
     with pytest.raises(CommandError, match="--dnssec-resolver: `resolver"):
-        options.resolver("resolver.test")
+        Given({"dnssec_resolver": "resolver.test"}).settings(ControlSettings)

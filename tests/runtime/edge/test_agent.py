@@ -34,7 +34,9 @@ class _Edge:
     def __init__(self, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr("gtm.runtime.edge.agent.time.monotonic", lambda: self.now)
-        self.agent = Agent(EdgeSettings(data_dir, "http://127.0.0.1:1", "token", "edge"))
+        self.agent = Agent(
+            EdgeSettings(data_dir, control_url="http://127.0.0.1:1", token="token", name="edge")
+        )
         self.agent._connected = True
 
     @property
@@ -93,7 +95,7 @@ def _ahead(data_dir: Path, seconds: float) -> float:
 async def test_times_on_disk_count_before_the_first_view(tmp_path: Path) -> None:
     """Workers that start are told of them first."""
     latest = _ahead(tmp_path, 5_000)
-    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
     await agent._load_last_good()
     assert agent._holder.window.latest >= latest
     first = agent._everything()[0]
@@ -104,7 +106,7 @@ async def test_times_on_disk_count_before_the_first_view(tmp_path: Path) -> None
 @pytest.mark.anyio
 async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp_path: Path) -> None:
     """A heartbeat that is ahead is on disk and with the workers at once, not with the next second."""
-    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
     await agent._tell_times()
     sent: list[Message] = []
     agent._crew = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
@@ -119,7 +121,7 @@ async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp
 @pytest.mark.anyio
 async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) -> None:
     """Workers may go on alone from the moment their predecessors end; then what the predecessor saw last counts."""
-    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
     pulses: list[tuple[PulseMessage, float]] = []
     written: list[float] = []
     ready = asyncio.Event()
@@ -153,7 +155,7 @@ async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) ->
 @pytest.mark.anyio
 async def test_names_that_do_not_resolve_hold_no_times_up(tmp_path: Path) -> None:
     """Probes resolve on threads that all share: while these are busy, times are kept and told, and so is what control says."""
-    agent = Agent(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "edge"))
+    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
     go_on = threading.Event()
     busy = [asyncio.ensure_future(asyncio.to_thread(go_on.wait, 20)) for _ in range(64)]
     try:

@@ -16,7 +16,13 @@ from gtm.settings import EdgeSettings
 def settings(data_dir: Path, *, replace: bool = False) -> EdgeSettings:
     """An edge on any free ports."""
     return EdgeSettings(
-        data_dir, "http://127.0.0.1:9", "token", "edge", edge_port=0, dns_port=0, replace=replace
+        data_dir,
+        control_url="http://127.0.0.1:9",
+        token="token",
+        name="edge",
+        edge_port=0,
+        dns_port=0,
+        replace=replace,
     )
 
 

@@ -33,7 +33,7 @@ ZONE = ZoneKeys(
 
 def agent(data_dir: Path) -> Agent:
     """An edge that reaches nobody."""
-    return Agent(EdgeSettings(data_dir, "http://127.0.0.1:1", "token", "edge"))
+    return Agent(EdgeSettings(data_dir, control_url="http://127.0.0.1:1", token="token", name="edge"))
 
 
 @pytest.mark.anyio
@@ -87,7 +87,7 @@ async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         for version in (1, 2):
-            edge = Agent(EdgeSettings(tmp_path, url, "token", "edge"))
+            edge = Agent(EdgeSettings(tmp_path, control_url=url, token="token", name="edge"))
             following = asyncio.ensure_future(edge._follow())
             await asyncio.wait_for(edge._report_due.wait(), 20)  # it follows
             assert edge._holder.keys == Keys(version, (ZONE,))

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gtm.environment import inherited
@@ -21,7 +20,8 @@ from gtm.lockfile import LockFile
 from gtm.runtime.edge import orphans
 from gtm.runtime.edge.claim import Claim
 from gtm.runtime.edge.handover import Handover, HandoverError, short
-from gtm.runtime.edge.worker_settings import ENVIRONMENT, WorkerSettings
+from gtm.runtime.edge.worker_settings import WorkerSettings
+from gtm.runtime.process.handed import document
 from gtm.settings import EdgeSettings
 from tests.system.harness import eventually
 
@@ -91,7 +91,9 @@ def test_an_agent_that_takes_over_is_rid_of_orphans_that_do_not_end(tmp_path: Pa
         claim.settle()
         await asyncio.wait_for(claim.relieved(), 20)
 
-    given = EdgeSettings(tmp_path, "http://127.0.0.1:9", "token", "edge", edge_port=0, dns_port=0)
+    given = EdgeSettings(
+        tmp_path, control_url="http://127.0.0.1:9", token="token", name="edge", edge_port=0, dns_port=0
+    )
     with hanging(tmp_path) as process:
         claim = Claim(given)
         try:
@@ -145,27 +147,18 @@ def test_a_worker_can_be_found_before_it_has_a_view(tmp_path: Path) -> None:
     """It may get its View from an agent that dies this moment, and goes on alone: nobody may take its door for a dead one's."""
     path, door = orphans.make_door(tmp_path)
     ours, theirs = socket.socketpair()
-    told = WorkerSettings(
-        "dns",
-        "dns-1",
-        theirs.fileno(),
-        (),
-        (),
-        None,
-        None,
-        None,
-        (),
-        False,
-        False,
-        "info",
-        door=door.fileno(),
-    )
-    environment = {**inherited(), ENVIRONMENT: msgspec.json.encode(told).decode()}
+    edge = EdgeSettings(tmp_path, control_url="", token="", name="edge")
+    told = WorkerSettings("dns", "dns-1", edge, theirs.fileno(), door=door.fileno())
     command = [sys.executable, "-m", "gtm.runtime.edge.worker"]
     with (
         ours,
-        subprocess.Popen(command, env=environment, pass_fds=(theirs.fileno(), door.fileno())) as process,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, env=inherited(), pass_fds=(theirs.fileno(), door.fileno())
+        ) as process,
     ):
+        assert process.stdin is not None
+        process.stdin.write(document(told))
+        process.stdin.close()
         theirs.close()
         door.close()
         try:

@@ -45,11 +45,16 @@ def test_an_edge_says_when_it_goes_by_its_own_probes(caplog: pytest.LogCaptureFi
 
 def test_an_edge_that_nobody_named_keeps_the_name_of_its_token(tmp_path: Path) -> None:
     """It has the name at the next start too; one that was given wins, and nonsense in the file is ignored."""
-    unnamed = EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "host", named=False)
+    unnamed = EdgeSettings(
+        tmp_path, control_url="http://127.0.0.1:1", token="token", name="host", named=False
+    )
     assert remembered(unnamed).name == "host"
     assert remember(unnamed, "fra-1").name == "fra-1"
     assert remembered(unnamed).name == "fra-1"
-    assert remembered(EdgeSettings(tmp_path, "http://127.0.0.1:1", "token", "given")).name == "given"
+    assert (
+        remembered(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="given")).name
+        == "given"
+    )
     assert remember(unnamed, "../x").name == "host"
     (tmp_path / "edge-name").write_text("a b\n")
     assert remembered(unnamed).name == "host"

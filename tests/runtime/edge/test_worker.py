@@ -34,14 +34,15 @@ from gtm.runtime.edge.alone import Tenure
 from gtm.runtime.edge.orphans import find, make_door
 from gtm.runtime.edge.worker import Worker
 from gtm.runtime.edge.worker_settings import WorkerSettings
-from gtm.settings import DnsSettings
+from gtm.settings import DnsSettings, EdgeSettings
 from tests.core.strategies import SHIPPED
 from tests.dns.world import POLICY, locate, query
 from tests.dns.zone.signing import NOW, keys
 from tests.system.harness import eventually
 from tests.system.lone import policy as lone_policy
 
-SETTINGS = WorkerSettings("dns", "dns-1", -1, (), (), None, None, None, (), False, False, "info")
+EDGE = EdgeSettings(Path("/nonexistent"), control_url="", token="", name="edge")
+SETTINGS = WorkerSettings("dns", "dns-1", EDGE, -1)
 
 
 class _Located:
@@ -56,9 +57,8 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Worker, socket.socke
     """A worker, and the agent's end of its link."""
     monkeypatch.setattr("gtm.runtime.edge.worker.Locator", _Located)
     ours, theirs = socket.socketpair()
-    settings = {name: getattr(SETTINGS, name) for name in WorkerSettings.__slots__}
     with ours:
-        yield Worker(WorkerSettings(**{**settings, "descriptor": theirs.detach()})), ours
+        yield Worker(replace(SETTINGS, descriptor=theirs.detach())), ours
 
 
 def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> None:
@@ -76,7 +76,7 @@ def housed(ends: tuple[Worker, socket.socket], tmp_path: Path) -> tuple[Worker, 
     """A worker that has a View and a door in a data directory."""
     worker, agent = ends
     _, door = make_door(tmp_path)
-    worker.settings = replace(worker.settings, door=door.detach(), probe_allow=("127.0.0.0/8",))
+    worker.settings = replace(worker.settings, door=door.detach())
     worker._tenure = Tenure(time.monotonic, able=True)
     health = {"eu": {"http://127.0.0.1:1": EndpointHealth(HealthStatus.UP)}}
     policy = lone_policy(1)
@@ -228,15 +228,14 @@ def test_a_worker_says_what_it_is_told_to(
     ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A DNS worker answers with the name, the version and the cookies of its settings."""
-    given = {name: getattr(SETTINGS, name) for name in WorkerSettings.__slots__}
     _, theirs = socket.socketpair()
-    settings = {
-        **given,
-        "descriptor": theirs.detach(),
-        "dns": DnsSettings(nsid="fra-1", rate_limit=0),
-        "cookie_secrets": (bytes(16), bytes(range(16))),
-    }
-    worker = Worker(WorkerSettings(**settings))
+    settings = replace(
+        SETTINGS,
+        edge=replace(EDGE, dns=DnsSettings(nsid="fra-1", rate_limit=0)),
+        descriptor=theirs.detach(),
+        cookie_secrets=(bytes(16), bytes(range(16))),
+    )
+    worker = Worker(settings)
     worker.holder.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
     worker.holder.apply(StateMessage(State(1)))
     asked = dns.message.make_query(

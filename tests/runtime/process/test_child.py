@@ -45,7 +45,7 @@ def test_a_child_that_cannot_be_started_is_tried_again(
     """Where fork(2) fails once, nothing is given up."""
 
     async def run() -> None:
-        one = Child("edge", ["nothing"], dict, Lifeline())
+        one = Child("edge", ["nothing"], bytes, Lifeline())
         await one.start()
         await _reached(tries, 3)
         await one.stop()
@@ -61,7 +61,13 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
 ) -> None:
     """An edge is not short of a worker for ever, and no try leaves a descriptor or a door behind."""
     settings = EdgeSettings(
-        tmp_path, "http://127.0.0.1:9", "token", "edge", edge_port=0, dns_port=0, workers=1
+        tmp_path,
+        control_url="http://127.0.0.1:9",
+        token="token",
+        name="edge",
+        edge_port=0,
+        dns_port=0,
+        workers=1,
     )
 
     async def run() -> None:

@@ -15,7 +15,9 @@ from gtm.runtime.process.listeners import Listener, Listeners, Use, open_listene
 from gtm.runtime.process.sockets import PortInUseError
 from gtm.settings import EdgeSettings
 
-SETTINGS = EdgeSettings(Path(), "http://127.0.0.1:9", "token", "edge", edge_port=0, dns_port=0)
+SETTINGS = EdgeSettings(
+    Path(), control_url="http://127.0.0.1:9", token="token", name="edge", edge_port=0, dns_port=0
+)
 TIMEOUT = 10.0
 
 

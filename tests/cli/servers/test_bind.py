@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.cli.common.options import addresses, dns_addresses
+from gtm.cli.servers.declared import Given
+from gtm.settings import Address, EdgeSettings
 from tests.cli.conftest import Gtm
+
+
+def settings(**given: object) -> EdgeSettings:
+    """An edge's, of these options."""
+    return Given(given).settings(EdgeSettings, control_url="", token="", name="")
+
+
+def dns_addresses(given: list[str], port: int) -> tuple[Address, ...]:
+    """Where an edge's DNS listens that is told of these addresses, and of a port for all."""
+    return settings(dns_bind=given, dns_port=port, bind=["192.0.2.254"]).dns_addresses
 
 
 @pytest.mark.parametrize(
@@ -29,13 +40,13 @@ def test_an_address_for_dns_may_have_a_port(text: str, wanted: tuple[str, int]) 
 
 def test_several_addresses() -> None:
     """Options given again, and commas, mean the same."""
-    assert addresses(["192.0.2.1,::1", "192.0.2.2"]) == ("192.0.2.1", "::1", "192.0.2.2")
+    assert settings(bind=["192.0.2.1,::1", "192.0.2.2"]).bind == ("192.0.2.1", "::1", "192.0.2.2")
     assert dns_addresses(["192.0.2.1, ::1", "192.0.2.2:54"], 53) == (
         ("192.0.2.1", 53),
         ("::1", 53),
         ("192.0.2.2", 54),
     )
-    assert dns_addresses([], 53) == ()
+    assert dns_addresses([], 53) == (("192.0.2.254", 53),)
 
 
 @pytest.mark.parametrize(

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from gtm.cli.common.exits import CommandError
-from gtm.cli.common.options import dns_settings
-from gtm.settings import DnsSettings
+from gtm.cli.servers.declared import Given
+from gtm.settings import DnsSettings, EdgeSettings
 
 
 def told(**given: Any) -> DnsSettings:
     """The settings from these options, and the defaults of the others."""
-    by_default = DnsSettings()
-    values: dict[str, Any] = {
-        "nsid": "",
-        "version": "",
-        "rate_limit": by_default.rate_limit,
-        "rate_limit_excess": by_default.rate_limit_excess,
-        "rate_limit_slip": by_default.rate_limit_slip,
-        "exempt": ",".join(by_default.rate_limit_exempt),
-    }
-    return dns_settings(**{**values, **given})
+    options = Given({f"dns_{name}": value for name, value in given.items()})
+    return options.settings(EdgeSettings, control_url="", token="", name="").dns
 
 
 def test_defaults() -> None:
@@ -39,8 +32,11 @@ def test_names() -> None:
 
 def test_exempt_networks() -> None:
     """Networks are listed with commas, and `none` exempts nobody."""
-    assert told(exempt="192.0.2.0/24, 2001:db8::/32").rate_limit_exempt == ("192.0.2.0/24", "2001:db8::/32")
-    assert told(exempt="none").rate_limit_exempt == ()
+    assert told(rate_limit_exempt="192.0.2.0/24, 2001:db8::/32").rate_limit_exempt == (
+        ip_network("192.0.2.0/24"),
+        ip_network("2001:db8::/32"),
+    )
+    assert told(rate_limit_exempt="none").rate_limit_exempt == ()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +44,7 @@ def test_exempt_networks() -> None:
     [
         ({"nsid": "x" * 256}, "--dns-nsid: at most 255 bytes"),
         ({"version": "ü" * 128}, "--dns-version: at most 255 bytes"),
-        ({"exempt": "192.0.2.1/24"}, "--dns-rate-limit-exempt: .* has host bits set"),
+        ({"rate_limit_exempt": "192.0.2.1/24"}, "--dns-rate-limit-exempt: .* has host bits set"),
     ],
 )
 def test_wrong_options(given: dict[str, str], words: str) -> None:

@@ -1,0 +1,75 @@
+"""Options of commands that run servers, made of the fields of what the servers are told (`gtm.options`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from gtm.cli.common.exits import CommandError
+from gtm.cli.common.options import declared
+from gtm.options import Declared, options, values
+
+_Settings = TypeVar("_Settings")
+_GIVEN = "given"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a person gave, by the options' names."""
+
+    values: Mapping[str, Any]
+
+    def settings(self, kind: type[_Settings], **more: Any) -> _Settings:
+        """Settings of these options; of others the defaults.
+
+        Args:
+            kind: their class.
+            more: fields that no option sets.
+
+        Raises:
+            CommandError: what was given cannot be.
+        """
+
+        def given(one: Declared) -> Any:
+            return self.values.get(one.name, one.option.default)
+
+        try:
+            return kind(**values(kind, given), **more)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+
+
+def with_options(
+    *kinds: type, without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of settings besides its own; it gets them as `given`.
+
+    Args:
+        kinds: classes of settings. What is in several is one option.
+        without: names of options that the command does not have.
+    """
+    offered = {one.name: one for kind in kinds for one in options(kind) if one.name not in without}
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def command(**told: Any) -> None:
+            given = Given({name: told.pop(name) for name in offered})
+            function(given=given, **told)
+
+        own = inspect.signature(function, eval_str=True).parameters.values()
+        parameters = [
+            *(one for one in own if one.name != _GIVEN),
+            *(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=one.option.default, annotation=declared(one)
+                )
+                for name, one in offered.items()
+            ),
+        ]
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
+        return command
+
+    return decorate
