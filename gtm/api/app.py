@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from gtm import __version__
 from gtm.api import docs, operations, problems
 from gtm.api.context import Context
-from gtm.api.middleware import BodyGuard, Counting, Metrics
+from gtm.api.middleware import BodyLimit, Counting, Metrics
 from gtm.api.query import known_query
 from gtm.api.routes import (
     approvals,
@@ -156,7 +156,7 @@ def create_app(
     ):
         app.include_router(module.router)
     app.include_router(operations.metrics_router(metrics, replica, metrics_allow))
-    app.add_middleware(BodyGuard, max_body=MAX_BODY)
+    app.add_middleware(BodyLimit, max_body=MAX_BODY)
     app.add_middleware(Counting, metrics=metrics)
     _describe(app)
     return app

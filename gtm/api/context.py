@@ -18,7 +18,7 @@ from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.lead.active import Active
 from gtm.control.live.present import Present
 from gtm.control.policy.apart import Apart
-from gtm.control.policy.guard import Guard, force_reason
+from gtm.control.policy.safety import SafetyCheck, force_reason
 from gtm.control.policy.situation import Situation, situation_of
 from gtm.control.replica import Replica
 from gtm.core.model.access import Role, permits
@@ -74,9 +74,9 @@ class Context:
         """
         return situation_of(self.present, self.leading(), time.time())
 
-    def guard(self, who: Principal, *, force: bool, reason: str) -> Guard:
+    def safety_check(self, who: Principal, *, force: bool, reason: str) -> SafetyCheck:
         """What judges somebody's change; see `force_reason` for what is wrong with the parameters."""
-        return Guard(
+        return SafetyCheck(
             self.situation,
             self.max_moved,
             author=who.name,

@@ -24,7 +24,7 @@ FREE_BODY = 64 * 1024
 """Largest body, in bytes, read before the token is looked at: parsing 10 MB takes seconds, and anybody could ask."""
 
 
-class BodyGuard:
+class BodyLimit:
     """Refuses bodies that are too large, not JSON, or large and nobody's, before anything reads them.
 
     Args:

@@ -16,7 +16,7 @@ from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions
 from gtm.control.policy.changes import Outcome
-from gtm.control.policy.guard import Guard
+from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.values import AdminState
 from gtm.documents import fields, yamls
 from gtm.documents.schema import Document, PolicyDocument, RegionDocument, concise_policy, export_policy
@@ -103,7 +103,7 @@ async def apply(
         comment=body.comment,
         dry_run=body.dry_run,
         expected=_expected(if_match),
-        guard=ctx.guard(who, force=force, reason=force_reason),
+        check=ctx.safety_check(who, force=force, reason=force_reason),
     )
     return await _policy_reply(ctx, outcome, dry_run=body.dry_run)
 
@@ -215,8 +215,8 @@ async def rollback_revision(
 ) -> Response:
     """Roll back."""
     comment = body.comment if body else ""
-    guard = ctx.guard(who, force=force, reason=force_reason)
-    outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment, guard=guard)
+    check = ctx.safety_check(who, force=force, reason=force_reason)
+    outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment, check=check)
     return await _policy_reply(ctx, outcome)
 
 
@@ -244,13 +244,15 @@ def _add_state(verb: str, state: AdminState, summary: str) -> None:
         force: Force = False,
         force_reason: ForceReason = "",
     ) -> Response:
-        guard = ctx.guard(who, force=force, reason=force_reason)
-        return await _set_state(ctx, who, name, state, guard)
+        check = ctx.safety_check(who, force=force, reason=force_reason)
+        return await _set_state(ctx, who, name, state, check)
 
 
-async def _set_state(ctx: Context, who: Principal, name: str, state: AdminState, guard: Guard) -> Response:
+async def _set_state(
+    ctx: Context, who: Principal, name: str, state: AdminState, check: SafetyCheck
+) -> Response:
     now = datetime.now(UTC)
-    done = await resources.set_admin_state(ctx.database, name, state, author=who.name, now=now, guard=guard)
+    done = await resources.set_admin_state(ctx.database, name, state, author=who.name, now=now, check=check)
     return await put_reply(ctx, done)
 
 

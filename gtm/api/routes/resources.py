@@ -166,7 +166,7 @@ def _add_put(router: APIRouter, kind: str) -> None:
             author=who.name,
             now=datetime.now(UTC),
             precondition=precondition(if_match, if_none_match),
-            guard=ctx.guard(who, force=force, reason=force_reason),
+            check=ctx.safety_check(who, force=force, reason=force_reason),
         )
         return await put_reply(ctx, done)
 
@@ -196,7 +196,7 @@ def _add_delete(router: APIRouter, kind: str) -> None:
             name,
             author=who.name,
             precondition=precondition(if_match, None),
-            guard=ctx.guard(who, force=force, reason=force_reason),
+            check=ctx.safety_check(who, force=force, reason=force_reason),
         )
         return reply(await changed(ctx, outcome))
 

@@ -132,8 +132,8 @@ def apply(
         ask.confirm("Apply these changes?")
     body = {"policy": document, "comment": comment}
     with output.progress(f"applying {folder}"):
-        guard = {"If-Match": f'"{planned["revision"]}"'}
-        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=guard).body
+        unless_changed = {"If-Match": f'"{planned["revision"]}"'}
+        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=unless_changed).body
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 

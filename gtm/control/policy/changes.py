@@ -13,7 +13,7 @@ from datetime import datetime
 
 from gtm.control.errors import PreconditionFailed
 from gtm.control.live.compiled import compiled
-from gtm.control.policy.guard import Guard
+from gtm.control.policy.safety import SafetyCheck
 from gtm.core.change.safety import Verdict
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import Problem
@@ -52,7 +52,7 @@ class Edit:
 
 @asynccontextmanager
 async def edit(
-    database: Database, *, author: str, comment: str = "", guard: Guard | None = None
+    database: Database, *, author: str, comment: str = "", check: SafetyCheck | None = None
 ) -> AsyncIterator[Edit]:
     """Change rows inside the block; at its end the policy is compiled and, if it changed, becomes a revision.
 
@@ -60,11 +60,11 @@ async def edit(
         database: where.
         author: who.
         comment: why.
-        guard: asked whether the change is safe; None: nobody is.
+        check: asked whether the change is safe; None: nobody is.
 
     Raises:
         PolicyError: the policy would not compile; nothing was changed.
-        UnsafeChange: the guard says no; nothing was changed.
+        UnsafeChange: the safety rules say no; nothing was changed.
         Forbidden: it says that whoever forces the change may not; nothing was changed.
         StorageUnavailable: the database cannot be reached.
     """
@@ -78,8 +78,8 @@ async def edit(
         changes = diff_policies(current.policy, after)
         if changes:
             forced = ""
-            if guard is not None:
-                forced = await guard.require(transaction, current.policy, snapshot, current.revision)
+            if check is not None:
+                forced = await check.require(transaction, current.policy, snapshot, current.revision)
             made = await transaction.revisions.add(
                 after,
                 author=author,
@@ -99,7 +99,7 @@ async def apply(
     comment: str = "",
     dry_run: bool = False,
     expected: int | None = None,
-    guard: Guard | None = None,
+    check: SafetyCheck | None = None,
 ) -> Outcome:
     """Make a whole document the policy: what it does not hold is deleted.
 
@@ -111,12 +111,12 @@ async def apply(
         comment: why.
         dry_run: only say what would change, and what of it is probably not meant.
         expected: the revision that must be in force, None for any.
-        guard: asked whether the change is safe; in a dry run, what it would say.
+        check: asked whether the change is safe; in a dry run, what it would say.
 
     Raises:
         PolicyError: the document does not compile.
         PreconditionFailed: another revision is in force.
-        UnsafeChange: the guard says no.
+        UnsafeChange: the safety rules say no.
     """
     if dry_run:
         policy, revision = await current_policy(database)
@@ -125,24 +125,24 @@ async def apply(
         snapshot = await _compiled(wanted)
         found = await asyncio.to_thread(all_findings, snapshot, now.timestamp())
         changes = diff_policies(policy, wanted)
-        safety = await guard.judge(policy, snapshot, revision) if guard is not None and changes else None
+        safety = await check.judge(policy, snapshot, revision) if check is not None and changes else None
         return Outcome(revision, changes, snapshot.warnings, found, safety)
-    async with edit(database, author=author, comment=comment, guard=guard) as change:
+    async with edit(database, author=author, comment=comment, check=check) as change:
         _expect(expected, change.revision)
         await _write(change, document.to_core(change.policy, now))
     return change.outcome
 
 
 async def rollback(
-    database: Database, policy: Policy, *, author: str, comment: str, guard: Guard | None = None
+    database: Database, policy: Policy, *, author: str, comment: str, check: SafetyCheck | None = None
 ) -> Outcome:
     """Publish the policy of an earlier revision as a new one. Regions keep their admin state of today.
 
     Raises:
         PolicyError: it does not compile any more.
-        UnsafeChange: the guard says no.
+        UnsafeChange: the safety rules say no.
     """
-    async with edit(database, author=author, comment=comment, guard=guard) as change:
+    async with edit(database, author=author, comment=comment, check=check) as change:
         today = {region.name: region for region in change.policy.regions}
         regions = tuple(
             replace(region, admin_state=kept.admin_state, draining_since=kept.draining_since)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
 from gtm.control.policy.changes import Outcome, edit
-from gtm.control.policy.guard import Guard
+from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError
@@ -84,7 +84,7 @@ async def put(
     author: str,
     now: datetime,
     precondition: Precondition,
-    guard: Guard | None = None,
+    check: SafetyCheck | None = None,
 ) -> Put:
     """Create or replace a resource; an equal one stays as it is, and makes no revision.
 
@@ -94,11 +94,11 @@ async def put(
         PreconditionFailed: the resource is not what the client thinks.
         Conflict: the name is a shipped jurisdiction's.
         PolicyError: the policy would not compile with it.
-        UnsafeChange: the guard says no.
+        UnsafeChange: the safety rules say no.
     """
     name = document.name
     _check_writable(kind, name)
-    async with edit(database, author=author, comment=f"put {label(kind)} {name}", guard=guard) as change:
+    async with edit(database, author=author, comment=f"put {label(kind)} {name}", check=check) as change:
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
         precondition.check(tag(before) if before else None)
@@ -114,7 +114,7 @@ async def delete(
     *,
     author: str,
     precondition: Precondition,
-    guard: Guard | None = None,
+    check: SafetyCheck | None = None,
 ) -> Outcome:
     """Delete a resource.
 
@@ -122,12 +122,12 @@ async def delete(
         NotFound: there is none of that name.
         PreconditionFailed: the resource is not what the client thinks.
         Conflict: it is shipped, or others still refer to it; `problems` says which.
-        UnsafeChange: the guard says no.
+        UnsafeChange: the safety rules say no.
     """
     _check_writable(kind, name)
     try:
         async with edit(
-            database, author=author, comment=f"delete {label(kind)} {name}", guard=guard
+            database, author=author, comment=f"delete {label(kind)} {name}", check=check
         ) as change:
             repository = change.transaction.resources(kind)
             before = await repository.get(name)
@@ -149,16 +149,16 @@ async def set_admin_state(
     *,
     author: str,
     now: datetime,
-    guard: Guard | None = None,
+    check: SafetyCheck | None = None,
 ) -> Put:
     """Drain, disable or activate a region. A drain that is under way keeps its beginning; a new one begins `now`.
 
     Raises:
         NotFound: there is no such region.
-        UnsafeChange: the guard says no.
+        UnsafeChange: the safety rules say no.
     """
     async with edit(
-        database, author=author, comment=f"set region {name} {state.value}", guard=guard
+        database, author=author, comment=f"set region {name} {state.value}", check=check
     ) as change:
         before = await change.transaction.regions.get(name)
         if before is None:

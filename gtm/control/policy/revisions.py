@@ -5,7 +5,7 @@ from __future__ import annotations
 from gtm.control.errors import NotFound
 from gtm.control.policy import changes as policies
 from gtm.control.policy.changes import Outcome
-from gtm.control.policy.guard import Guard
+from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.values import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.storage.revisions import Revision
@@ -51,19 +51,19 @@ async def diff(database: Database, number: int, against: int | None) -> tuple[Re
 
 
 async def rollback(
-    database: Database, number: int, *, author: str, comment: str, guard: Guard | None = None
+    database: Database, number: int, *, author: str, comment: str, check: SafetyCheck | None = None
 ) -> Outcome:
     """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.changes.rollback`.
 
     Raises:
         NotFound: there is no such revision.
         PolicyError: it does not compile any more.
-        UnsafeChange: the guard says no.
+        UnsafeChange: the safety rules say no.
     """
     async with database.transaction() as transaction:
         policy = await _policy(transaction, number)
     comment = comment or f"roll back to revision {number}"
-    return await policies.rollback(database, policy, author=author, comment=comment, guard=guard)
+    return await policies.rollback(database, policy, author=author, comment=comment, check=check)
 
 
 async def _policy(transaction: Transaction, number: int) -> Policy:

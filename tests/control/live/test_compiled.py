@@ -12,7 +12,7 @@ from gtm.control.live import compiled as module
 from gtm.control.live.compiled import KEPT, compiled
 from gtm.control.live.watch import DatabaseWatch
 from gtm.control.policy.changes import apply
-from gtm.control.policy.guard import Guard
+from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.situation import Situation
 from gtm.control.replica import Replica
 from gtm.core.model.problems import PolicyError
@@ -53,12 +53,12 @@ async def test_a_change_is_compiled_once(database_url: str, compilations: list[P
     """Dry run, safety rules, writing, reading back and publishing take one compilation; so does the way back none."""
     database = Database(database_url)
     replica = Replica(database)
-    guard = Guard(lambda: Situation(0.0, State(1)), 1.0)
+    check = SafetyCheck(lambda: Situation(0.0, State(1)), 1.0)
     now = datetime.now(UTC)
     for policy, expected in ((_policy(), 2), (_policy(2.0), 3), (_policy(), 3)):
         document = PolicyDocument.model_validate(export_policy(policy))
-        await apply(database, document, author="a", now=now, dry_run=True, guard=guard)
-        await apply(database, document, author="a", now=now, guard=guard)
+        await apply(database, document, author="a", now=now, dry_run=True, check=check)
+        await apply(database, document, author="a", now=now, check=check)
         await replica.watch.refresh()
         assert isinstance(replica.watch, DatabaseWatch)
         assert (

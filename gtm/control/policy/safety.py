@@ -22,7 +22,7 @@ from gtm.storage.session import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class SafetyCheck:
     """Judges the changes of one request.
 
     Args:
