@@ -62,7 +62,7 @@ _START = """window.ui = SwaggerUIBundle({
 
 @router.get("/docs")
 async def page() -> Response:
-    """The page."""
+    """The API's documentation for people: one page, nothing loaded from elsewhere."""
     return Response(_PAGE, headers={"Content-Security-Policy": _POLICY}, media_type="text/html")
 
 

@@ -37,7 +37,7 @@ class BodyLimit:
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI 3."""
+        """Pass a request on, with a body that ends in an error past the limit (ASGI 3)."""
         if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
             await self._app(scope, receive, send)
             return
@@ -113,7 +113,7 @@ class Counting:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI 3."""
+        """Pass a request on, and count what it was answered (ASGI 3)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

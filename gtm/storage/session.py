@@ -206,7 +206,7 @@ class Database:
         )
 
     async def dispose(self) -> None:
-        """Close all connections."""
+        """Close the pool's connections, at the end of the process."""
         await self._engine.dispose()
 
 

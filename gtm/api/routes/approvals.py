@@ -54,7 +54,7 @@ class ApprovalList(Schema):
     responses=errors(413, 415),
 )
 async def approve(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Response:
-    """Approve of it."""
+    """Approve of a change that somebody else is to make, by its fingerprint."""
     now = datetime.now(UTC)
     made = await approvals.approve(
         ctx.database,

@@ -79,7 +79,7 @@ async def get_recorded(
     since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
     until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
 ) -> Response:
-    """Add it up."""
+    """Add up what was recorded, over all control processes that recorded it."""
     begin, now = traffic.since_now(since, time.time())
     end = now if until is None else until
     if not timedelta(0) < end - begin <= _LONGEST:

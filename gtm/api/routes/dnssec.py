@@ -92,7 +92,7 @@ class WithdrawRequest(Document):
     responses=errors(),
 )
 async def list_(ctx: Ctx, _: Viewer) -> Response:
-    """All zones that have keys."""
+    """Every zone that has keys, also one that the policy no longer has signed, and why keys cannot be made now, if so."""
     zones = await _statuses(ctx)
     return reply({"items": list(zones.values()), "problem": ctx.replica.dnssec.problem})
 
@@ -106,7 +106,7 @@ async def list_(ctx: Ctx, _: Viewer) -> Response:
     responses=errors(404),
 )
 async def get(ctx: Ctx, _: Viewer, zone: ZoneName) -> Response:
-    """One zone."""
+    """The keys of a zone, each with its state and what it waits for."""
     return await _status(ctx, zone)
 
 
@@ -120,7 +120,7 @@ async def get(ctx: Ctx, _: Viewer, zone: ZoneName) -> Response:
     responses=errors(404, 409, 413, 415),
 )
 async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Response:
-    """Begin to."""
+    """Begin the replacement of a key, and answer with the states after that."""
     await ctx.replica.dnssec.roll(zone, body.role, urgent=body.urgent)
     urgently = ", urgently" if body.urgent else ""
     return await _changed(ctx, who, zone, f"replaces the {body.role.name}{urgently}")
@@ -135,7 +135,7 @@ async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Re
     responses=errors(404, 409),
 )
 async def ds_seen(ctx: Ctx, who: Operator, zone: ZoneName) -> Response:
-    """Go on."""
+    """Take the operator's word for it, and go on with the roll that waited."""
     await ctx.replica.dnssec.ds_seen(zone)
     return await _changed(ctx, who, zone, "has seen the DS record")
 

@@ -344,6 +344,6 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
     responses=errors(404, 409),
 )
 async def forget_edge(ctx: Ctx, _: Operator, name: EdgeName) -> Response:
-    """Forget it."""
+    """Forget what is known of an edge, in memory and in the database."""
     await edges.forget(ctx.database, ctx.leading().reports.vantages, name)
     return Response(status_code=204)

@@ -101,7 +101,7 @@ async def list_(
     cursor: Cursor = None,
     countries: Annotated[bool, Query(description="Also every country, with notes on its law.")] = False,
 ) -> Response:
-    """One page."""
+    """A page of jurisdictions, gtm's own and the policy's, with their members of today."""
     after = decode_cursor(cursor)
     every = [view for view, _ in (await _all(ctx.database)).values() if countries or view.origin != "country"]
     rest = [view for view in every if after is None or view.name > after]
@@ -121,7 +121,7 @@ async def list_(
     },
 )
 async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNoneMatch = None) -> Response:
-    """One of them."""
+    """A jurisdiction with its members, past memberships and sources; a country counts as one."""
     found = (await _all(ctx.database)).get(name)
     if found is None:
         raise NotFound(f"there is no jurisdiction `{name}`")

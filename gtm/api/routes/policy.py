@@ -142,7 +142,7 @@ async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False
     responses=errors(400),
 )
 async def list_revisions(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """One page."""
+    """A page of revisions: who made each, when, why, and what it changed in a line."""
     found = await revisions.list_page(ctx.database, decode_number(cursor), limit + 1)
     more = encode_cursor(str(found[limit - 1].number)) if len(found) > limit else None
     return reply({"items": found[:limit], "next_cursor": more})
@@ -157,7 +157,7 @@ async def list_revisions(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor
     responses=errors(404),
 )
 async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> Response:
-    """One of them."""
+    """A revision, with the whole policy as it was."""
     revision, then = await revisions.get(ctx.database, number)
     return reply(
         {
@@ -213,7 +213,7 @@ async def rollback_revision(
     force: Force = False,
     force_reason: ForceReason = "",
 ) -> Response:
-    """Roll back."""
+    """Publish the policy of an earlier revision as a new one."""
     comment = body.comment if body else ""
     check = ctx.safety_check(who, force=force, reason=force_reason)
     outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment, check=check)

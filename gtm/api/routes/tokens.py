@@ -48,7 +48,7 @@ class TokenList(Schema):
     responses=errors(409, 413, 415),
 )
 async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
-    """Make it."""
+    """Make a token; the answer is the only place where its text is ever seen."""
     made = await tokens.create(
         ctx.database,
         body.name,
@@ -96,7 +96,7 @@ async def rotate(
     token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its name.")],
     body: RotateRequest | None = None,
 ) -> Response:
-    """Replace it."""
+    """Give a token a new text; the old one works until the end of its grace."""
     grace = timedelta(seconds=(body or RotateRequest()).grace_seconds)
     made = await tokens.rotate(ctx.database, token, now=datetime.now(UTC), grace=grace)
     await ctx.replica.watch.refresh()
@@ -117,7 +117,7 @@ async def revoke(
     _: Admin,
     token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its id or its name.")],
 ) -> Response:
-    """End it."""
+    """Revoke a token: it ends here at once, and at each edge as soon as the feed tells it."""
     ended = await tokens.revoke(ctx.database, token)
     await ctx.replica.watch.refresh()
     return reply(ended)
