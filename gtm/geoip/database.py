@@ -8,6 +8,7 @@ records met are remembered. Costs and alternatives: docs/decisions/0004-own-mmdb
 from __future__ import annotations
 
 import io
+import struct
 from itertools import islice
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -20,11 +21,12 @@ from gtm.geoip.records import Schema
 
 T = TypeVar("T")
 
+_word = struct.Struct(">I").unpack_from
 _SAMPLE = 1000
 _SEPARATOR = 16
 _REMEMBERED = 65_536
-_LEVELS = {32: 16, 128: 32}
-"""Bits of an address → how many levels of the tree are skipped when they have been walked before."""
+_LEVELS = 32
+"""How many levels of the tree are skipped for an IPv6 address when they have been walked before."""
 
 
 class Found(NamedTuple, Generic[T]):
@@ -75,7 +77,8 @@ class Database(Generic[T]):
         self._data = metadata.search_tree_size + _SEPARATOR
         self._decoder = Decoder(content, self._data)
         self._records: dict[int, T] = {}
-        self._jumps: dict[tuple[int, int], tuple[int, int]] = {}
+        self._jumps: dict[int, tuple[int, int]] = {}
+        self._blocks: list[list[tuple[int, int]] | None] = [None] * 256
         self._ipv4_root = 0 if self.ip_version == 4 else self._walk(0, 0, 96, 0, 96)[0]
 
     def find(self, number: int, bits: int) -> Found[T]:
@@ -84,21 +87,36 @@ class Database(Generic[T]):
         Raises:
             GeoIPError: the part of the file that it needs is damaged.
         """
-        levels = _LEVELS[bits]
-        key = (bits, number >> bits - levels)
-        jump = self._jumps.get(key)
-        if jump is None:
-            root = self._ipv4_root if bits == 32 else 0
-            jump = self._walk(root, number, bits, 0, levels)
-            if len(self._jumps) >= _REMEMBERED:
-                self._jumps = {}
-            self._jumps[key] = jump
-        node, depth = jump
-        if depth == levels and node < self._count:
+        if bits == 32:
+            block = self._blocks[number >> 24] or self._block(number >> 24)
+            node, depth = block[number >> 16 & 0xFF]
+        else:
+            node, depth = self._jump(number >> bits - _LEVELS)
+        if node < self._count:
             node, depth = self._walk(node, number, bits, depth, bits)
         if node == self._count:
             return Found(self._schema.nothing, depth)
         return Found(self._record(node - self._count - _SEPARATOR), depth)
+
+    def _block(self, first: int) -> list[tuple[int, int]]:
+        """Where the tree is after 16 levels, for each second octet after a first one; (record, depth), remembered.
+
+        They are walked together: a client that is new to a process is in a /8 that is not.
+        """
+        start = self._walk(self._ipv4_root, first << 24, 32, 0, 8)
+        found = [self._walk(start[0], first << 24 | second << 16, 32, start[1], 16) for second in range(256)]
+        self._blocks[first] = found
+        return found
+
+    def _jump(self, above: int) -> tuple[int, int]:
+        """Where the tree is after the first bits of an IPv6 address; (record, depth), remembered."""
+        jump = self._jumps.get(above)
+        if jump is None:
+            jump = self._walk(0, above << 128 - _LEVELS, 128, 0, _LEVELS)
+            if len(self._jumps) >= _REMEMBERED:
+                self._jumps = {}
+            self._jumps[above] = jump
+        return jump
 
     def close(self) -> None:
         """Give the memory back. Nothing may be looked up any more."""
@@ -108,16 +126,21 @@ class Database(Generic[T]):
     def _walk(self, node: int, number: int, bits: int, depth: int, until: int) -> tuple[int, int]:
         """Follow the bits of an address from a node at `depth`, at most down to `until`; (record, depth)."""
         content, count, width = self._content, self._count, self._width
-        size, mask = width // 4, (1 << width) - 1
-        while depth < until and node < count:
-            depth += 1
-            both = int.from_bytes(content[node * size : node * size + size], "big")
-            if number >> bits - depth & 1:
-                node = both & mask
-            elif width == 28:  # the left record's highest four bits stand behind its others
-                node = both >> 32 | (both >> 4 & 0xF000000)
-            else:
-                node = both >> width
+        size, shift = width // 4, bits - depth
+        right, wide = width // 8, width == 32
+        try:
+            while node < count and depth < until:
+                depth += 1
+                shift -= 1
+                if number >> shift & 1:
+                    (word,) = _word(content, node * size + right)
+                    node = word if wide else word >> 8 if width == 24 else word & 0xFFFFFFF
+                else:
+                    (word,) = _word(content, node * size)
+                    # Of 28 bits, the left record's highest four stand behind its others.
+                    node = word if wide else word >> 8 if width == 24 else word >> 8 | (word & 0xF0) << 20
+        except struct.error:
+            raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: its tree is cut short") from None
         return node, depth
 
     def _record(self, offset: int) -> T:

@@ -202,6 +202,8 @@ class _Loaded:
         self._cache_size = cache_size
         self.recent: dict[_Key, Location] = {}
         self._earlier: dict[_Key, Location] = {}
+        self._blocks: dict[int, Location] = {}
+        self._earlier_blocks: dict[int, Location] = {}
         self._networks: dict[tuple[int, int, int], Location] = {}
         self._earlier_networks: dict[tuple[int, int, int], Location] = {}
         self.damaged_lookups = 0
@@ -210,30 +212,47 @@ class _Loaded:
         """`Locator.locate` for an address that is not among the recent ones."""
         location = self._earlier.get(key)
         if location is None:
-            if isinstance(key, str):
-                address = parse_address(key)
-            elif isinstance(key, bytes):
+            if isinstance(key, bytes):
+                if len(key) == 4:
+                    return self._in_block(key, 32, int.from_bytes(key))
                 address = from_packed(key)
-            else:
-                address = normal(key)
-            location = self._find(address)
+                return self._in_block(key, address.max_prefixlen, int(address))
+            address = parse_address(key) if isinstance(key, str) else normal(key)
+            location = self._find(address.max_prefixlen, int(address))
+        self._keep(key, location)
+        return location
+
+    def _in_block(self, key: bytes, bits: int, number: int) -> Location:
+        """`locate` by way of the address's /24 or /48: clients of one that is in one place share what is known of it."""
+        block = number >> 8 if bits == 32 else number >> 80 | 1 << 48
+        location = self._blocks.get(block)
+        if location is not None:
+            return location
+        location = self._earlier_blocks.get(block) or self._find(bits, number)
+        if location.prefix_length * 8 > bits * 3:
+            self._keep(key, location)
+            return location
+        if len(self._blocks) >= self._cache_size:
+            self._earlier_blocks = self._blocks
+            self._blocks = {}
+        self._blocks[block] = location
+        return location
+
+    def _keep(self, key: _Key, location: Location) -> None:
         recent = self.recent
         if len(recent) >= self._cache_size:
             self._earlier = recent
             self.recent = recent = {}
         recent[key] = location
-        return location
 
-    def _find(self, address: Address) -> Location:
-        bits = address.max_prefixlen
+    def _find(self, bits: int, number: int) -> Location:
         overrides = self._overrides4 if bits == 32 else self._overrides6
-        number = int(address)
         matched = overrides.match(number)
         if matched is not None:
             place, length = matched
             source = "none" if place is NOWHERE else "override"
         else:
-            place, length = self._ask_database(address, number)
+            place, length = self._ask_database(bits, number)
             source = "none" if place == NOWHERE else "geoip"
         anonymous = False
         if self.anonymity is not None and source != "override":
@@ -245,22 +264,22 @@ class _Loaded:
         key = (bits, start, length)
         location = self._networks.get(key) or self._earlier_networks.get(key)
         if location is None:
-            lat, lon = place.lat, place.lon
-            centre = self._centres.get(place.country or "") if lat is None else None
+            country, subdivision, continent, lat, lon, asn, accuracy_km = place
+            centre = self._centres.get(country or "") if lat is None else None
             if centre is not None:
                 lat, lon = centre
             location = Location(
-                country=place.country,
-                subdivision=place.subdivision,
-                continent=place.continent,
-                lat=lat,
-                lon=lon,
-                asn=place.asn,
-                network=network_text(start, length, bits),
-                prefix_length=length,
-                source=source,
-                anonymous=anonymous,
-                accuracy_km=place.accuracy_km,
+                country,
+                subdivision,
+                continent,
+                lat,
+                lon,
+                asn,
+                network_text(start, length, bits),
+                length,
+                source,
+                anonymous,
+                accuracy_km,
                 central=centre is not None,
             )
         if len(self._networks) >= self._cache_size:
@@ -269,16 +288,16 @@ class _Loaded:
         self._networks[key] = location
         return location
 
-    def _ask_database(self, address: Address, number: int) -> tuple[Place, int]:
+    def _ask_database(self, bits: int, number: int) -> tuple[Place, int]:
         """What the database of the address's family says, and the length of the prefix for which it does."""
-        database = self._database4 if address.version == 4 else self._database6
+        database = self._database4 if bits == 32 else self._database6
         if database is None:
             return NOWHERE, 0
         try:
-            found = database.find(number, address.max_prefixlen)
+            found = database.find(number, bits)
         except GeoIPError:
             self.damaged_lookups += 1
-            return NOWHERE, address.max_prefixlen
+            return NOWHERE, bits
         return found.said, found.prefix_length
 
     def _ask_anonymity(self, database: Database[bool], number: int, bits: int) -> tuple[bool, int]:

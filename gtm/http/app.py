@@ -33,10 +33,10 @@ from gtm.http.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
 from gtm.http.lookup import (
     MAX_BATCH_BYTES,
     Lookup,
+    Queries,
     check_value,
     parse_batch,
     parse_item,
-    parse_query,
     read_priority,
 )
 from gtm.http.problems import NO_STORE, ProblemError, Response, instance_of, json_response
@@ -117,6 +117,7 @@ class EdgeApp:
         self._alone = alone
         self._clock = clock
         self._clients = ClientFinder(options.trusted_proxies)
+        self._queries = Queries()
         self._routes = Routes(None, locate)
         self.intake = Intake(lambda: holder.snapshot, locate, clock, lambda: holder.table.doubts)
         """Where posted samples gather; whoever runs the application takes them from there."""
@@ -216,11 +217,12 @@ class EdgeApp:
             if len(query) > MAX_URL:
                 raise ProblemError("uri_too_long", f"the query is longer than {MAX_URL} bytes")
             caller = self._clients.find(incoming.peer, *forwarded)
-            lookup = parse_query(query)
-            client = _subject(lookup, caller, grant)
-            route = LookupRoute(routes.kind(lookup, client, "/v1/route"))
-            if not lookup.explain and _short(query, *forwarded):
-                routes.remember(routes.lookups, key, route)
+            lookup = self._queries.read(query)
+            kind = routes.kind(lookup, _subject(lookup, caller, grant), "/v1/route")
+            if lookup.explain or not routes.again(key) or not _short(query, *forwarded):
+                return routes.lookup(kind)
+            route = LookupRoute(kind, routes.prepared)
+            routes.remember(routes.lookups, key, route)
         return route.respond()
 
     def _redirect(
@@ -288,7 +290,7 @@ class EdgeApp:
         except ProblemError as error:
             return error.document(instance)
         option = kind.pick()
-        self._counts.add(kind.count(option, "lookup"))
+        self._counts.add(kind.counted_as(option, "lookup"))
         return kind.rendered(option)[1]
 
     def _beacon_targets(self, incoming: Incoming, routes: Routes) -> Response:

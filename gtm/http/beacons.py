@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.values import Endpoint, Probe, ProbeType
+from gtm.http.kind import Kind
 from gtm.http.lookup import check_value
 from gtm.http.problems import ProblemError, Response, json_response
-from gtm.http.routes import Kind
 
 MAX_TARGETS = 5
 _NEAREST = 3

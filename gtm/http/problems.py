@@ -111,9 +111,13 @@ def json_response(
     status: int, document: Any, headers: Sequence[tuple[bytes, bytes]] = (), count: str | None = None
 ) -> Response:
     """A JSON response; a problem document is labelled as one by its status."""
+    return Response(status, json_headers(status, headers), msgspec.json.encode(document), count)
+
+
+def json_headers(status: int, headers: Sequence[tuple[bytes, bytes]] = ()) -> Headers:
+    """The headers of a JSON response, but for its length."""
     media = b"application/json" if status < 400 else b"application/problem+json"
-    own = ((b"content-type", media), NO_STORE, *headers)
-    return Response(status, own, msgspec.json.encode(document), count)
+    return ((b"content-type", media), NO_STORE, *headers)
 
 
 def instance_of(raw_path: bytes) -> str:

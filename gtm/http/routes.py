@@ -6,120 +6,41 @@ draw; only what a pick would say word for word the same is kept as finished byte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from random import random
 from typing import Any
 from urllib.parse import quote
 
 from gtm.core.decision.choice import Afford, Option
-from gtm.core.decision.decide import Routing
-from gtm.core.decision.explain import answer
 from gtm.core.decision.router import Router
-from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
-from gtm.core.model.references import some
+from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.model.values import UNKNOWN_LOCATION, Location, Request
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address
+from gtm.http.kind import Kind
 from gtm.http.lookup import Lookup
-from gtm.http.problems import ProblemError, Response, json_response, problem
-from gtm.telemetry import decision_key
+from gtm.http.prepared import Prepared
+from gtm.http.problems import ProblemError, Response, json_response
 
-Locate = Callable[[Address], Location]
-
-RETRY_AFTER = 10
-"""Seconds after which a refused client may try again: about what a region takes to come back by its probes."""
-RETRY_AFTER_OVERLOAD = 2
-"""The same where capacity is short: the plan is made anew each second."""
+Locate = Callable[[bytes], Location]
+"""Where an address is, given in network order."""
 
 _LONGEST_HOST = 300
 """Bytes of a Host header that may name a host (253) and a port, with a dot and blanks; longer ones are looked up each time."""
 _URL_SAFE = "!#$%&'()*+,/:;=?@[]~"
-
-_DETAILS = {
-    Reason.FENCE_EMPTY: "residency rules forbid every region of service `{}` for this request",
-    Reason.FENCE_UNUSABLE: "no region in which this request to service `{}` may be served is usable now, and residency "
-    "rules forbid the others",
-    Reason.NONE_USABLE: "no region of service `{}` is usable now",
-    Reason.SHED: "the regions of service `{}` have no capacity left for requests of this priority now",
-    Reason.OVER_FAIR_SHARE: "capacity of service `{}` is short, and this tenant is beyond its fair share of it",
-}
-
-
-CLOSE = (b"connection", b"close")
-"""Sent to clients that are to come by another edge: what they still have to send is not read (RFC 9112 §9.6)."""
-
-
-def misdirected(edge: Mapping[str, Any]) -> str:
-    """What to do about a request that this edge may not handle; `edge` is what its answer says of that."""
-    where = f"in {edge['country']}" if edge["country"] else "in a country that nobody stated"
-    others = [f"{server['name']} ({server['country']})" for server in edge["inside"]]
-    known = f", such as {some(others, 'edges')}" if others else ""
-    return (
-        f"this edge stands {where}, outside of residency rules that bind edges ({', '.join(edge['rules'])}); send the "
-        f"request to an edge inside{known}"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """All requests that are alike but for the draw.
-
-    `client` is None where its address is unknown.
-    """
-
-    router: Router
-    routing: Routing
-    client: Address | None
-    instance: str
-    full: bool
-    afford: Afford | None
-
-    def pick(self) -> Option:
-        """How one request of this kind ends."""
-        return self.routing.pick(random(), self.afford)
-
-    def count(self, option: Option, via: str) -> str:
-        """The key that an answer is counted under."""
-        return decision_key(self.routing.ranking.group, self.routing.ranking.cell, option, via)
-
-    def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
-        """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
-        routing = self.routing
-        decision = self.router.explained(routing, option)
-        document = answer(
-            routing.view,
-            routing.request,
-            decision,
-            client=None if self.client is None else str(self.client),
-            endpoint=routing.endpoint(option),
-            full=self.full,
-        )
-        if option.outcome is Outcome.SERVED:
-            return 200, document, []
-        if option.outcome is Outcome.REFUSED_EDGE:
-            refusal = problem(option.outcome.value, misdirected(document["edge"]), self.instance, document)
-            return refusal["status"], refusal, [CLOSE]
-        detail = _DETAILS[option.reason].format(decision.service)
-        beyond = option.reason is Reason.OVER_FAIR_SHARE
-        code = option.reason.value if beyond else option.outcome.value
-        refusal = problem(code, detail, self.instance, document)
-        headers: list[tuple[bytes, bytes]] = []
-        if option.reason is not Reason.FENCE_EMPTY:
-            overload = option.outcome is Outcome.REFUSED_OVERLOAD
-            seconds = RETRY_AFTER_OVERLOAD if overload else RETRY_AFTER
-            headers.append((b"retry-after", str(seconds).encode()))
-        return refusal["status"], refusal, headers
+_MARKS = 4
+"""How many times as many kinds are marked as asked once as are remembered."""
 
 
 class LookupRoute:
-    """The responses to look-ups of one kind."""
+    """The responses to look-ups of one kind, that is not to be explained in full."""
 
-    __slots__ = ("_kind", "_responses")
+    __slots__ = ("_kind", "_prepared", "_responses")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, prepared: Prepared) -> None:
         self._kind = kind
+        self._prepared = prepared
         self._responses: dict[Option, Response] = {}
 
     def respond(self) -> Response:
@@ -127,9 +48,7 @@ class LookupRoute:
         option = self._kind.pick()
         found = self._responses.get(option)
         if found is None:
-            status, document, headers = self._kind.rendered(option)
-            found = json_response(status, document, headers, self._kind.count(option, "lookup"))
-            self._responses[option] = found
+            found = self._responses[option] = self._prepared.response(self._kind, option)
         return found
 
 
@@ -156,7 +75,7 @@ class RedirectRoute:
         return target if isinstance(target, Response) else target.response(rest, query)
 
     def _target(self, option: Option) -> _Target | Response:
-        count = self._kind.count(option, "redirect")
+        count = self._kind.counted_as(option, "redirect")
         endpoint = self._kind.routing.endpoint(option)
         if endpoint is None:
             status, document, headers = self._kind.rendered(option)
@@ -201,10 +120,12 @@ class Routes:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
+        self._marks: set[int] = set()
         self._services: dict[bytes, tuple[str, str | None] | None] = {}
         self._locate = locate
         self._afford = afford
         self._limit = limit if router is None else min(limit, router.ranker.limit)
+        self.prepared = Prepared(None if router is None else router.view)
 
     def kind(self, lookup: Lookup, client: Address | None, instance: str) -> Kind:
         """Decide for a kind of request.
@@ -222,7 +143,8 @@ class Routes:
             raise ProblemError(
                 "not_ready", "no policy has been loaded yet; try again", ((b"retry-after", b"1"),)
             )
-        location = UNKNOWN_LOCATION if client is None else self._locate(client)
+        packed = b"" if client is None else client.packed
+        location = self._locate(packed) if packed else UNKNOWN_LOCATION
         service, tenant, data_class = _asked(self.router.view.snapshot, lookup)
         request = Request(
             service,
@@ -234,7 +156,7 @@ class Routes:
             lookup.priority,
         )
         try:
-            routing = self.router.routing(request, b"" if client is None else client.packed)
+            routing = self.router.routing(request, packed)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
         return Kind(self.router, routing, client, instance, lookup.explain, self._afford)
@@ -256,6 +178,27 @@ class Routes:
                     self._services = {}
                 self._services[host] = found
             return found
+
+    def lookup(self, kind: Kind) -> Response:
+        """The response to a look-up that is not remembered."""
+        option = kind.pick()
+        if kind.full:
+            status, document, headers = kind.rendered(option)
+            return json_response(status, document, headers, kind.counted_as(option, "lookup"))
+        return self.prepared.response(kind, option)
+
+    def again(self, key: Hashable) -> bool:
+        """Whether a kind was asked for before, as far as that is known; from now on it was.
+
+        Most clients ask a worker once. What is remembered of them would be in the way of others, and of the collector.
+        """
+        mark = hash(key)
+        if mark in self._marks:
+            return True
+        if len(self._marks) >= _MARKS * self._limit:
+            self._marks = set()
+        self._marks.add(mark)
+        return False
 
     def remember(self, table: dict[Any, Any], key: Any, route: LookupRoute | RedirectRoute) -> None:
         """Keep a route in one of this object's tables."""

@@ -61,7 +61,7 @@ class Intake:
     def __init__(
         self,
         snapshot: Callable[[], Snapshot | None],
-        locate: Callable[[Address], Location],
+        locate: Callable[[bytes], Location],
         clock: Callable[[], float],
         doubts: Callable[[], Mapping[str, Doubt]] = dict,
     ) -> None:
@@ -108,7 +108,7 @@ class Intake:
         )
 
     def _add(self, posted: Posted, client: Address | None, kind: SampleKind, reporter: str) -> Verdict:
-        location = UNKNOWN_LOCATION if client is None else self._locate(client)
+        location = UNKNOWN_LOCATION if client is None else self._locate(client.packed)
         now = self._clock()
         source = "" if client is None else source_of(client)
         sample = Sample(location, posted.region, posted.rtt_ms, now, source, kind, reporter)

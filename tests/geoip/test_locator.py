@@ -255,3 +255,43 @@ def test_locate_while_reloading(tmp_path: Path) -> None:
             done.set()
         for future in asking:
             assert future.result() <= right
+
+
+def test_what_clients_of_a_block_share_is_what_each_finds_alone(tmp_path: Path) -> None:
+    """A locator that has met every neighbour answers as one that has met nobody, whatever is narrower than a /24 or /48."""
+    path = write_mmdb(
+        tmp_path / "city.mmdb",
+        {
+            "11.0.0.0/8": CITY_US,
+            "11.1.2.128/26": CITY_DE,
+            "12.1.2.0/24": CITY_DE,
+            "2a00:1::/32": CITY_DE,
+            "2a00:1:0:7::/64": CITY_US,
+        },
+    )
+    hidden = write_mmdb(
+        tmp_path / "anonymous.mmdb",
+        {"11.1.3.8/29": {"is_anonymous": True}, "2a00:1:1::/64": {"is_anonymous": True}},
+    )
+    overrides = tmp_path / "overrides.yaml"
+    overrides.write_text(
+        "overrides:\n  - network: 11.1.4.16/28\n    country: JP\n  - network: 2a00:1:2:8::/61\n    country: FR\n"
+    )
+    generator = random.Random(7)
+    addresses = [
+        ip_address(f"{first}.1.{third}.{generator.randrange(256)}").packed
+        for first in (11, 12)
+        for third in range(1, 6)
+        for _ in range(40)
+    ]
+    addresses += [
+        ip_address(f"2a00:1:{third:x}:{generator.randrange(16):x}::{generator.randrange(9):x}").packed
+        for third in range(4)
+        for _ in range(40)
+    ]
+    addresses += [ip_address(f"::ffff:11.1.2.{last}").packed for last in range(0, 256, 16)]
+    generator.shuffle(addresses)
+    locator = Locator(path, overrides, anonymous=hidden, cache_size=64)
+    for address in addresses:
+        assert locator.locate(address) == Locator(path, overrides, anonymous=hidden).locate(address)
+    assert max(len(locator._loaded._blocks), len(locator._loaded._earlier_blocks)) <= 64

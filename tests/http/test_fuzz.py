@@ -218,11 +218,14 @@ def test_memory_is_bounded() -> None:
     for number in range(20):
         assert routes.service_of(b"host-%d" % number) is None
         assert routes.service_of(b"web.demo.test") == ("web", None)
-        route = LookupRoute(routes.kind(Lookup("web"), None, "/v1/route"))
+        route = LookupRoute(routes.kind(Lookup("web"), None, "/v1/route"), routes.prepared)
         routes.remember(routes.lookups, number, route)
         assert routes.lookups[number] is route
         assert len(routes.lookups) <= 3
         assert len(routes._services) <= 3
+        assert routes.again(number) is False
+        assert routes.again(number) is True
+        assert len(routes._marks) <= 4 * 3
 
 
 def test_what_is_long_is_not_remembered() -> None:
@@ -262,9 +265,10 @@ def test_what_is_long_is_not_remembered() -> None:
         {},
         {},
     )
-    ask("/", b"", b"web.demo.test", b"192.0.2.1")
-    ask("/v1/route", b"service=web", b"edge", b"192.0.2.1")
-    assert (len(routes.redirects), len(routes.lookups)) == (1, 1)
+    for times in range(3):  # a look-up that is made once is not remembered either
+        ask("/", b"", b"web.demo.test", b"192.0.2.1")
+        ask("/v1/route", b"service=web", b"edge", b"192.0.2.1")
+        assert (len(routes.redirects), len(routes.lookups)) == (1, min(times, 1))
 
 
 def test_a_client_that_leaves_in_the_middle_is_no_error() -> None:

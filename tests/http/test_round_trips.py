@@ -18,7 +18,6 @@ from gtm.core.model.access import Role
 from gtm.core.model.values import UNKNOWN_LOCATION, Location, Policy, Probe, ProbeType
 from gtm.core.policy.compile import compile_policy
 from gtm.demo.policy import demo_policy
-from gtm.geoip.address import Address
 from gtm.geoip.reader import Locator
 from gtm.http.beacons import PREFLIGHT, target_url
 from gtm.http.problems import ProblemError
@@ -275,8 +274,8 @@ def test_a_hostile_source_moves_nothing(edge: Edge) -> None:
     """One network that lies all day, beside a few honest ones, hardly moves their country's estimate."""
     honest = [f"81.2.{number}.9" for number in range(60, 64)]
 
-    def place(address: Address) -> Location:
-        near = address in ip_network("81.2.0.0/16")
+    def place(packed: bytes) -> Location:
+        near = ip_address(packed) in ip_network("81.2.0.0/16")
         return (
             Location("DE", None, "EU", 52.5, 13.4, 3320, "81.2.0.0/16", 16, "geoip")
             if near

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import httpx
@@ -37,7 +37,6 @@ from gtm.core.model.values import (
 from gtm.core.policy.edges import EdgePlace
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
-from gtm.geoip.address import Address
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.telemetry import Counts
 
@@ -59,8 +58,9 @@ NETWORKS = {
 }
 
 
-def locate(address: Address) -> Location:
+def locate(packed: bytes) -> Location:
     """Where the test world's clients are."""
+    address = ip_address(packed)
     return next((place for network, place in NETWORKS.items() if address in network), UNKNOWN_LOCATION)
 
 

@@ -67,13 +67,7 @@ def answer(
         "ttl": decision.ttl,
         "reason": decision.reason.value,
         "reasons": reasons(view, request, decision),
-        "client": {
-            "ip": client,
-            "country": request.location.country,
-            "network": request.location.network,
-            "source": request.location.source,
-            **_subnet(request.location),
-        },
+        "client": client_document(request.location, client),
         "rules": [_rule(rule, full=full) for rule in decision.rules],
         "revision": decision.revision,
         "epoch": decision.epoch,
@@ -89,6 +83,24 @@ def answer(
             _candidate(view, request, decision, item, by_operator) for item in decision.candidates
         ]
     return result
+
+
+def client_document(location: Location, client: str | None) -> dict[str, Any]:
+    """What an answer says of its client: all of a short one that clients who are ranked alike do not share.
+
+    Args:
+        location: where the client is.
+        client: its address as text, None if it is unknown.
+    """
+    found: dict[str, Any] = {
+        "ip": client,
+        "country": location.country,
+        "network": location.network,
+        "source": location.source,
+    }
+    if location.subnet is not None:  # a client that is a subnet, perhaps in several networks
+        found |= {"subnet": location.subnet, "spans": list(location.spans)}
+    return found
 
 
 def reasons(view: View, request: Request, decision: Decision) -> list[str]:
@@ -215,13 +227,6 @@ def _rule(rule: RuleTrace, *, full: bool) -> dict[str, Any]:
     if full:
         result |= {"legal_basis": rule.legal_basis, "because": list(rule.because)}
     return result
-
-
-def _subnet(location: Location) -> dict[str, Any]:
-    """What is told of a client that is a subnet in several networks."""
-    if location.subnet is None:
-        return {}
-    return {"subnet": location.subnet, "spans": list(location.spans)}
 
 
 def _endpoint(endpoint: Endpoint) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""A kind of request, decided for all that are alike but for the draw, and what is told of how one ends.
+
+Law: what is kept of a kind is the choice, never the pick. Each request is picked for anew, by its affinity or a fresh draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import random
+from typing import Any, NamedTuple
+
+from gtm.core.decision.choice import Afford, Option
+from gtm.core.decision.decide import Routing
+from gtm.core.decision.explain import answer
+from gtm.core.decision.router import Router
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.references import some
+from gtm.geoip.address import Address
+from gtm.http.problems import problem
+from gtm.telemetry import decision_key
+
+RETRY_AFTER = 10
+"""Seconds after which a refused client may try again: about what a region takes to come back by its probes."""
+RETRY_AFTER_OVERLOAD = 2
+"""The same where capacity is short: the plan is made anew each second."""
+
+_DETAILS = {
+    Reason.FENCE_EMPTY: "residency rules forbid every region of service `{}` for this request",
+    Reason.FENCE_UNUSABLE: "no region in which this request to service `{}` may be served is usable now, and residency "
+    "rules forbid the others",
+    Reason.NONE_USABLE: "no region of service `{}` is usable now",
+    Reason.SHED: "the regions of service `{}` have no capacity left for requests of this priority now",
+    Reason.OVER_FAIR_SHARE: "capacity of service `{}` is short, and this tenant is beyond its fair share of it",
+}
+
+
+CLOSE = (b"connection", b"close")
+"""Sent to clients that are to come by another edge: what they still have to send is not read (RFC 9112 §9.6)."""
+
+
+def misdirected(edge: Mapping[str, Any]) -> str:
+    """What to do about a request that this edge may not handle; `edge` is what its answer says of that."""
+    where = f"in {edge['country']}" if edge["country"] else "in a country that nobody stated"
+    others = [f"{server['name']} ({server['country']})" for server in edge["inside"]]
+    known = f", such as {some(others, 'edges')}" if others else ""
+    return (
+        f"this edge stands {where}, outside of residency rules that bind edges ({', '.join(edge['rules'])}); send the "
+        f"request to an edge inside{known}"
+    )
+
+
+class Kind(NamedTuple):  # made for each client that is new
+    """All requests that are alike but for the draw.
+
+    `client` is None where its address is unknown.
+    """
+
+    router: Router
+    routing: Routing
+    client: Address | None
+    instance: str
+    full: bool
+    afford: Afford | None
+
+    @property
+    def client_text(self) -> str | None:
+        """The client's address as answers say it."""
+        return None if self.client is None else str(self.client)
+
+    def pick(self) -> Option:
+        """How one request of this kind ends."""
+        return self.routing.pick(random(), self.afford)
+
+    def counted_as(self, option: Option, via: str) -> str:
+        """The key that an answer is counted under."""
+        return decision_key(self.routing.ranking.group, self.routing.ranking.cell, option, via)
+
+    def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
+        routing = self.routing
+        decision = self.router.explained(routing, option)
+        document = answer(
+            routing.view,
+            routing.request,
+            decision,
+            client=self.client_text,
+            endpoint=routing.endpoint(option),
+            full=self.full,
+        )
+        if option.outcome is Outcome.SERVED:
+            return 200, document, []
+        if option.outcome is Outcome.REFUSED_EDGE:
+            refusal = problem(option.outcome.value, misdirected(document["edge"]), self.instance, document)
+            return refusal["status"], refusal, [CLOSE]
+        detail = _DETAILS[option.reason].format(decision.service)
+        beyond = option.reason is Reason.OVER_FAIR_SHARE
+        code = option.reason.value if beyond else option.outcome.value
+        refusal = problem(code, detail, self.instance, document)
+        headers: list[tuple[bytes, bytes]] = []
+        if option.reason is not Reason.FENCE_EMPTY:
+            overload = option.outcome is Outcome.REFUSED_OVERLOAD
+            seconds = RETRY_AFTER_OVERLOAD if overload else RETRY_AFTER
+            headers.append((b"retry-after", str(seconds).encode()))
+        return refusal["status"], refusal, headers

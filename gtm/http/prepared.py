@@ -1,0 +1,92 @@
+"""Short answers to look-ups, prepared for all clients that are ranked alike.
+
+A client that is new to a worker asks what thousands before it have asked: they stand elsewhere, but the same regions are
+near, the same rules bind, and the reasons are the same words. Such an answer names its client in one place:
+
+    {"service":"chat", … "reasons":["eu-west: chosen, …"],"client":{"ip":"81.2.69.142", …},"rules":[ … ],"epoch":1}
+    └──────────────────── before ────────────────────────┘└───────── the client's own ─────┘└─────── after ───────┘
+
+Everything before and after follows from three things, and these are the key that it is kept under:
+
+  - the Ranking: one for each service and kind of location (what estimates and fence depend on), tenant, data class,
+    model and priority (`gtm.core.decision.router.Ranker.ranking`); with it come rules, estimates, order and model;
+  - the Option that was picked, which is one View's: region or refusal, and the reason;
+  - the endpoint, where the region has several, of which the client's key picks one.
+
+So only some 100 bytes are written for each client. Rankings and Options are told apart by identity: those of another
+View or Basis are others, and what is prepared goes with the Router that made it.
+
+Laws:
+  1. A response put together here is byte for byte that of `Kind.rendered` (tests/http/test_prepared.py).
+  2. Nothing about fences is shared that a Ranking does not share: its key has every fact that a fence looks at.
+  3. Memory is bounded in bytes (`ROOM`), whatever the policy says in its reasons.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from gtm.core.decision.choice import Option
+from gtm.core.decision.explain import client_document
+from gtm.core.decision.ranking import Ranking
+from gtm.core.decision.view import View
+from gtm.core.model.values import Endpoint
+from gtm.http.kind import Kind
+from gtm.http.memory import Memory
+from gtm.http.problems import Headers, Response, json_headers
+
+ROOM = 16 * 1024 * 1024
+"""Bytes of one generation of prepared answers."""
+_OWN = 600
+"""Bytes that an entry takes besides its text, about."""
+_GAP = b"\x00"
+"""Stands for the client while an answer is prepared: no JSON text has this byte (RFC 8259 §7)."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Parts(NamedTuple):
+    """An answer but for its client. `counted_as` is the key that it is counted under."""
+
+    status: int
+    headers: Headers
+    before: bytes
+    after: bytes
+    counted_as: str
+
+
+class Prepared:
+    """What is prepared for one View.
+
+    Args:
+        view: that of the Router that decides; None: there is none, and nothing is asked.
+        room: bytes of a generation.
+    """
+
+    def __init__(self, view: View | None, room: int = ROOM) -> None:
+        regions = () if view is None else view.snapshot.regions
+        several = [len(region.endpoints) > 1 for region in regions]
+        self._several = (*several, False)
+        """By a region's number, whether it has endpoints to pick from; -1, the number of a refusal, is the last."""
+        self._parts: Memory[tuple[Ranking, Option, Endpoint | None], _Parts] = Memory(room)
+
+    def response(self, kind: Kind, option: Option) -> Response:
+        """The response to a look-up of a kind that is not to be explained in full, when it ends by an option."""
+        routing = kind.routing
+        endpoint = routing.endpoint(option) if self._several[option.number] else None
+        key = routing.ranking, option, endpoint
+        parts = self._parts.get(key)
+        if parts is None:
+            parts = _prepare(kind, option)
+            self._parts.put(key, parts, _OWN + len(parts.before) + len(parts.after))
+        status, headers, before, after, counted_as = parts
+        own = _encode(client_document(routing.request.location, kind.client_text))
+        return Response(status, headers, before + own + after, counted_as)
+
+
+def _prepare(kind: Kind, option: Option) -> _Parts:
+    status, document, headers = kind.rendered(option)
+    before, _, after = _encode({**document, "client": msgspec.Raw(_GAP)}).partition(_GAP)
+    return _Parts(status, json_headers(status, headers), before, after, kind.counted_as(option, "lookup"))
