@@ -33,7 +33,6 @@ from gtm.feed.wire import (
     Message,
     SnapshotMessage,
     StateMessage,
-    TimesMessage,
 )
 
 SILENT = 5.0
@@ -93,7 +92,7 @@ class ViewHolder:
         return place or NOWHERE
 
     def apply(self, message: Message) -> None:
-        """Take in a message; anything but a snapshot, state, latency table, keys, times or change of access is ignored.
+        """Take in a message; anything but a snapshot, state, latency table, keys or change of access is ignored.
 
         Whatever is raised (by `on_swap` too), nothing has changed: the current View stays, and what it was made from.
 
@@ -121,15 +120,17 @@ class ViewHolder:
                 except BaseException:
                     self.keys = before
                     raise
-        elif isinstance(message, TimesMessage):
-            with self._changing:
-                first = self._told_at == -inf
-                # Its own first look at the clock was for want of anything better, and would part it from its siblings.
-                self.times = message.times if first else self.times.following(message.times)
-                self._told_at = self.boot()
-                self._keep_up()
         elif isinstance(message, AccessMessage):
             self.access = message.access
+
+    def follow(self, times: Times) -> None:
+        """Go by what the process knows that keeps the time. For all other processes of an edge."""
+        with self._changing:
+            first = self._told_at == -inf
+            # Its own first look at the clock was for want of anything better, and would part it from its siblings.
+            self.times = times if first else self.times.following(times)
+            self._told_at = self.boot()
+            self._keep_up()
 
     def hear(self, message: Message) -> None:
         """Note that control was heard, and what its clock shows if it says so. For the process that keeps the time."""

@@ -10,12 +10,13 @@ Laws:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Generic, TypeVar
 
 import msgspec
 
-from gtm.core.decision.timekeeping import Times
 from gtm.core.latency import Delta, LatencyTable, Witness
 from gtm.core.model.access import Access
 from gtm.core.model.state import Plan, State
@@ -23,7 +24,7 @@ from gtm.core.model.values import EndpointHealth, Jurisdiction, Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.quota.leases import LeaseGrant, LeaseUse, Parts
+from gtm.core.quota.leases import LeaseGrant, LeaseUse
 from gtm.core.signing.keys import Keys
 
 MAX_LINE = 64 * 1024 * 1024
@@ -138,79 +139,6 @@ class HeartbeatMessage:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class TimesMessage:
-    """Agent → workers: what is known of the time, by the boot clock that all processes of a machine have in common."""
-
-    times: Times
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsMessage:
-    """The whole edge's metrics as Prometheus text: agent → HTTP workers, which any scrape may hit."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class SilentMessage:
-    """Which kinds of worker (`dns`, `http`) nobody of listens now: agent → HTTP workers, whose `/readyz` says so."""
-
-    kinds: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PulseMessage:
-    """Agent → worker, once a second: still here.
-
-    `alone`: should the agent be gone, the worker is to go on alone, and then follow the last plan for `plan_left` seconds.
-    `edge` is the edge's name.
-    """
-
-    alone: bool
-    plan_left: float = 0.0
-    edge: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadyMessage:
-    """Worker → agent: listening, and answering from this revision and epoch."""
-
-    worker: str
-    revision: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartsMessage:
-    """Agent → one HTTP worker: its parts of the quotas' leases."""
-
-    parts: Parts
-
-
-@dataclass(frozen=True, slots=True)
-class CountsMessage:
-    """Worker → agent: what was counted since the last such message.
-
-    `counts` maps a metric's name and label values, joined by tabs in the order the metric declares them, to an
-    increment. `parts` is the sequence number of the parts of leases in use, `used` and `denied` count requests by quota.
-    """
-
-    worker: str
-    counts: dict[str, float]
-    parts: int = 0
-    used: dict[str, int] = field(default_factory=dict)
-    denied: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SamplesMessage:
-    """HTTP worker → agent: what was learned of round trips since the last such message."""
-
-    deltas: tuple[Delta, ...]
-    witnesses: tuple[Witness, ...] = ()
-
-
 Message = (
     SnapshotMessage
     | StateMessage
@@ -219,34 +147,10 @@ Message = (
     | KeysMessage
     | SealedKeysMessage
     | HeartbeatMessage
-    | TimesMessage
-    | MetricsMessage
-    | SilentMessage
-    | PulseMessage
-    | PartsMessage
-    | ReadyMessage
-    | CountsMessage
-    | SamplesMessage
 )
+"""What control tells edges."""
 
-_TYPES: dict[str, type[Message]] = {
-    "snapshot": SnapshotMessage,
-    "state": StateMessage,
-    "latency": LatencyMessage,
-    "access": AccessMessage,
-    "keys": KeysMessage,
-    "sealed_keys": SealedKeysMessage,
-    "heartbeat": HeartbeatMessage,
-    "times": TimesMessage,
-    "metrics": MetricsMessage,
-    "silent": SilentMessage,
-    "pulse": PulseMessage,
-    "parts": PartsMessage,
-    "ready": ReadyMessage,
-    "counts": CountsMessage,
-    "samples": SamplesMessage,
-}
-_NAMES = {kind: name for name, kind in _TYPES.items()}
+_Message = TypeVar("_Message")
 
 
 class _Envelope(msgspec.Struct):
@@ -305,37 +209,64 @@ def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:
     return sha256(msgspec.json.encode([policy, jurisdictions], order="sorted")).hexdigest()
 
 
-def encode(message: Message) -> bytes:
-    """One line, newline included."""
-    body = msgspec.Raw(msgspec.json.encode(message, order="sorted"))
-    return msgspec.json.encode(_Envelope(_NAMES[type(message)], body)) + b"\n"
+class Lines(Generic[_Message]):
+    """A set of messages as lines.
 
-
-def decode(line: bytes) -> Message | None:
-    """The message in a line (with or without its newline); None if it is of a type unknown here.
-
-    Raises:
-        FeedError: the line is not a message of this format.
+    Args:
+        types: all of them, by the name that they have in a line.
     """
-    if len(line) > MAX_LINE:
-        raise FeedError(f"message of {len(line)} bytes; the most accepted is {MAX_LINE}")
-    try:
-        envelope = msgspec.json.decode(line, type=_Envelope)
-        kind = _TYPES.get(envelope.type)
-        if kind is None:
-            return None
-        message = msgspec.json.decode(envelope.body, type=kind)
-        return _resealed(message, envelope.body) if isinstance(message, SnapshotMessage) else message
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise FeedError(f"malformed feed message: {error}") from error
+
+    def __init__(self, types: Mapping[str, type[_Message]]) -> None:
+        self.types = dict(types)
+        self._names: dict[type, str] = {kind: name for name, kind in types.items()}
+
+    def encode(self, message: _Message) -> bytes:
+        """One line, newline included."""
+        body = msgspec.Raw(msgspec.json.encode(message, order="sorted"))
+        return msgspec.json.encode(_Envelope(self._names[type(message)], body)) + b"\n"
+
+    def decode(self, line: bytes) -> _Message | None:
+        """The message in a line (with or without its newline); None if it is of a type unknown here.
+
+        Raises:
+            FeedError: the line is not a message of this format.
+        """
+        if len(line) > MAX_LINE:
+            raise FeedError(f"message of {len(line)} bytes; the most accepted is {MAX_LINE}")
+        try:
+            envelope = msgspec.json.decode(line, type=_Envelope)
+            kind = self.types.get(envelope.type)
+            if kind is None:
+                return None
+            message = msgspec.json.decode(envelope.body, type=kind)
+            if isinstance(message, SnapshotMessage):
+                return replace(message, sha256=_understood(message, envelope.body))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise FeedError(f"malformed feed message: {error}") from error
+        return message
 
 
-def _resealed(message: SnapshotMessage, body: msgspec.Raw) -> SnapshotMessage:
-    """A snapshot whose bytes match its checksum, with the checksum of what was understood of them.
+_FEED = Lines[Message](
+    {
+        "snapshot": SnapshotMessage,
+        "state": StateMessage,
+        "latency": LatencyMessage,
+        "access": AccessMessage,
+        "keys": KeysMessage,
+        "sealed_keys": SealedKeysMessage,
+        "heartbeat": HeartbeatMessage,
+    }
+)
+encode = _FEED.encode
+decode = _FEED.decode
 
-    A snapshot whose bytes do not match stays as it is; `SnapshotMessage.compiled` will find it damaged.
+
+def _understood(message: SnapshotMessage, body: msgspec.Raw) -> str:
+    """The checksum of what was understood of a snapshot whose bytes match its checksum; else the one that came with it.
+
+    `SnapshotMessage.compiled` will find such a one damaged.
     """
     content = msgspec.json.decode(body, type=_SnapshotContent)
     if sha256(b"[%b,%b]" % (content.policy, content.jurisdictions)).hexdigest() != content.sha256:
-        return message
-    return replace(message, sha256=checksum(message.policy, message.jurisdictions))
+        return message.sha256
+    return checksum(message.policy, message.jurisdictions)

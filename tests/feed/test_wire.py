@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.latency import Delta, Level
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.state import State
 from gtm.core.model.values import (
@@ -34,16 +33,11 @@ from gtm.feed import wire
 from gtm.feed.wire import (
     FORMAT,
     AccessMessage,
-    CountsMessage,
     FeedError,
     HeartbeatMessage,
     KeysMessage,
     Message,
-    MetricsMessage,
-    ReadyMessage,
-    SamplesMessage,
     SealedKeysMessage,
-    SilentMessage,
     SnapshotMessage,
     StateMessage,
     decode,
@@ -69,11 +63,6 @@ OTHERS: list[Message] = [
     KeysMessage(KEYS),
     SealedKeysMessage(b"\0\xff" * 40),
     HeartbeatMessage(1.5),
-    MetricsMessage('gtm_x{a="b"} 1\n'),
-    SilentMessage(("dns",)),
-    ReadyMessage("dns-1", 3, 4),
-    CountsMessage("dns-1", {"gtm_x\tb": 2.0}),
-    SamplesMessage((Delta(Level.COUNTRY, "DE", "r", False, 3, 7 << 60, -1.5, 0.5, 9.5),)),
 ]
 
 

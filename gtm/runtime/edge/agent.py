@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar, assert_never
 
 from gtm import __version__
 from gtm.core.model.problems import PolicyError
@@ -38,14 +38,13 @@ from gtm.feed.wire import (
     AccessMessage,
     EdgeReport,
     FeedError,
+    HeartbeatMessage,
     KeysMessage,
     LatencyMessage,
     Message,
-    MetricsMessage,
-    PulseMessage,
+    SealedKeysMessage,
     SnapshotMessage,
     StateMessage,
-    TimesMessage,
 )
 from gtm.geoip.reader import Locator
 from gtm.prober import Prober
@@ -56,6 +55,7 @@ from gtm.runtime.edge.crew import Crew
 from gtm.runtime.edge.edge_name import remember, remembered
 from gtm.runtime.edge.gauges import EdgeFacts, edge_gauges
 from gtm.runtime.edge.handover import HandoverError
+from gtm.runtime.edge.messages import Lasting, MetricsMessage, PulseMessage, TimesMessage, ToWorker
 from gtm.runtime.edge.round_trips import RoundTrips
 from gtm.runtime.edge.veto import Veto
 from gtm.runtime.process import lifeline
@@ -353,31 +353,39 @@ class Agent:
         if self._holder.times.stepped(before):
             await self._tell_times()
         try:
-            changed = self._take(message)
+            lasting = self._take(message)
         except (FeedError, PolicyError) as error:
             logger.error("ignored a snapshot from control: %s", error)
             return
-        if changed:
+        if lasting is not None:
             await self._save()
-            self._send(message)
+            self._send(lasting)
         if isinstance(message, SnapshotMessage | StateMessage):
             self._publish()
 
-    def _take(self, message: Message) -> bool:
-        """Use a message here; True if the workers and the last-good file need it too."""
-        if isinstance(message, StateMessage):
-            self._agreed = message.after(self._agreed)
-            self._keeps_plan = message.keep_plan
-            return False
-        self._holder.apply(message)
-        if isinstance(message, SnapshotMessage):
-            assert self._holder.snapshot is not None  # noqa: S101 - apply() compiled it
-            self._snapshot = message
-            self._prober.update(self._holder.snapshot)
-            self._round_trips.update(self._holder.snapshot)
-            self._loaded.set()
-            self._report_due.set()
-        return isinstance(message, SnapshotMessage | AccessMessage | KeysMessage | LatencyMessage)
+    def _take(self, message: Message) -> Lasting | None:
+        """Use a message here; it is returned if the workers and the last-good file need it too."""
+        match message:
+            case StateMessage():
+                self._agreed = message.after(self._agreed)
+                self._keeps_plan = message.keep_plan
+                return None
+            case SnapshotMessage():
+                self._holder.apply(message)
+                assert self._holder.snapshot is not None  # noqa: S101 - apply() compiled it
+                self._snapshot = message
+                self._prober.update(self._holder.snapshot)
+                self._round_trips.update(self._holder.snapshot)
+                self._loaded.set()
+                self._report_due.set()
+                return message
+            case AccessMessage() | KeysMessage() | LatencyMessage():
+                self._holder.apply(message)
+                return message
+            case HeartbeatMessage() | SealedKeysMessage():  # heard, and opened by the client, already
+                return None
+            case _:
+                assert_never(message)
 
     @property
     def _last_good(self) -> Path:
@@ -420,7 +428,7 @@ class Agent:
         self._holder.apply(StateMessage(state))
         self._send(StateMessage(state))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: ToWorker) -> None:
         if self._crew is not None:
             self._crew.put([message])
 
@@ -435,13 +443,13 @@ class Agent:
         if not self._claim.replaced:
             await self._on_disk(self._clock.keep)
 
-    def _everything(self) -> list[Message]:
+    def _everything(self) -> list[ToWorker]:
         """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
         return [self._told, *self._lasting(), StateMessage(self._holder.state)]
 
-    def _lasting(self) -> list[Message]:
+    def _lasting(self) -> list[Lasting]:
         """What stays true without control: tokens, keys, policy, measured latency."""
-        messages: list[Message] = [AccessMessage(self._holder.access)]
+        messages: list[Lasting] = [AccessMessage(self._holder.access)]
         if self._holder.keys.version:
             messages.append(KeysMessage(self._holder.keys))
         if self._snapshot is not None:

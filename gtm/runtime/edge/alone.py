@@ -22,7 +22,7 @@ from pathlib import Path
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
-from gtm.feed.wire import PulseMessage
+from gtm.runtime.edge.messages import PulseMessage, ToWorker
 from gtm.settings import Network
 from gtm.transport import tls_context
 
@@ -55,7 +55,7 @@ class Tenure:
         self.told = State()
         """The last state of the world that the agent sent."""
 
-    def heard(self, message: object) -> None:
+    def heard(self, message: ToWorker) -> None:
         """The agent sent something."""
         self._heard = self._clock()
         if isinstance(message, PulseMessage):

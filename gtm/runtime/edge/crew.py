@@ -9,23 +9,25 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import assert_never
 
 from gtm.core.latency import Interval
 from gtm.core.quota.leases import LeaseHolder
-from gtm.feed.wire import (
+from gtm.feed.wire import FeedError, KeysMessage
+from gtm.runtime.edge.link import AgentEnd
+from gtm.runtime.edge.messages import (
     CountsMessage,
-    FeedError,
-    KeysMessage,
-    Message,
     MetricsMessage,
     PartsMessage,
     PulseMessage,
     ReadyMessage,
     SamplesMessage,
     SilentMessage,
+    ToAgent,
+    ToWorker,
 )
-from gtm.runtime.edge.link import AgentEnd
 from gtm.runtime.edge.orphans import make_door
+from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.process.child import Deaths, ending
 from gtm.runtime.process.handed import document
@@ -38,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE = 5.0
 """Seconds that a worker may take to stop."""
-_KINDS = ("http", "dns")
 
 
 class Crew:
@@ -64,7 +65,7 @@ class Crew:
         listeners: Listeners,
         metrics: EdgeMetrics,
         *,
-        everything: Callable[[], Iterable[Message]],
+        everything: Callable[[], Iterable[ToWorker]],
         moved: Callable[[], None],
         leases: LeaseHolder,
         learned: Callable[[Interval], None],
@@ -83,10 +84,10 @@ class Crew:
         self._covered = covered
         self._pulse = pulse
         self._doorless = False
-        self._answering: dict[str, int] = {}
+        self._answering: dict[WorkerId, int] = {}
         self._lifeline = Lifeline()
-        self._links: dict[str, AgentEnd] = {}
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._links: dict[WorkerId, AgentEnd] = {}
+        self._processes: dict[WorkerId, asyncio.subprocess.Process] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._finishing = asyncio.Event()
         self.ready = asyncio.Event()
@@ -98,28 +99,27 @@ class Crew:
         return min(self._answering.values(), default=0)
 
     @property
-    def answering(self) -> dict[str, int]:
-        """The workers that listen, by name, with the revision that they answer from."""
+    def answering(self) -> dict[WorkerId, int]:
+        """The workers that listen, with the revision that they answer from."""
         return dict(self._answering)
 
     def start(self) -> None:
         """Start every worker."""
-        for kind in _KINDS:
+        for kind in WorkerKind:
             for number in range(1, self._settings.workers + 1):
-                self._tasks.append(asyncio.ensure_future(self._keep(kind, f"{kind}-{number}")))
+                self._tasks.append(asyncio.ensure_future(self._keep(WorkerId(kind, number))))
 
-    def put(self, messages: Sequence[Message]) -> None:
+    def put(self, messages: Sequence[ToWorker]) -> None:
         """Send to every worker what concerns it."""
-        for name, link in self._links.items():
-            link.put([message for message in messages if concerns(name, message)])
+        for worker, link in self._links.items():
+            link.put([message for message in messages if concerns(worker.kind, message)])
 
     def put_parts(self) -> None:
         """Send every HTTP worker its parts of the leases held now."""
         parts = self._leases.parts()
-        for name, link in self._links.items():
-            number = _http_number(name)
-            if number is not None:
-                link.put([PartsMessage(parts[number])])
+        for worker, link in self._links.items():
+            if worker.kind is WorkerKind.HTTP:
+                link.put([PartsMessage(parts[worker.index])])
 
     def beat(self) -> None:
         """Tell every worker that its agent lives. To be called once a second."""
@@ -143,37 +143,37 @@ class Crew:
 
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
-        listening = set(_KINDS) if self._covered() else {name.partition("-")[0] for name in self._answering}
-        self.put([SilentMessage(tuple(kind for kind in _KINDS if kind not in listening))])
+        listening = set(WorkerKind) if self._covered() else {worker.kind for worker in self._answering}
+        self.put([SilentMessage(tuple(kind for kind in WorkerKind if kind not in listening))])
         self._moved()
 
     def rename(self, name: str) -> None:
         """Give workers that start from now on another name of the edge."""
         self._settings = replace(self._settings, name=name)
 
-    async def _keep(self, kind: str, name: str) -> None:
+    async def _keep(self, worker: WorkerId) -> None:
         """Run a worker, and run it again whenever it ends."""
         deaths = Deaths()
         while not self._finishing.is_set():
             deaths.started()
             try:
-                how = ending(await self._run(kind, name))
+                how = ending(await self._run(worker))
             except OSError as error:  # no memory, processes or descriptors: others may give some back
                 how = f"it cannot be started: {error.strerror or error}"
             if self._finishing.is_set():
                 return
             pause = deaths.pause()
-            logger.error("worker %s ended (%s); starting it again in %.1f s", name, how, pause)
+            logger.error("worker %s ended (%s); starting it again in %.1f s", worker, how, pause)
             await asyncio.sleep(pause)
 
-    async def _run(self, kind: str, name: str) -> int | None:
+    async def _run(self, worker: WorkerId) -> int | None:
         ours, theirs = socket.socketpair()
         path, door = self._door()
-        told = self._told(kind, name, theirs, door)
+        told = self._told(worker, theirs, door)
         descriptors = (told.descriptor, *told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
         try:
             process = await self._lifeline.spawn(
-                ["gtm.runtime.edge.worker", name], document(told), pass_fds=descriptors
+                ["gtm.runtime.edge.worker", str(worker)], document(told), pass_fds=descriptors
             )
         except OSError:
             ours.close()
@@ -184,25 +184,24 @@ class Crew:
             if door is not None:
                 door.close()
         link = await AgentEnd.over(ours)
-        number = _http_number(name)
-        if number is not None:
-            link.put([PartsMessage(self._leases.started(number))])
-        link.put([message for message in self._everything() if concerns(name, message)])
+        if worker.kind is WorkerKind.HTTP:
+            link.put([PartsMessage(self._leases.started(worker.index))])
+        link.put([message for message in self._everything() if concerns(worker.kind, message)])
         link.put([self._pulse()])
-        self._links[name] = link
-        self._processes[name] = process
+        self._links[worker] = link
+        self._processes[worker] = process
         self._changed()
         try:
-            await self._listen(link)
+            await self._listen(worker, link)
             return await process.wait()
         finally:
-            del self._links[name], self._processes[name]
-            self._answering.pop(name, None)
+            del self._links[worker], self._processes[worker]
+            self._answering.pop(worker, None)
             self._changed()
             await link.close()
             await terminate(process, _PATIENCE)
-            if number is not None:
-                self._leases.ended(number)
+            if worker.kind is WorkerKind.HTTP:
+                self._leases.ended(worker.index)
             _unlink(path)
 
     def _door(self) -> tuple[Path | None, socket.socket | None]:
@@ -216,22 +215,21 @@ class Crew:
             return None, None
 
     def _told(
-        self, kind: str, name: str, descriptor: socket.socket, door: socket.socket | None
+        self, worker: WorkerId, descriptor: socket.socket, door: socket.socket | None
     ) -> WorkerSettings:
         """What a worker is told at its start, with the sockets that are its own."""
-        number = int(name.rpartition("-")[2]) - 1
+        dns = worker.kind is WorkerKind.DNS
         return WorkerSettings(
-            kind=kind,
-            name=name,
+            id=worker,
             edge=replace(self._settings, token=""),
             descriptor=descriptor.fileno(),
-            udp=self._listeners.lent(Use.DNS_UDP, number) if kind == "dns" else (),
-            tcp=self._listeners.lent(Use.DNS_TCP if kind == "dns" else Use.HTTP, number),
-            cookie_secrets=self._cookie_secrets if kind == "dns" else (),
+            udp=self._listeners.lent(Use.DNS_UDP, worker.index) if dns else (),
+            tcp=self._listeners.lent(Use.DNS_TCP if dns else Use.HTTP, worker.index),
+            cookie_secrets=self._cookie_secrets if dns else (),
             door=None if door is None else door.fileno(),
         )
 
-    async def _listen(self, link: AgentEnd) -> None:
+    async def _listen(self, worker: WorkerId, link: AgentEnd) -> None:
         """Take a worker's messages until it is gone."""
         while True:
             try:
@@ -241,28 +239,33 @@ class Crew:
                 continue
             if message is None:
                 return
-            if isinstance(message, CountsMessage):
+            self._take(worker, message)
+
+    def _take(self, worker: WorkerId, message: ToAgent) -> None:
+        match message:
+            case CountsMessage():
                 self._metrics.add(message.counts)
-                number = _http_number(message.worker)
-                if number is not None:
+                if worker.kind is WorkerKind.HTTP:
                     self._leases.count(message.used, message.denied)
-                    self._leases.taken(number, message.parts)
+                    self._leases.taken(worker.index, message.parts)
                     if self._leases.overdue:
                         self._moved()
-            elif isinstance(message, SamplesMessage):
+            case SamplesMessage():
                 self._learned(Interval(list(message.deltas), list(message.witnesses)))
-            elif isinstance(message, ReadyMessage):
-                logger.info("worker %s answers from revision %d", message.worker, message.revision)
-                self._answering[message.worker] = message.revision
-                if len(self._answering) == len(_KINDS) * self._settings.workers:
+            case ReadyMessage():
+                logger.info("worker %s answers from revision %d", worker, message.revision)
+                self._answering[worker] = message.revision
+                if len(self._answering) == len(WorkerKind) * self._settings.workers:
                     self.ready.set()
                 self._changed()
+            case _:
+                assert_never(message)
 
 
-def concerns(worker: str, message: Message) -> bool:
-    """Whether a worker has a use for a message: private keys are for DNS alone, and what only HTTP serves for HTTP."""
-    if _http_number(worker) is None:
-        return not isinstance(message, MetricsMessage | SilentMessage)
+def concerns(kind: WorkerKind, message: ToWorker) -> bool:
+    """Whether workers have a use for a message: private keys are for DNS alone, and what only HTTP serves for HTTP."""
+    if kind is WorkerKind.DNS:
+        return not isinstance(message, MetricsMessage | SilentMessage | PartsMessage)
     return not isinstance(message, KeysMessage)
 
 
@@ -270,9 +273,3 @@ def _unlink(door: Path | None) -> None:
     if door is not None:
         with suppress(OSError):
             door.unlink()
-
-
-def _http_number(name: str) -> int | None:
-    """The number of an HTTP worker, from 0; None of any other."""
-    kind, _, number = name.partition("-")
-    return int(number) - 1 if kind == "http" else None

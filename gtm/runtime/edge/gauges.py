@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gtm.core.health.verdicts import HealthTable, ProbeResult
 from gtm.core.model.values import HealthStatus
 from gtm.feed.wire import SnapshotMessage
+from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
 from gtm.telemetry import GaugeValue
 
 
@@ -16,7 +17,7 @@ class EdgeFacts:
     """What an edge knows of itself. Times in POSIX seconds; `heard` is when control was last heard, 0: never.
 
     `clock_spread` is as `gtm.core.decision.timekeeping.Times` has it, in seconds.
-    `answering` maps the names of its workers that listen to the revision they answer from.
+    `answering` maps its workers that listen to the revision they answer from.
     """
 
     connected: bool
@@ -26,7 +27,7 @@ class EdgeFacts:
     plan_made: float
     health: HealthTable
     probed: Mapping[tuple[str, str], ProbeResult]
-    answering: Mapping[str, int]
+    answering: Mapping[WorkerId, int]
     geoip_built: float
 
 
@@ -44,9 +45,9 @@ def edge_gauges(facts: EdgeFacts) -> Iterator[GaugeValue]:
         ("gtm_edge_alone_seconds", 0),
     ):
         yield name, (), float(value)
-    for kind in ("dns", "http"):
-        listening = sum(name.startswith(f"{kind}-") for name in facts.answering)
-        yield "gtm_edge_workers", (kind,), float(listening)
+    for kind in WorkerKind:
+        listening = sum(worker.kind is kind for worker in facts.answering)
+        yield "gtm_edge_workers", (kind.value,), float(listening)
     for region, endpoints in facts.health.items():
         for url, health in endpoints.items():
             for status in HealthStatus:

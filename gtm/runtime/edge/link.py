@@ -1,4 +1,4 @@
-"""The line between an edge's agent and one of its workers: a socket pair carrying feed messages.
+"""The line between an edge's agent and one of its workers: a socket pair carrying `gtm.runtime.edge.messages`.
 
 Laws:
   1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.alone`).
@@ -13,7 +13,8 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 
-from gtm.feed.wire import MAX_LINE, Message, PulseMessage, ReadyMessage, decode, encode
+from gtm.feed.wire import MAX_LINE
+from gtm.runtime.edge.messages import TO_AGENT, TO_WORKER, PulseMessage, ReadyMessage, ToAgent, ToWorker
 
 _MAX_WAITING = 4 * 1024 * 1024
 """Bytes that may wait in a worker for its agent to read, before counts are dropped."""
@@ -25,7 +26,7 @@ class AgentEnd:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._waiting: dict[type[Message], Message] = {}
+        self._waiting: dict[type[ToWorker], ToWorker] = {}
         self._wake = asyncio.Event()
         self._sender = asyncio.ensure_future(self._send())
 
@@ -35,21 +36,21 @@ class AgentEnd:
         reader, writer = await asyncio.open_connection(sock=end, limit=MAX_LINE)
         return cls(reader, writer)
 
-    def put(self, messages: Iterable[Message]) -> None:
+    def put(self, messages: Iterable[ToWorker]) -> None:
         """Send when the worker is ready to read; a newer message of the same kind replaces one still waiting."""
         for message in messages:
             self._waiting.pop(type(message), None)
             self._waiting[type(message)] = message
         self._wake.set()
 
-    async def get(self) -> Message | None:
+    async def get(self) -> ToAgent | None:
         """The worker's next message; None when it is gone.
 
         Raises:
             FeedError: the worker sent something else than a message.
         """
         while line := await self._read():
-            message = decode(line)
+            message = TO_AGENT.decode(line)
             if message is not None:
                 return message
         return None
@@ -57,7 +58,7 @@ class AgentEnd:
     async def close(self) -> None:
         """Hang up, and let the worker stop."""
         self._sender.cancel()
-        self._writer.write(encode(PulseMessage(alone=False)))
+        self._writer.write(TO_WORKER.encode(PulseMessage(alone=False)))
         self._writer.close()
 
     async def _read(self) -> bytes:
@@ -72,7 +73,7 @@ class AgentEnd:
             self._wake.clear()
             while self._waiting:
                 message = self._waiting.pop(next(iter(self._waiting)))
-                self._writer.write(encode(message))
+                self._writer.write(TO_WORKER.encode(message))
                 try:
                     await self._writer.drain()
                 except OSError:
@@ -88,19 +89,19 @@ class WorkerEnd:
         self._waiting = bytearray()
         self._file = end.makefile("rb")
 
-    def get(self) -> Message | None:
+    def get(self) -> ToWorker | None:
         """The agent's next message; None when the agent is gone.
 
         Raises:
             FeedError: the agent sent something else than a message.
         """
         while line := self._read():
-            message = decode(line)
+            message = TO_WORKER.decode(line)
             if message is not None:
                 return message
         return None
 
-    def put(self, message: Message) -> None:
+    def put(self, message: ToAgent) -> None:
         """Send a message, as soon as the agent reads.
 
         What only counts is dropped while too much waits for an agent that hangs.
@@ -108,7 +109,7 @@ class WorkerEnd:
         Raises:
             OSError: the agent is gone.
         """
-        line = encode(message)
+        line = TO_AGENT.encode(message)
         with self._writing:
             if len(self._waiting) < _MAX_WAITING or isinstance(message, ReadyMessage):
                 self._waiting += line

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from gtm.lockfile import LockFile, LockHeld
 from gtm.runtime.edge.handover import STOP, HandoverError, Predecessor, hand_over, kill_peer, peer, short
+from gtm.runtime.edge.worker_id import WorkerKind
 from gtm.runtime.process.listeners import Listener, Use
 
 logger = logging.getLogger(__name__)
@@ -248,11 +249,13 @@ def _tell(holder: str, told: Sequence[int]) -> list[int]:
     return [process]
 
 
-def own_listeners(kind: str, udp: Sequence[socket.socket], tcp: Sequence[socket.socket]) -> list[Listener]:
+def own_listeners(
+    kind: WorkerKind, udp: Sequence[socket.socket], tcp: Sequence[socket.socket]
+) -> list[Listener]:
     """The sockets of a worker that reads them, with what they are for."""
     uses = [
         *((Use.DNS_UDP, one) for one in udp),
-        *((Use.HTTP if kind == "http" else Use.DNS_TCP, one) for one in tcp),
+        *((Use.HTTP if kind is WorkerKind.HTTP else Use.DNS_TCP, one) for one in tcp),
     ]
     named = [(use, sock.getsockname(), sock) for use, sock in uses]
     return [Listener(use, name[0], name[1], sock) for use, name, sock in named]

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
+from typing import assert_never
 
 from gtm.core.decision.router import Router
 from gtm.core.latency import SampleKind
@@ -32,25 +33,27 @@ from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
 from gtm.dns.zone.dnssec import Signer
 from gtm.feed.holder import ViewHolder
-from gtm.feed.wire import (
-    CountsMessage,
-    FeedError,
-    MetricsMessage,
-    PartsMessage,
-    PulseMessage,
-    ReadyMessage,
-    SamplesMessage,
-    SilentMessage,
-    SnapshotMessage,
-    StateMessage,
-)
+from gtm.feed.wire import AccessMessage, FeedError, KeysMessage, LatencyMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.http.quotas import QuotaGate
 from gtm.http.samples import Intake
 from gtm.runtime.edge.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.edge.link import WorkerEnd
+from gtm.runtime.edge.messages import (
+    CountsMessage,
+    MetricsMessage,
+    PartsMessage,
+    PulseMessage,
+    ReadyMessage,
+    SamplesMessage,
+    SilentMessage,
+    TimesMessage,
+    ToAgent,
+    ToWorker,
+)
 from gtm.runtime.edge.orphans import Door, listen_early, own_listeners
+from gtm.runtime.edge.worker_id import WorkerKind
 from gtm.runtime.edge.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.process import steady
 from gtm.runtime.process.clocks import boot_time
@@ -77,7 +80,7 @@ class Worker:
         edge = settings.edge
         self.counts = Counts()
         self.metrics = ""
-        self.silent: tuple[str, ...] = ("dns",)
+        self.silent: tuple[str, ...] = (WorkerKind.DNS,)
         self.locator = Locator(edge.geoip_db, edge.geoip_overrides, anonymous=edge.geoip_anonymous_db)
         self.holder = ViewHolder(time.time, self._swapped, edge.place, boot=boot_time)
         self.answerer: Answerer | None = None
@@ -118,7 +121,7 @@ class Worker:
         self._listening = True
         view = router.view
         with suppress(OSError):
-            self._link.put(ReadyMessage(self.settings.name, view.snapshot.revision, view.state.epoch))
+            self._link.put(ReadyMessage(view.snapshot.revision, view.state.epoch))
 
     def follow(self) -> None:
         """Take in messages for as long as the agent lives, and longer if it died and meant this worker to go on."""
@@ -239,7 +242,7 @@ class Worker:
             return
         if not counts and not used and not denied:
             return
-        self._tell(CountsMessage(self.settings.name, counts, self._parts, used, denied))
+        self._tell(CountsMessage(counts, self._parts, used, denied))
 
     def _tell_samples(self, kind: SampleKind) -> None:
         if self.intake is None:
@@ -248,7 +251,7 @@ class Worker:
         if deltas or witnesses:
             self._tell(SamplesMessage(tuple(deltas), tuple(witnesses)))
 
-    def _tell(self, message: CountsMessage | SamplesMessage) -> None:
+    def _tell(self, message: ToAgent) -> None:
         with suppress(OSError):  # whoever reads from the agent finds out that it is gone
             self._link.put(message)
 
@@ -263,43 +266,50 @@ class Worker:
         else:
             self._gate.update(parts)
         self._parts = parts.sequence
-        self._tell(CountsMessage(self.settings.name, {}, self._parts, *self._gate.take_counts()))
+        self._tell(CountsMessage({}, self._parts, *self._gate.take_counts()))
 
     def _take(self) -> bool:
+        """Take in the agent's next message; False when it is gone."""
         try:
             message = self._link.get()
             if message is None:
                 return False
             self._tenure.heard(message)
-            if isinstance(message, MetricsMessage):
-                self.metrics = message.text
-            elif isinstance(message, PulseMessage):
-                self._flush()
-            elif isinstance(message, SilentMessage):
-                self.silent = message.kinds
-            elif isinstance(message, PartsMessage):
-                self._spend(message.parts)
-            elif isinstance(message, StateMessage):
-                self._tenure.told = message.state
-                self.holder.apply(message)
-            else:
-                self.holder.apply(message)
-                if (
-                    self._listening
-                    and isinstance(message, SnapshotMessage)
-                    and self.holder.router is not None
-                ):
-                    self.ready(self.holder.router)
+            self._heed(message)
         except (FeedError, PolicyError) as error:
             logger.error("ignored a message from the agent: %s", error)
         return True
+
+    def _heed(self, message: ToWorker) -> None:
+        match message:
+            case MetricsMessage():
+                self.metrics = message.text
+            case PulseMessage():
+                self._flush()
+            case SilentMessage():
+                self.silent = message.kinds
+            case PartsMessage():
+                self._spend(message.parts)
+            case TimesMessage():
+                self.holder.follow(message.times)
+            case StateMessage():
+                self._tenure.told = message.state
+                self.holder.apply(message)
+            case SnapshotMessage():
+                self.holder.apply(message)
+                if self._listening and self.holder.router is not None:
+                    self.ready(self.holder.router)
+            case AccessMessage() | KeysMessage() | LatencyMessage():
+                self.holder.apply(message)
+            case _:
+                assert_never(message)
 
     def _flush(self) -> None:
         with suppress(OSError):
             self._link.flush()
 
     def _swapped(self, router: Router) -> None:
-        if self.settings.kind == "dns":
+        if self.settings.id.kind is WorkerKind.DNS:
             # What an answerer remembers of clients goes on to the next one, unless the clients moved: data that is
             # loaded while this runs is counted after, and the rebuild that follows it makes a new memory.
             data = self._data
@@ -336,7 +346,7 @@ class Worker:
 def _limiter(settings: WorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:
     """What limits replies over UDP; None: nothing does."""
     given = settings.edge.dns
-    if settings.kind != "dns" or given.rate_limit == 0:
+    if settings.id.kind is not WorkerKind.DNS or given.rate_limit == 0:
         return None
     limits = RateLimits(
         given.rate_limit, given.rate_limit_excess, given.rate_limit_slip, given.rate_limit_exempt
@@ -365,7 +375,7 @@ def run_dns(worker: Worker) -> None:
     server = DnsServer((), respond, counts=worker.counts, limiter=worker.limiter)
     udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
     server.take(udp, tcp)
-    worker.start(server.stop, lambda: server.stop(FINISH), own_listeners("dns", udp, tcp))
+    worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
     worker.ready(router)
     server.serve()
 
@@ -397,7 +407,9 @@ def run_http(worker: Worker) -> None:
     config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False)
     server = PatientServer(config, started=lambda: worker.ready(router))
     tcp = _sockets(worker.settings.tcp)
-    worker.start(lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners("http", (), tcp))
+    worker.start(
+        lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners(WorkerKind.HTTP, (), tcp)
+    )
     asyncio.run(server.serve(sockets=tcp))
 
 
@@ -409,14 +421,14 @@ def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
 def main() -> None:
     """Run the worker that this process was handed."""
     settings = received(WorkerSettings)
-    configure(settings.edge.log_level, settings.name)
+    configure(settings.edge.log_level, str(settings.id))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if settings.door is not None:
         listen_early(settings.door)
     steady.begin()
     raise_descriptor_limit()
     worker = Worker(settings)
-    (run_dns if settings.kind == "dns" else run_http)(worker)
+    (run_dns if settings.id.kind is WorkerKind.DNS else run_http)(worker)
 
 
 if __name__ == "__main__":

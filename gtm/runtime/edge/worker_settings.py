@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gtm.runtime.edge.worker_id import WorkerId
 from gtm.settings import EdgeSettings
 
 FINISH = 5.0
@@ -20,8 +21,7 @@ class WorkerSettings:
     should its own be gone; None: it ends with its own.
     """
 
-    kind: str
-    name: str
+    id: WorkerId
     edge: EdgeSettings
     descriptor: int
     udp: tuple[int, ...] = ()

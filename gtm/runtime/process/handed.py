@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from base64 import b64decode
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from types import NoneType, UnionType
@@ -60,4 +61,4 @@ def _built(kind: Any, plain: Any) -> Any:
         return tuple(_built(one, part) for one, part in zip(kinds_, plain, strict=True))
     if kind is bytes:
         return b64decode(plain)
-    return Path(plain) if kind is Path else plain
+    return kind(plain) if kind is Path or issubclass(kind, Enum) else plain

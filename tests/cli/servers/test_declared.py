@@ -14,6 +14,7 @@ import typer.main
 from gtm.cli.main import app
 from gtm.cli.servers.declared import Given
 from gtm.options import options
+from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.worker_settings import WorkerSettings
 from gtm.runtime.process.handed import document, read
 from gtm.runtime.serve.supervisor import Supervisor
@@ -100,7 +101,9 @@ def test_what_is_given_is_handed_on_whole() -> None:
             told: ServerSettings = make(**{"data_dir": default, name: value})
             assert told != make(data_dir=default), name
             assert read(document(told), kind) == told
-    worker = WorkerSettings("dns", "dns-1", edge(**OTHERS), 3, (4,), (5, 6), (bytes(16), bytes(range(16))), 7)
+    worker = WorkerSettings(
+        WorkerId(WorkerKind.DNS, 1), edge(**OTHERS), 3, (4,), (5, 6), (bytes(16), bytes(range(16))), 7
+    )
     assert read(document(worker), WorkerSettings) == worker
     assert read(document(replace(worker, door=None)), WorkerSettings).door is None
 

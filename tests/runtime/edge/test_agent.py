@@ -13,8 +13,9 @@ import pytest
 from gtm.core.decision.timekeeping import Kept
 from gtm.core.model.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
 from gtm.feed import clockfile
-from gtm.feed.wire import HeartbeatMessage, Message, PulseMessage, StateMessage, TimesMessage
+from gtm.feed.wire import HeartbeatMessage, StateMessage
 from gtm.runtime.edge.agent import Agent
+from gtm.runtime.edge.messages import PulseMessage, TimesMessage, ToWorker
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.settings import EdgeSettings
 
@@ -108,7 +109,7 @@ async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp
     """A heartbeat that is ahead is on disk and with the workers at once, not with the next second."""
     agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
     await agent._tell_times()
-    sent: list[Message] = []
+    sent: list[ToWorker] = []
     agent._crew = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
     ahead = time.time() + 5_000
     await agent._receive(HeartbeatMessage(ahead))

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.feed.wire import HeartbeatMessage, PulseMessage, SnapshotMessage
+from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.runtime.edge.alone import FROZEN, SILENCE, OwnProbes, Tenure
+from gtm.runtime.edge.messages import PulseMessage
 from gtm.settings import LOOPBACK
 from tests.system.harness import eventually
 from tests.system.lone import policy
@@ -67,7 +68,7 @@ STEPS = st.one_of(
     st.builds(
         lambda alone, left: ("pulse", PulseMessage(alone, left, "fra-1")), st.booleans(), st.floats(0, 300)
     ),
-    st.just(("heard", HeartbeatMessage(1.0))),
+    st.just(("heard", StateMessage(State(1)))),
     TABLES.map(lambda table: ("state", State(7, "", table, PLAN))),
 )
 

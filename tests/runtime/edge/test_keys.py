@@ -17,13 +17,13 @@ from gtm.feed.wire import (
     SEALING_KEY,
     AccessMessage,
     KeysMessage,
-    Message,
-    MetricsMessage,
     StateMessage,
     encode,
 )
 from gtm.runtime.edge.agent import Agent
 from gtm.runtime.edge.crew import concerns
+from gtm.runtime.edge.messages import MetricsMessage, ToWorker
+from gtm.runtime.edge.worker_id import WorkerKind
 from gtm.settings import EdgeSettings
 
 ZONE = ZoneKeys(
@@ -98,10 +98,10 @@ async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp
 
 def test_private_keys_go_to_dns_workers_alone() -> None:
     """HTTP workers, which sign nothing, get no private key; each kind gets what it serves, and both the rest."""
-    messages: list[Message] = [
+    messages: list[ToWorker] = [
         KeysMessage(Keys(3, (ZONE,))),
         MetricsMessage("x 1\n"),
         AccessMessage(Access()),
     ]
-    assert [concerns("dns-1", message) for message in messages] == [True, False, True]
-    assert [concerns("http-2", message) for message in messages] == [False, True, True]
+    assert [concerns(WorkerKind.DNS, message) for message in messages] == [True, False, True]
+    assert [concerns(WorkerKind.HTTP, message) for message in messages] == [False, True, True]

@@ -4,11 +4,58 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import get_args
 
 import pytest
 
-from gtm.feed.wire import HeartbeatMessage, Message, PulseMessage
+from gtm.core.latency import Delta, Level
+from gtm.core.model.access import Access
+from gtm.feed.wire import AccessMessage
 from gtm.runtime.edge.link import AgentEnd, WorkerEnd
+from gtm.runtime.edge.messages import (
+    TO_AGENT,
+    TO_WORKER,
+    CountsMessage,
+    MetricsMessage,
+    PulseMessage,
+    ReadyMessage,
+    SamplesMessage,
+    SilentMessage,
+    ToAgent,
+    ToWorker,
+)
+from gtm.runtime.edge.worker_id import WorkerKind
+
+OF_AGENTS: list[ToWorker] = [
+    MetricsMessage('gtm_x{a="b"} 1\n'),
+    SilentMessage((WorkerKind.DNS,)),
+    PulseMessage(alone=True, plan_left=9.0, edge="fra-1"),
+]
+OF_WORKERS: list[ToAgent] = [
+    ReadyMessage(3, 4),
+    CountsMessage({"gtm_x\tb": 2.0}),
+    SamplesMessage((Delta(Level.COUNTRY, "DE", "r", False, 3, 7 << 60, -1.5, 0.5, 9.5),)),
+]
+
+
+def test_every_message_of_a_line_has_a_name() -> None:
+    """What one end may say the other can read."""
+    assert {*TO_WORKER.types.values()} == {*get_args(ToWorker)}
+    assert {*TO_AGENT.types.values()} == {*get_args(ToAgent)}
+
+
+@pytest.mark.parametrize("message", OF_AGENTS, ids=lambda message: type(message).__name__)
+def test_what_an_agent_says_arrives(message: ToWorker) -> None:
+    """And is nothing that a worker says."""
+    assert TO_WORKER.decode(TO_WORKER.encode(message)) == message
+    assert TO_AGENT.decode(TO_WORKER.encode(message)) is None
+
+
+@pytest.mark.parametrize("message", OF_WORKERS, ids=lambda message: type(message).__name__)
+def test_what_a_worker_says_arrives(message: ToAgent) -> None:
+    """And is nothing that an agent says."""
+    assert TO_AGENT.decode(TO_AGENT.encode(message)) == message
+    assert TO_WORKER.decode(TO_AGENT.encode(message)) is None
 
 
 @pytest.mark.anyio
@@ -19,9 +66,9 @@ async def test_an_agent_that_hangs_up_says_so_first() -> None:
     worker = WorkerEnd(theirs)
     link.put([PulseMessage(alone=True, plan_left=9.0)])
     assert await asyncio.to_thread(worker.get) == PulseMessage(alone=True, plan_left=9.0)
-    link.put([HeartbeatMessage(1.0), PulseMessage(alone=True)])
+    link.put([AccessMessage(Access()), PulseMessage(alone=True)])
     await link.close()
-    heard: list[Message] = []
+    heard: list[ToWorker] = []
     while (message := await asyncio.to_thread(worker.get)) is not None:
         heard.append(message)
     assert heard[-1] == PulseMessage(alone=False)

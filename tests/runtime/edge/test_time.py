@@ -30,11 +30,11 @@ from gtm.feed.wire import (
     Message,
     SnapshotMessage,
     StateMessage,
-    TimesMessage,
     decode,
     encode,
 )
 from gtm.runtime.edge.clock_keeper import ClockKeeper
+from gtm.runtime.edge.messages import TO_WORKER, TimesMessage
 from tests.core.strategies import SHIPPED, quick
 
 START = 10_000.0
@@ -132,16 +132,19 @@ class Edge:
     def join(self) -> None:
         """A new worker."""
         worker = ViewHolder(self.clock, boot=lambda: self.boot)
-        for message in (self.told, self.message, StateMessage(State(1))):
+        worker.follow(self.told)
+        for message in (self.message, StateMessage(State(1))):
             worker.apply(message)
         self.workers.append(worker)
 
     def tell(self) -> None:
         """As the agent does each second, and when a clock stepped."""
         self.keeper.keep()
-        self.told = decoded(TimesMessage(self.agent.times))
+        told = TO_WORKER.decode(TO_WORKER.encode(TimesMessage(self.agent.times)))
+        assert isinstance(told, TimesMessage)
+        self.told = told.times
         for worker in self.workers:
-            worker.apply(self.told)
+            worker.follow(self.told)
 
     def tick(self) -> None:
         self.agent.tick()
@@ -418,7 +421,7 @@ def test_what_an_orphan_saw_stays_when_an_agent_takes_it_over() -> None:
         orphan.tick()
         one.local -= 3_000
         one.start()
-        orphan.apply(one.told)
+        orphan.follow(one.told)
         assert one.bound(orphan) == {"r1"}
         assert one.bound(one.workers[0]) == set()
 

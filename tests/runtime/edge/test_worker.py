@@ -19,20 +19,12 @@ from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.zone.signatures import PERIOD
-from gtm.feed.wire import (
-    CountsMessage,
-    HeartbeatMessage,
-    KeysMessage,
-    PulseMessage,
-    ReadyMessage,
-    SnapshotMessage,
-    StateMessage,
-    decode,
-    encode,
-)
+from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage
 from gtm.runtime.edge.alone import Tenure
+from gtm.runtime.edge.messages import TO_AGENT, TO_WORKER, CountsMessage, PulseMessage, ReadyMessage
 from gtm.runtime.edge.orphans import find, make_door
 from gtm.runtime.edge.worker import Worker
+from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.worker_settings import WorkerSettings
 from gtm.settings import DnsSettings, EdgeSettings
 from tests.core.strategies import SHIPPED
@@ -42,7 +34,7 @@ from tests.system.harness import eventually
 from tests.system.lone import policy as lone_policy
 
 EDGE = EdgeSettings(Path("/nonexistent"), control_url="", token="", name="edge")
-SETTINGS = WorkerSettings("dns", "dns-1", EDGE, -1)
+SETTINGS = WorkerSettings(WorkerId(WorkerKind.DNS, 1), EDGE, -1)
 
 
 class _Located:
@@ -66,7 +58,7 @@ def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> Non
     worker, agent = ends
     stopped = threading.Event()
     worker.start(stopped.set)
-    agent.sendall(encode(PulseMessage(alone=True)))
+    agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)))
     agent.close()
     assert stopped.wait(20)
 
@@ -84,7 +76,7 @@ def housed(ends: tuple[Worker, socket.socket], tmp_path: Path) -> tuple[Worker, 
         SnapshotMessage.of(1, 1.0, policy, SHIPPED),
         StateMessage(State(5, "", health, Plan(1.0))),
     ):
-        agent.sendall(encode(message))
+        agent.sendall(TO_WORKER.encode(message))
         worker._take()
     return worker, agent, tmp_path
 
@@ -98,7 +90,7 @@ def test_a_worker_outlives_an_agent_that_dies_until_the_next(
     worker, agent, data_dir = housed
     stopped, finished = threading.Event(), threading.Event()
     worker.start(stopped.set, finished.set)
-    agent.sendall(encode(PulseMessage(alone=True, plan_left=1.0, edge="fra-1")))
+    agent.sendall(TO_WORKER.encode(PulseMessage(alone=True, plan_left=1.0, edge="fra-1")))
     agent.close()
     eventually(lambda: worker.alone.get("health") == "frozen", "it is alone")
     assert worker.holder.state.health["eu"]["http://127.0.0.1:1"].status is HealthStatus.UP
@@ -134,7 +126,7 @@ def test_a_worker_ends_with_an_agent_that_means_it(
     stopped = threading.Event()
     worker.start(stopped.set)
     if last is not None:
-        agent.sendall(encode(PulseMessage(alone=True)) + encode(last))
+        agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)) + TO_WORKER.encode(last))
     agent.close()
     assert stopped.wait(20)
 
@@ -147,10 +139,10 @@ def test_a_door_opens_to_nobody_while_the_agent_lives(
     worker, agent, data_dir = housed
     stopped = threading.Event()
     worker.start(stopped.set)
-    agent.sendall(encode(PulseMessage(alone=True)))
+    agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)))
     assert find(data_dir) == []
     assert not stopped.is_set()
-    agent.sendall(encode(PulseMessage(alone=False)))
+    agent.sendall(TO_WORKER.encode(PulseMessage(alone=False)))
     agent.close()
     assert stopped.wait(20)
 
@@ -163,22 +155,22 @@ def test_an_agent_that_hangs_holds_up_nothing(
     worker, agent, _ = housed
     stopped = threading.Event()
     worker.start(stopped.set)
-    agent.sendall(encode(PulseMessage(alone=True, plan_left=0.0)))
-    counts = CountsMessage("dns-1", {f"key {number}": 1.0 for number in range(10_000)})
+    agent.sendall(TO_WORKER.encode(PulseMessage(alone=True, plan_left=0.0)))
+    counts = CountsMessage({f"key {number}": 1.0 for number in range(10_000)})
     for _ in range(100):
         worker._link.put(counts)
-    worker._link.put(ReadyMessage("dns-1", 9, 9))
+    worker._link.put(ReadyMessage(9, 9))
     eventually(lambda: worker.alone, "it goes on alone")
     eventually(lambda: worker.holder.state.plan is NO_PLAN, "without a plan that nobody keeps up to date")
     told = State(6, "", {}, Plan(2.0))
     agent.settimeout(20)
     reader = agent.makefile("rb")
-    agent.sendall(encode(PulseMessage(alone=True)) + encode(StateMessage(told)))
+    agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)) + TO_WORKER.encode(StateMessage(told)))
     total = 0
-    while (message := decode(line := reader.readline())) != ReadyMessage("dns-1", 9, 9):
+    while (message := TO_AGENT.decode(line := reader.readline())) != ReadyMessage(9, 9):
         assert message is not None
         total += len(line)
-        agent.sendall(encode(PulseMessage(alone=True)))
+        agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)))
     assert total < 10_000_000
     eventually(lambda: worker.holder.state == told, "it goes by its agent")
     agent.close()
@@ -199,7 +191,7 @@ def test_a_worker_that_cannot_be_kept_up_to_date_ends(
     monkeypatch.setattr(worker.holder, broken, fails)
     stopped = threading.Event()
     worker.start(stopped.set)
-    agent.sendall(encode(HeartbeatMessage(1.0)))
+    agent.sendall(TO_WORKER.encode(StateMessage(State(1))))
     assert stopped.wait(20)
 
 

@@ -1,0 +1,121 @@
+"""What an edge's agent and one of its workers tell each other, on a line that is that worker's alone.
+
+Both ends are the same version of gtm: an agent starts its own workers, and takes over those of others without a word on
+their lines (`gtm.runtime.edge.orphans`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gtm.core.decision.timekeeping import Times
+from gtm.core.latency import Delta, Witness
+from gtm.core.quota.leases import Parts
+from gtm.feed.wire import (
+    AccessMessage,
+    KeysMessage,
+    LatencyMessage,
+    Lines,
+    SnapshotMessage,
+    StateMessage,
+)
+from gtm.runtime.edge.worker_id import WorkerKind
+
+
+@dataclass(frozen=True, slots=True)
+class TimesMessage:
+    """Agent → workers: what is known of the time, by the boot clock that all processes of a machine have in common."""
+
+    times: Times
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsMessage:
+    """The whole edge's metrics as Prometheus text: agent → HTTP workers, which any scrape may hit."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SilentMessage:
+    """Which kinds of worker (`dns`, `http`) nobody of listens now: agent → HTTP workers, whose `/readyz` says so."""
+
+    kinds: tuple[WorkerKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PulseMessage:
+    """Agent → worker, once a second: still here.
+
+    `alone`: should the agent be gone, the worker is to go on alone, and then follow the last plan for `plan_left` seconds.
+    `edge` is the edge's name.
+    """
+
+    alone: bool
+    plan_left: float = 0.0
+    edge: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMessage:
+    """Worker → agent: listening, and answering from this revision and epoch."""
+
+    revision: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartsMessage:
+    """Agent → one HTTP worker: its parts of the quotas' leases."""
+
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class CountsMessage:
+    """Worker → agent: what was counted since the last such message.
+
+    `counts` maps a metric's name and label values, joined by tabs in the order the metric declares them, to an
+    increment. `parts` is the sequence number of the parts of leases in use, `used` and `denied` count requests by quota.
+    """
+
+    counts: dict[str, float]
+    parts: int = 0
+    used: dict[str, int] = field(default_factory=dict)
+    denied: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesMessage:
+    """HTTP worker → agent: what was learned of round trips since the last such message."""
+
+    deltas: tuple[Delta, ...]
+    witnesses: tuple[Witness, ...] = ()
+
+
+Lasting = SnapshotMessage | AccessMessage | KeysMessage | LatencyMessage
+"""What control said that stays true without it: kept on disk, and told every worker that starts."""
+
+ToWorker = (
+    Lasting | StateMessage | TimesMessage | MetricsMessage | SilentMessage | PulseMessage | PartsMessage
+)
+"""What an agent tells a worker."""
+
+ToAgent = ReadyMessage | CountsMessage | SamplesMessage
+"""What a worker tells its agent."""
+
+TO_WORKER = Lines[ToWorker](
+    {
+        "snapshot": SnapshotMessage,
+        "access": AccessMessage,
+        "keys": KeysMessage,
+        "latency": LatencyMessage,
+        "state": StateMessage,
+        "times": TimesMessage,
+        "metrics": MetricsMessage,
+        "silent": SilentMessage,
+        "pulse": PulseMessage,
+        "parts": PartsMessage,
+    }
+)
+TO_AGENT = Lines[ToAgent]({"ready": ReadyMessage, "counts": CountsMessage, "samples": SamplesMessage})
