@@ -1,0 +1,104 @@
+"""A policy is compiled once by each process that takes it in: the command that reads its files, an agent, a worker."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gtm.cli.common.reading import read_document
+from gtm.core.latency import EMPTY_TABLE
+from gtm.core.model.access import Access
+from gtm.core.model.state import State
+from gtm.core.policy import compile as compiling
+from gtm.core.signing.keys import Keys
+from gtm.demo.policy import demo_folder
+from gtm.feed.wire import (
+    AccessMessage,
+    HeartbeatMessage,
+    KeysMessage,
+    LatencyMessage,
+    Message,
+    SnapshotMessage,
+    StateMessage,
+)
+from gtm.runtime.edge.agent import Agent
+from gtm.runtime.edge.messages import TO_WORKER
+from gtm.runtime.edge.worker import Worker
+from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
+from gtm.runtime.edge.worker_settings import WorkerSettings
+from gtm.settings import EdgeSettings
+from tests.core.strategies import SHIPPED
+from tests.system.lone import policy
+
+AFTERWARDS: tuple[Message, ...] = (
+    StateMessage(State(1)),
+    LatencyMessage(replace(EMPTY_TABLE, version=1)),
+    KeysMessage(Keys(1)),
+    AccessMessage(Access()),
+    StateMessage(State(2)),
+)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What was compiled since."""
+    made: list[object] = []
+    original = compiling.compile_policy
+
+    def counting(*given: Any, **more: Any) -> Any:
+        made.append(given)
+        return original(*given, **more)
+
+    for module in ("gtm.feed.wire", "gtm.documents.folders"):
+        monkeypatch.setattr(f"{module}.compile_policy", counting)
+    return made
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> EdgeSettings:
+    """An edge's."""
+    return EdgeSettings(tmp_path, control_url="http://127.0.0.1:9", token="token", name="edge")
+
+
+@pytest.mark.anyio
+async def test_an_agent_compiles_a_revision_once(settings: EdgeSettings, compiled: list[object]) -> None:
+    """Checked, saved, used and passed on, whatever comes after; and once more by the next one, from its disk."""
+    first = Agent(settings)
+    message = SnapshotMessage.of(1, 1.0, policy(1), SHIPPED)
+    for each in (message, *AFTERWARDS, HeartbeatMessage(2.0)):
+        await first._receive(each)
+    first._holder.tick()
+    first._everything()
+    assert len(compiled) == 1
+    second = Agent(settings)
+    await second._load_last_good()
+    assert second._snapshot == message
+    assert len(compiled) == 2
+
+
+@pytest.mark.parametrize("kind", list(WorkerKind))
+def test_a_worker_compiles_a_revision_once(
+    kind: WorkerKind, settings: EdgeSettings, compiled: list[object]
+) -> None:
+    """Also when time, health or data make it another View."""
+    ours, theirs = socket.socketpair()
+    worker = Worker(WorkerSettings(WorkerId(kind, 1), settings, theirs.detach()))
+    with ours:
+        message = SnapshotMessage.of(1, 1.0, policy(1), SHIPPED)
+        for each in (message, *AFTERWARDS):
+            ours.sendall(TO_WORKER.encode(each))  # type: ignore[arg-type] # none is the feed's alone
+            worker._take()
+    worker.holder.tick()
+    worker.holder.rebuild()
+    assert worker.holder.state == State(2)
+    assert len(compiled) == 1
+
+
+def test_a_command_compiles_a_folder_once(compiled: list[object]) -> None:
+    """To name the file and line of what is wrong, before anything is sent."""
+    assert read_document(demo_folder())["regions"]
+    assert len(compiled) == 1
