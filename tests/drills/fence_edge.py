@@ -17,7 +17,7 @@ from gtm.core.model.values import Jurisdiction, Policy
 from gtm.feed import clockfile
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage
-from gtm.runtime.edge.clock_keeper import ClockKeeper
+from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
 from tests.core.reference import Clock
 from tests.drills.fence_worlds import DAY
 

@@ -39,7 +39,7 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoneEdge]:
 def python() -> str:
     """A Python of this version that the user can run."""
     for candidate in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-        command = [candidate, "-c", "import gtm.runtime.edge.worker"]
+        command = [candidate, "-c", "import gtm.runtime.edge.worker.worker"]
         try:
             subprocess.run(command, check=True, capture_output=True, user=USER, group=_user().pw_gid, cwd="/")
         except (OSError, subprocess.CalledProcessError):

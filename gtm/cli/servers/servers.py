@@ -112,7 +112,7 @@ def edge(
     handed: Handed = False,
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
-    from gtm.runtime.edge.agent import Agent
+    from gtm.runtime.edge.agent.agent import Agent
     from gtm.runtime.process.handed import received
     from gtm.runtime.process.logs import configure
 
@@ -146,7 +146,7 @@ def edge(
 
 
 def _stop_edge(data_dir: Path) -> None:
-    from gtm.runtime.edge import orphans
+    from gtm.runtime.edge.handover import orphans
 
     if not data_dir.is_dir():
         raise CommandError(f"there is no data directory `{data_dir}`; name another with --data-dir")

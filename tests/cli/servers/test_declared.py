@@ -14,8 +14,8 @@ import typer.main
 from gtm.cli.main import app
 from gtm.cli.servers.declared import Given
 from gtm.options import options
-from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.worker_settings import WorkerSettings
+from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
+from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.process.handed import document, read
 from gtm.runtime.serve.supervisor import Supervisor
 from gtm.settings import ControlSettings, EdgeSettings, ServerSettings, ServeSettings

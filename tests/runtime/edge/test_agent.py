@@ -14,8 +14,8 @@ from gtm.core.decision.timekeeping import Kept
 from gtm.core.model.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
 from gtm.feed import clockfile
 from gtm.feed.wire import HeartbeatMessage, StateMessage
-from gtm.runtime.edge.agent import Agent
-from gtm.runtime.edge.messages import PulseMessage, TimesMessage, ToWorker
+from gtm.runtime.edge.agent.agent import Agent
+from gtm.runtime.edge.line.messages import PulseMessage, TimesMessage, ToWorker
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.settings import EdgeSettings
 
@@ -34,7 +34,7 @@ class _Edge:
 
     def __init__(self, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("gtm.runtime.edge.agent.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("gtm.runtime.edge.agent.agent.time.monotonic", lambda: self.now)
         self.agent = Agent(
             EdgeSettings(data_dir, control_url="http://127.0.0.1:1", token="token", name="edge")
         )

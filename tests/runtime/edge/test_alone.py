@@ -16,8 +16,8 @@ from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
 from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import SnapshotMessage, StateMessage
-from gtm.runtime.edge.alone import FROZEN, SILENCE, OwnProbes, Tenure
-from gtm.runtime.edge.messages import PulseMessage
+from gtm.runtime.edge.line.messages import PulseMessage
+from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.settings import LOOPBACK
 from tests.system.harness import eventually
 from tests.system.lone import policy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.edge.claim import Claim
+from gtm.runtime.edge.agent.claim import Claim
 from gtm.runtime.process import lifeline
 from gtm.settings import EdgeSettings
 

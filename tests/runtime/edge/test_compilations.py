@@ -25,11 +25,11 @@ from gtm.feed.wire import (
     SnapshotMessage,
     StateMessage,
 )
-from gtm.runtime.edge.agent import Agent
-from gtm.runtime.edge.messages import TO_WORKER
-from gtm.runtime.edge.worker import Worker
-from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.worker_settings import WorkerSettings
+from gtm.runtime.edge.agent.agent import Agent
+from gtm.runtime.edge.line.messages import TO_WORKER
+from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
+from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.worker.worker import Worker
 from gtm.settings import EdgeSettings
 from tests.core.strategies import SHIPPED
 from tests.system.lone import policy

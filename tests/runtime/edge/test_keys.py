@@ -20,10 +20,10 @@ from gtm.feed.wire import (
     StateMessage,
     encode,
 )
-from gtm.runtime.edge.agent import Agent
-from gtm.runtime.edge.crew import concerns
-from gtm.runtime.edge.messages import MetricsMessage, ToWorker
-from gtm.runtime.edge.worker_id import WorkerKind
+from gtm.runtime.edge.agent.agent import Agent
+from gtm.runtime.edge.agent.crew import concerns
+from gtm.runtime.edge.line.messages import MetricsMessage, ToWorker
+from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.settings import EdgeSettings
 
 ZONE = ZoneKeys(

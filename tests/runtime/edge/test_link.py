@@ -11,8 +11,8 @@ import pytest
 from gtm.core.latency import Delta, Level
 from gtm.core.model.access import Access
 from gtm.feed.wire import AccessMessage
-from gtm.runtime.edge.link import AgentEnd, WorkerEnd
-from gtm.runtime.edge.messages import (
+from gtm.runtime.edge.line.link import AgentEnd, WorkerEnd
+from gtm.runtime.edge.line.messages import (
     TO_AGENT,
     TO_WORKER,
     CountsMessage,
@@ -24,7 +24,7 @@ from gtm.runtime.edge.messages import (
     ToAgent,
     ToWorker,
 )
-from gtm.runtime.edge.worker_id import WorkerKind
+from gtm.runtime.edge.line.worker_id import WorkerKind
 
 OF_AGENTS: list[ToWorker] = [
     MetricsMessage('gtm_x{a="b"} 1\n'),

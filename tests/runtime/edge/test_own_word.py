@@ -14,8 +14,8 @@ from gtm.control.live.subscribers import Subscribers
 from gtm.core.model.state import State
 from gtm.core.model.values import EndpointHealth, HealthStatus
 from gtm.feed.wire import StateMessage, decode
-from gtm.runtime.edge.edge_name import remember, remembered
-from gtm.runtime.edge.veto import PATIENCE, Veto
+from gtm.runtime.edge.agent.edge_name import remember, remembered
+from gtm.runtime.edge.agent.veto import PATIENCE, Veto
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 

@@ -10,8 +10,8 @@ from gtm.core.latency import Level
 from gtm.core.model.values import Endpoint, Policy, Region
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.runtime.edge import round_trips
-from gtm.runtime.edge.round_trips import RoundTrips
+from gtm.runtime.edge.agent import round_trips
+from gtm.runtime.edge.agent.round_trips import RoundTrips
 
 CENTRAL = Region("eu-central", 50.11, 8.68, "DE", (Endpoint("http://192.0.2.1", ("192.0.2.1",)),))
 EAST = Region("us-east", 39.04, -77.49, "US", (Endpoint("http://192.0.2.2", ("192.0.2.2",)),))

@@ -33,8 +33,8 @@ from gtm.feed.wire import (
     decode,
     encode,
 )
-from gtm.runtime.edge.clock_keeper import ClockKeeper
-from gtm.runtime.edge.messages import TO_WORKER, TimesMessage
+from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
+from gtm.runtime.edge.line.messages import TO_WORKER, TimesMessage
 from tests.core.strategies import SHIPPED, quick
 
 START = 10_000.0

@@ -20,12 +20,12 @@ from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.zone.signatures import PERIOD
 from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage
-from gtm.runtime.edge.alone import Tenure
-from gtm.runtime.edge.messages import TO_AGENT, TO_WORKER, CountsMessage, PulseMessage, ReadyMessage
-from gtm.runtime.edge.orphans import find, make_door
-from gtm.runtime.edge.worker import Worker
-from gtm.runtime.edge.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.worker_settings import WorkerSettings
+from gtm.runtime.edge.handover.orphans import find, make_door
+from gtm.runtime.edge.line.messages import TO_AGENT, TO_WORKER, CountsMessage, PulseMessage, ReadyMessage
+from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
+from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.worker.alone import Tenure
+from gtm.runtime.edge.worker.worker import Worker
 from gtm.settings import DnsSettings, EdgeSettings
 from tests.core.strategies import SHIPPED
 from tests.dns.world import POLICY, locate, query
@@ -47,7 +47,7 @@ class _Located:
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Worker, socket.socket]]:
     """A worker, and the agent's end of its link."""
-    monkeypatch.setattr("gtm.runtime.edge.worker.Locator", _Located)
+    monkeypatch.setattr("gtm.runtime.edge.worker.worker.Locator", _Located)
     ours, theirs = socket.socketpair()
     with ours:
         yield Worker(replace(SETTINGS, descriptor=theirs.detach())), ours
@@ -85,8 +85,8 @@ def test_a_worker_outlives_an_agent_that_dies_until_the_next(
     housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers on, sees for itself what died, says so, opens its door, and finishes when a next agent says so."""
-    monkeypatch.setattr("gtm.runtime.edge.alone.FROZEN", 1.5)
-    monkeypatch.setattr("gtm.runtime.edge.worker.FROZEN", 1.5)
+    monkeypatch.setattr("gtm.runtime.edge.worker.alone.FROZEN", 1.5)
+    monkeypatch.setattr("gtm.runtime.edge.worker.worker.FROZEN", 1.5)
     worker, agent, data_dir = housed
     stopped, finished = threading.Event(), threading.Event()
     worker.start(stopped.set, finished.set)
@@ -135,7 +135,7 @@ def test_a_door_opens_to_nobody_while_the_agent_lives(
     housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the data directory's lock failed, a second edge takes no worker away from the first."""
-    monkeypatch.setattr("gtm.runtime.edge.orphans._PATIENCE", 0.2)
+    monkeypatch.setattr("gtm.runtime.edge.handover.orphans._PATIENCE", 0.2)
     worker, agent, data_dir = housed
     stopped = threading.Event()
     worker.start(stopped.set)
@@ -151,7 +151,7 @@ def test_an_agent_that_hangs_holds_up_nothing(
     housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Telling it anything never waits, what waits for it is bounded, and a worker goes by its word when it is back."""
-    monkeypatch.setattr("gtm.runtime.edge.alone.SILENCE", 0.5)
+    monkeypatch.setattr("gtm.runtime.edge.worker.alone.SILENCE", 0.5)
     worker, agent, _ = housed
     stopped = threading.Event()
     worker.start(stopped.set)
@@ -208,7 +208,7 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
             if len(predecessors) == 2:
                 worker._data += 1  # another thread has loaded new data, and is about to rebuild
 
-    monkeypatch.setattr("gtm.runtime.edge.worker.Answerer", Answers)
+    monkeypatch.setattr("gtm.runtime.edge.worker.worker.Answerer", Answers)
     worker.holder.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
     worker.holder.apply(StateMessage(State(1)))
     worker.holder.rebuild()

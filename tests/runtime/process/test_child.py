@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gtm.core.quota.leases import LeaseHolder
-from gtm.runtime.edge.crew import Crew
-from gtm.runtime.edge.messages import PulseMessage
+from gtm.runtime.edge.agent.crew import Crew
+from gtm.runtime.edge.line.messages import PulseMessage
 from gtm.runtime.process import child
 from gtm.runtime.process.child import Child
 from gtm.runtime.process.lifeline import Lifeline

@@ -4,7 +4,7 @@ Laws:
   1. Nothing is taken from the sockets until a View is loaded.
   2. The answer path shares nothing with the threads beside it but single references, swapped whole.
   3. A worker lives no longer than the threads that keep it up to date, and longer than its agent only if that died
-     (`gtm.runtime.edge.alone`).
+     (`gtm.runtime.edge.worker.alone`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from gtm.geoip.reader import GeoIPError, Locator
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.http.quotas import QuotaGate
 from gtm.http.samples import Intake
-from gtm.runtime.edge.alone import FROZEN, SILENCE, OwnProbes, Tenure
-from gtm.runtime.edge.link import WorkerEnd
-from gtm.runtime.edge.messages import (
+from gtm.runtime.edge.handover.orphans import Door, own_listeners
+from gtm.runtime.edge.line.link import WorkerEnd
+from gtm.runtime.edge.line.messages import (
     CountsMessage,
     MetricsMessage,
     PartsMessage,
@@ -52,16 +52,13 @@ from gtm.runtime.edge.messages import (
     ToAgent,
     ToWorker,
 )
-from gtm.runtime.edge.orphans import Door, listen_early, own_listeners
-from gtm.runtime.edge.worker_id import WorkerKind
-from gtm.runtime.edge.worker_settings import FINISH, WorkerSettings
+from gtm.runtime.edge.line.worker_id import WorkerKind
+from gtm.runtime.edge.line.worker_settings import FINISH, WorkerSettings
+from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.process import steady
 from gtm.runtime.process.clocks import boot_time
-from gtm.runtime.process.handed import received
 from gtm.runtime.process.http import KEEP_ALIVE, PatientServer, server_config
 from gtm.runtime.process.listeners import Listener
-from gtm.runtime.process.logs import configure
-from gtm.runtime.process.room import raise_descriptor_limit
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
 
 logger = logging.getLogger(__name__)
@@ -416,20 +413,3 @@ def run_http(worker: Worker) -> None:
 def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
     """Sockets that the agent lends."""
     return [socket.socket(fileno=descriptor) for descriptor in descriptors]
-
-
-def main() -> None:
-    """Run the worker that this process was handed."""
-    settings = received(WorkerSettings)
-    configure(settings.edge.log_level, str(settings.id))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if settings.door is not None:
-        listen_early(settings.door)
-    steady.begin()
-    raise_descriptor_limit()
-    worker = Worker(settings)
-    (run_dns if settings.id.kind is WorkerKind.DNS else run_http)(worker)
-
-
-if __name__ == "__main__":
-    main()

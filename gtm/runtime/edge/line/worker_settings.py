@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gtm.runtime.edge.worker_id import WorkerId
+from gtm.runtime.edge.line.worker_id import WorkerId
 from gtm.settings import EdgeSettings
 
 FINISH = 5.0

@@ -6,7 +6,7 @@ Laws:
   3. Nothing listens before a View is loaded and the first round of probes is over.
   4. The sockets are the agent's. They outlive its workers, and pass to a successor without a gap.
   5. Who stops an edge means to: its workers end with it. An agent that dies leaves them to answer alone until the next
-     (`gtm.runtime.edge.alone`), and one that fails dies at once, for whatever it did to end well would end them.
+     (`gtm.runtime.edge.worker.alone`), and one that fails dies at once, for whatever it did to end well would end them.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from gtm.feed.wire import (
 )
 from gtm.geoip.reader import Locator
 from gtm.prober import Prober
-from gtm.runtime.edge.claim import Claim
-from gtm.runtime.edge.clock_keeper import ClockKeeper
-from gtm.runtime.edge.cookie_secrets import cookie_secrets
-from gtm.runtime.edge.crew import Crew
-from gtm.runtime.edge.edge_name import remember, remembered
-from gtm.runtime.edge.gauges import EdgeFacts, edge_gauges
-from gtm.runtime.edge.handover import HandoverError
-from gtm.runtime.edge.messages import Lasting, MetricsMessage, PulseMessage, TimesMessage, ToWorker
-from gtm.runtime.edge.round_trips import RoundTrips
-from gtm.runtime.edge.veto import Veto
+from gtm.runtime.edge.agent.claim import Claim
+from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
+from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
+from gtm.runtime.edge.agent.crew import Crew
+from gtm.runtime.edge.agent.edge_name import remember, remembered
+from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
+from gtm.runtime.edge.agent.round_trips import RoundTrips
+from gtm.runtime.edge.agent.veto import Veto
+from gtm.runtime.edge.handover.handover import HandoverError
+from gtm.runtime.edge.line.messages import Lasting, MetricsMessage, PulseMessage, TimesMessage, ToWorker
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.runtime.process.privileges import conceal

@@ -1,7 +1,7 @@
-"""The line between an edge's agent and one of its workers: a socket pair carrying `gtm.runtime.edge.messages`.
+"""The line between an edge's agent and one of its workers: a socket pair carrying `gtm.runtime.edge.line.messages`.
 
 Laws:
-  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.alone`).
+  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.worker.alone`).
   2. Neither side waits for the other: an agent that hangs holds up nothing in its workers, nor they in it.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from gtm.feed.wire import MAX_LINE
-from gtm.runtime.edge.messages import TO_AGENT, TO_WORKER, PulseMessage, ReadyMessage, ToAgent, ToWorker
+from gtm.runtime.edge.line.messages import TO_AGENT, TO_WORKER, PulseMessage, ReadyMessage, ToAgent, ToWorker
 
 _MAX_WAITING = 4 * 1024 * 1024
 """Bytes that may wait in a worker for its agent to read, before counts are dropped."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
-from gtm.runtime.edge.messages import PulseMessage, ToWorker
+from gtm.runtime.edge.line.messages import PulseMessage, ToWorker
 from gtm.settings import Network
 from gtm.transport import tls_context
 

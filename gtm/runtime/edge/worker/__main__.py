@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import signal
+
+from gtm.runtime.edge.handover.orphans import listen_early
+from gtm.runtime.edge.line.worker_id import WorkerKind
+from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.worker.worker import Worker, run_dns, run_http
+from gtm.runtime.process import steady
+from gtm.runtime.process.handed import received
+from gtm.runtime.process.logs import configure
+from gtm.runtime.process.room import raise_descriptor_limit
+
+
+def main() -> None:
+    """Run the worker that this process was handed."""
+    settings = received(WorkerSettings)
+    configure(settings.edge.log_level, str(settings.id))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if settings.door is not None:
+        listen_early(settings.door)
+    steady.begin()
+    raise_descriptor_limit()
+    worker = Worker(settings)
+    (run_dns if settings.id.kind is WorkerKind.DNS else run_http)(worker)
+
+
+if __name__ == "__main__":
+    main()
