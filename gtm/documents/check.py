@@ -37,7 +37,7 @@ from gtm.documents import fields as f
 from gtm.documents.folders import EXPECTATIONS, check_references, read_folder, read_yaml
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.plausibility import all_findings
-from gtm.documents.schema import Document
+from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
 from gtm.geoip.centres import country_centres
 from gtm.geoip.networks import Locate, locate_client, parse_client

@@ -22,7 +22,8 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import yamls
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.documents.schema import DOCUMENTS, PolicyDocument, ResourceDocument
+from gtm.documents.resources import ResourceDocument
+from gtm.documents.schema import DOCUMENTS, PolicyDocument
 from gtm.documents.structure import problems_of
 
 EXPECTATIONS = "expect.yaml"

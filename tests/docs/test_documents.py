@@ -20,7 +20,8 @@ from gtm.core.model.outcomes import Reason
 from gtm.core.model.values import UNKNOWN_LOCATION
 from gtm.documents import yamls
 from gtm.documents.check import Expectation, check_folder
-from gtm.documents.schema import DOCUMENTS, KINDS, Document, PolicyDocument
+from gtm.documents.resources import Document
+from gtm.documents.schema import DOCUMENTS, KINDS, PolicyDocument
 from gtm.http import problems
 from gtm.storage.session import Database
 from tests.docs.blocks import ROOT

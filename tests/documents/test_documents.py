@@ -19,7 +19,7 @@ from gtm.core.model.kinds import KINDS
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.values import Policy, Region
 from gtm.core.policy.jurisdictions import countries_at, resolve
-from gtm.documents import schema as documents
+from gtm.documents import resources as documents
 from gtm.documents import yamls
 from gtm.documents.diff import diff_policies
 from gtm.documents.folders import check_references, load_folder, read_folder

@@ -14,7 +14,7 @@ from gtm.core.model.values import Policy, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.zone.zones import build_names, wire_name
 from gtm.documents.records import RecordError, read_data, record_type
-from gtm.documents.schema import ZoneDocument
+from gtm.documents.resources import ZoneDocument
 from tests.core.strategies import quick
 
 ZONE: dict[str, Any] = {"name": "x.test", "primary_ns": "ns.example.net", "hostmaster": "h.example.net"}

@@ -12,7 +12,7 @@ from gtm.api.context import Ctx, FenceAdmin, Viewer, reply
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.policy import approvals
 from gtm.documents import fields
-from gtm.documents.schema import Document
+from gtm.documents.resources import Document
 
 router = APIRouter(prefix="/v1/fence-approvals", tags=["policy"])
 

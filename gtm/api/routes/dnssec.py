@@ -14,7 +14,7 @@ from gtm.control.dnssec.key_status import ZoneStatus, zone_status
 from gtm.control.errors import NotFound
 from gtm.core.signing.rollover import KeyRole, KeyState
 from gtm.documents import fields
-from gtm.documents.schema import Document
+from gtm.documents.resources import Document
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from gtm.control.policy.changes import Outcome
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.values import AdminState
 from gtm.documents import fields, yamls
-from gtm.documents.schema import Document, PolicyDocument, RegionDocument, concise_policy, export_policy
+from gtm.documents.resources import Document, RegionDocument
+from gtm.documents.schema import PolicyDocument, concise_policy, export_policy
 
 router = APIRouter(prefix="/v1")
 

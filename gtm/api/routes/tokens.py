@@ -16,7 +16,7 @@ from gtm.control.live import tokens
 from gtm.control.live.tokens import LONGEST_GRACE
 from gtm.core.model.access import Role
 from gtm.documents import fields
-from gtm.documents.schema import Document
+from gtm.documents.resources import Document
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 

@@ -10,7 +10,8 @@ from pydantic import Field
 from gtm.api.schemas.base import Changed, Schema
 from gtm.core.change.safety import SafetyRule
 from gtm.documents.diff import Action
-from gtm.documents.schema import JurisdictionDocument, PolicyDocument
+from gtm.documents.rules import JurisdictionDocument
+from gtm.documents.schema import PolicyDocument
 
 
 class FieldChangeSchema(Schema):

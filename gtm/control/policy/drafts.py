@@ -26,7 +26,8 @@ from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.values import Location, Policy, Request
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
-from gtm.documents.schema import Document, PolicyDocument
+from gtm.documents.resources import Document
+from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
 from gtm.geoip.networks import parse_client
 

@@ -15,7 +15,7 @@ from gtm.core.model.problems import PolicyError
 from gtm.core.model.values import AdminState
 from gtm.documents.draining import with_drain_start
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.documents.schema import ResourceDocument
+from gtm.documents.resources import ResourceDocument
 from gtm.storage.resources import PutOutcome, Stored
 from gtm.storage.session import Database
 

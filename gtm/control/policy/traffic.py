@@ -17,7 +17,7 @@ from gtm.core.demand.traffic import MINUTE, Sample, Traffic
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.values import Location, Priority, Request
 from gtm.documents import fields as f
-from gtm.documents.schema import Document
+from gtm.documents.resources import Document
 from gtm.geoip.centres import country_centres
 from gtm.storage.session import Database
 

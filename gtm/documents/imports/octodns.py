@@ -19,7 +19,7 @@ from gtm.documents.imports.parts import (
     quoted,
 )
 from gtm.documents.records import RecordError
-from gtm.documents.schema import ProbeDocument
+from gtm.documents.resources import ProbeDocument
 
 _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "MX": (("preference", "priority"), ("exchange", "value")),

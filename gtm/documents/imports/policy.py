@@ -19,7 +19,7 @@ from gtm.core.model.values import RecordSet
 from gtm.documents.fields import HOSTNAME_PATTERN
 from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered
 from gtm.documents.records import RecordError, check_sets, record_type
-from gtm.documents.schema import RecordSetDocument
+from gtm.documents.resources import RecordSetDocument
 
 MAX_DATA = 100
 """Records of an entry in a policy, and pools of a name that is steered."""

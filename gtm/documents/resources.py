@@ -1,0 +1,331 @@
+"""Documents of regions, zones and services, and what all documents have in common.
+
+Documents are what operators write, with every limit on single fields. Field names are those of `gtm.core.model.values`, where
+each is explained at length; what fields say of each other across resources is checked by `gtm.core.policy.compile`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Self, TypeVar, cast
+
+import msgspec
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from gtm.core.model.kinds import Resource
+from gtm.core.model.values import (
+    AdminState,
+    Affinity,
+    OnOverload,
+    OnUnusable,
+    Priority,
+    ProbeType,
+    RecordSet,
+    Region,
+    Service,
+    Steering,
+    Zone,
+)
+from gtm.documents import fields as f
+from gtm.documents.draining import with_drain_start
+from gtm.documents.records import RecordError, check_sets, read_data
+
+MAX_RESOURCES = 10_000
+"""Most resources of one kind in a policy document."""
+
+C = TypeVar("C", bound=Resource)
+
+
+class Document(BaseModel):
+    """Base of all documents: unknown fields are errors, and so are values of another type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ResourceDocument(Document, Generic[C]):
+    """Base of the documents that have a name and a core value."""
+
+    name: f.Name
+
+    def to_core(self, kind: type[C], before: Resource | None = None, now: datetime | None = None) -> C:
+        """The core value.
+
+        Args:
+            kind: its class.
+            before: the resource of this name in force, whose admin state stays where the document has none.
+            now: when a drain begins that the document starts without saying when; None: that stays open.
+        """
+        document = self.model_dump(mode="json")
+        known = before if isinstance(before, Region) else None
+        if document.get("admin_state", ...) is None:
+            document["admin_state"] = (known.admin_state if known else AdminState.ACTIVE).value
+        value = msgspec.convert(document, kind)
+        return cast("C", with_drain_start(value, known, now)) if isinstance(value, Region) else value
+
+
+class EndpointDocument(Document):
+    """One ingress of a region."""
+
+    url: f.Url
+    """Base URL that redirects and lookups hand out (http or https, host, optional path prefix)."""
+    ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=32)] = ()
+    """Addresses for DNS A answers."""
+    ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=32)] = ()
+    """Addresses for DNS AAAA answers."""
+    cname: f.HostName | None = None
+    """Canonical name for DNS, instead of addresses."""
+
+
+class CapacityDocument(Document):
+    """What a region can hold; absent: not stated."""
+
+    outstanding: f.Count | None = None
+    """Requests at once."""
+    requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
+
+
+class SpillInDocument(Document):
+    """How much a region takes of other regions' demand; absent: as much as it has capacity for."""
+
+    max_share: Annotated[f.Number, Field(ge=0, le=1)] | None = None
+    """Of its usable capacity."""
+    max_requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
+
+
+class ProbeDocument(Document):
+    """A health check, made against every endpoint of a region (times in seconds)."""
+
+    type: ProbeType = ProbeType.HTTP
+    port: f.Port | None = None
+    """Overrides the port of the endpoint's URL."""
+    path: f.ProbePath = "/healthz"
+    host: f.HostName | None = None
+    """Host header and TLS server name, if not the URL's host."""
+    expected_status: Annotated[tuple[f.Status, ...], Field(min_length=1, max_length=100)] = (200,)
+    body_regex: f.Regex | None = None
+    """RE2 pattern searched in the first 64 KiB of the body."""
+    json_field: f.JsonField | None = None
+    """Dotted path into a JSON body that must equal `json_value`."""
+    json_value: (
+        f.Flag
+        | f.JsonInt
+        | f.Number
+        | Annotated[StrictStr, Field(pattern=f.LINE_PATTERN, max_length=1000)]
+        | None
+    ) = None
+    interval: Annotated[f.Number, Field(ge=1, le=3600)] = 10.0
+    timeout: Annotated[f.Number, Field(ge=0.1, le=60)] = 3.0
+    """At most the interval."""
+    up_threshold: f.Threshold = 2
+    """Good results in a row until a failed endpoint is up again."""
+    down_threshold: f.Threshold = 3
+    """Bad results in a row until an endpoint is down."""
+    verify_tls: f.Flag = True
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.json_field is None) != (self.json_value is None):
+            raise PydanticCustomError("missing", "`json_field` and `json_value` need each other")
+        if self.type is ProbeType.TCP and (self.body_regex is not None or self.json_field is not None):
+            raise PydanticCustomError("overlap", "a `tcp` probe has no body to check: use `http` or `https`")
+        return self
+
+
+class RegionDocument(ResourceDocument[Region]):
+    """A place that serves requests."""
+
+    display_name: f.Line = ""
+    lat: Annotated[f.Number, Field(ge=-90, le=90)]
+    """Latitude in degrees north."""
+    lon: Annotated[f.Number, Field(ge=-180, le=180)]
+    """Longitude in degrees east."""
+    country: f.CountryCode
+    """ISO 3166-1 alpha-2; the region's jurisdictions derive from it."""
+    subdivision: f.Subdivision | None = None
+    """ISO 3166-2."""
+    operator_country: f.CountryCode | None = None
+    """Where whoever runs it is established; absent: unknown."""
+    endpoints: Annotated[tuple[EndpointDocument, ...], Field(min_length=1, max_length=64)]
+    models: Annotated[tuple[f.ModelName, ...], Field(max_length=1000)] = ()
+    """Names of the models served here."""
+    capacity: CapacityDocument = CapacityDocument()
+    reserve: Annotated[f.Number, Field(ge=0, le=0.95)] = 0.1
+    """The share of its capacity that no plan uses."""
+    spill_in: SpillInDocument = SpillInDocument()
+    slow_start: Annotated[f.Number, Field(ge=0, le=3600)] = 30.0
+    """Seconds over which its traffic ramps up after a failure."""
+    cost_weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
+    admin_state: AdminState | None = None
+    """Absent: what is in force stays (a new region is active)."""
+    draining_since: f.Moment | None = None
+    """When it began to drain; absent while it drains: what is in force stays, or now."""
+    drain_deadline: Annotated[f.Number, Field(ge=0, le=86_400)] = 300.0
+    """Seconds over which clients with affinity leave it once it drains."""
+    probe: ProbeDocument = ProbeDocument()
+
+
+class NameServerDocument(Document):
+    """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
+
+    name: f.HostName
+    ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=16)] = ()
+    ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=16)] = ()
+    country: f.CountryCode | None = None
+    """Where it stands; absent: unknown, and so outside of every residency rule that binds edges."""
+    operator_country: f.CountryCode | None = None
+    """Where whoever runs it is established; absent: unknown."""
+
+
+class RecordSetDocument(Document):
+    """Records of a zone that have name and type in common, as in a zone file (RFC 1035 §5)."""
+
+    name: f.RecordName
+    """Relative to the zone unless a dot ends it; `@` is the zone's apex, `*.x` stands for what is below x."""
+    type: f.RecordType
+    """A mnemonic, or `TYPE` and a number (RFC 3597)."""
+    data: Annotated[tuple[f.RecordData, ...], Field(min_length=1, max_length=100)]
+    """Each record's data in presentation form."""
+    ttl: f.Ttl | None = None
+    """In seconds; absent: the zone's."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        for index, text in enumerate(self.data):
+            try:
+                read_data(self.type, text)
+            except RecordError as error:
+                raise f.invalid("invalid_format", f"data[{index}]: {error}") from error
+        return self
+
+
+class ZoneDocument(ResourceDocument[Zone]):
+    """A DNS zone that the edges answer for (times in seconds; RFC 1035 §3.3.13, RFC 2308 §4)."""
+
+    name: f.HostName
+    primary_ns: f.HostName
+    """The SOA record's MNAME."""
+    hostmaster: f.HostName
+    """The SOA record's RNAME: the contact's mailbox written as a domain name, `hostmaster.example.com`."""
+    name_servers: Annotated[tuple[NameServerDocument, ...], Field(max_length=32)] = ()
+    """The zone's NS records; the primary alone, if there are none."""
+    ttl: f.Ttl = 3600
+    refresh: f.Seconds31 = 7200
+    retry: f.Seconds31 = 900
+    expire: f.Seconds31 = 1209600
+    minimum: f.Ttl = 60
+    """How long resolvers keep negative answers."""
+    records: Annotated[tuple[RecordSetDocument, ...], Field(max_length=10_000)] = ()
+    """What the zone holds beside services."""
+    dnssec: f.Flag = False
+    """Its answers are signed. To switch it off, the DS records at the parent go first."""
+
+    @model_validator(mode="after")
+    def _sets(self) -> Self:
+        zone: str | None = self.name
+        if zone is None:  # left to a URL: what is read then is read again with it
+            return self
+        try:
+            check_sets([RecordSet(item.name, item.type, item.data) for item in self.records], zone)
+        except RecordError as error:
+            raise f.invalid("invalid_format", str(error)) from error
+        return self
+
+
+class MemberDocument(Document):
+    """A region's part in a service."""
+
+    region: f.Name
+    weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
+    """0: only when no member with a weight is usable."""
+    share: Annotated[f.Number, Field(gt=0, lt=1)] | None = None
+    """A canary: the share of all clients that it serves, always the same ones; no others while another member is usable."""
+    capacity: CapacityDocument = CapacityDocument()
+    """What the region holds for this service alone, within its own capacity."""
+
+
+class RefusalDocument(Document):
+    """Where DNS sends clients that may not be served: addresses of yours that say why."""
+
+    ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=32)] = ()
+    ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=32)] = ()
+
+
+class HttpsRecordDocument(Document):
+    """HTTPS records (RFC 9460) for the host names: port and address hints are the chosen region's."""
+
+    alpn: Annotated[tuple[f.Alpn, ...], Field(max_length=8)] = ("h2",)
+    """The protocols that every region speaks, beside `http/1.1`."""
+
+
+class HostNameDocument(Document):
+    """A host name that states whose requests come by it, for DNS, which can state nothing."""
+
+    name: f.ServiceHost
+    tenant: f.Name | None = None
+    """Absent: it states none."""
+    data_class: f.Name | None = None
+    """Absent: it states none."""
+
+
+def _kind_of_host(value: Any) -> str:
+    return "str" if isinstance(value, str) else "object"
+
+
+def _plain_host(value: str | HostNameDocument) -> str | HostNameDocument:
+    """A name that states nothing is its string, however it was written."""
+    if isinstance(value, str) or value.tenant is not None or value.data_class is not None:
+        return value
+    return value.name
+
+
+_Host = Annotated[
+    Annotated[f.ServiceHost, Tag("str")] | Annotated[HostNameDocument, Tag("object")],
+    Discriminator(_kind_of_host),
+    AfterValidator(_plain_host),
+]
+
+
+class ServiceDocument(ResourceDocument[Service]):
+    """What clients ask for by host name or by service name."""
+
+    display_name: f.Line = ""
+    members: Annotated[tuple[MemberDocument, ...], Field(min_length=1, max_length=1000)]
+    """The regions that serve it; their order is the order of failover."""
+    hostnames: Annotated[tuple[_Host, ...], Field(max_length=1000)] = ()
+    """`*.x` stands for every name below x that has nothing of its own. A name may state a tenant and a data class."""
+    zone: f.HostName | None = None
+    """The zone that the host names lie in."""
+    ttl: f.Ttl = 30
+    """Of DNS answers and lookups, in seconds."""
+    min_ttl: f.Ttl = 5
+    """The same while the plan moves traffic or a region drains."""
+    max_answers: Annotated[StrictInt, Field(ge=1, le=100)] | None = None
+    """Addresses in a DNS answer; absent: all that the region has."""
+    https_record: HttpsRecordDocument | None = None
+    """Absent: the host names have no HTTPS records."""
+    steering: Steering = Steering.LATENCY
+    model: f.ModelName | None = None
+    """Only regions that serve this model are candidates."""
+    affinity: Affinity = Affinity.NONE
+    refusal: RefusalDocument = RefusalDocument()
+    on_unusable: OnUnusable = OnUnusable.REFUSE
+    """What to do when the fence holds regions, but none that is usable."""
+    on_overload: OnOverload = OnOverload.SHED
+    """What becomes of requests that the plan has no capacity for."""
+    priority: Priority = Priority.REAL_TIME
+    """Of requests that do not state their own."""
+    service_time_ms: Annotated[f.Number, Field(gt=0, le=3_600_000)] | None = None
+    """How long a request occupies its place in a region, as far as no load report says it."""
+    exploration: Annotated[f.Number, Field(ge=0, le=0.2)] = 0.0
+    """The share of requests spread over the other eligible regions, to measure the way there."""
