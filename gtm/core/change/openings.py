@@ -23,7 +23,9 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 
 from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
-from gtm.core.change.walls import Bounded, Facts, Ground, TooManyKinds, Way
+from gtm.core.change.facts import Facts, TooManyKinds
+from gtm.core.change.ground import Ground, Way
+from gtm.core.change.walls import Bounded
 from gtm.core.model.values import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.policy.snapshot import Snapshot, bits
 

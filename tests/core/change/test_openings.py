@@ -876,7 +876,7 @@ def test_what_is_not_understood_counts_as_opened(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     compiled = [compile_policy(one, SHIPPED) for one in (BEFORE, OPEN["fewer clients"][0])]
     assert set(openings(*compiled, NOW, steps=1).unknown or {}) >= {"gdpr"}
-    monkeypatch.setattr("gtm.core.change.walls.MOST_FACTS", 1)
+    monkeypatch.setattr("gtm.core.change.facts.MOST_FACTS", 1)
     assert set(found(BEFORE).unknown or {}) == {"gdpr", "clinic", "established", "all"}
 
 

@@ -1,0 +1,139 @@
+"""What walls of two policies have in common: how requests come, what they state, and the places to be closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.references import some
+from gtm.core.model.values import Region
+from gtm.core.policy.edges import EdgePlace, inside, settled
+from gtm.core.policy.snapshot import CompiledRule
+
+CODES = tuple(sorted(COUNTRIES))
+"""Where regions to come may stand."""
+OPERATORS = (None, *CODES)
+"""From where they, and edges, may be run; None: nobody knows."""
+
+
+class Way(NamedTuple):
+    """How requests come, to the old policy and to the new one: to which `service`, and what their host name states.
+
+    A request that states another tenant or data class than its host name does is refused, whatever rules say.
+    """
+
+    service: tuple[str, str]
+    tenant: tuple[str | None, str | None] = (None, None)
+    data_class: tuple[str | None, str | None] = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What walls of two policies have in common: names by the number of their bit, first that of who states nothing.
+
+    `ways` stand where walls have services. `tenants` and `classes` are what requests state themselves. Places are the new policy's regions, then
+    each country for regions that stand there, then each (first: unknown) for regions that are run from there; likewise for
+    edges, where unknown comes first both times; then the regions of either policy by name (`edge_regions`), for edges that
+    run in them wherever they say they stand, and the new policy's, for edges that say nothing else and stand where the region
+    does; then the `ages` of policies (at most so many seconds, the last infinite).
+    """
+
+    ways: tuple[Way, ...]
+    tenants: tuple[str | None, ...]
+    classes: tuple[str | None, ...]
+    regions: tuple[Region, ...]
+    edge_regions: tuple[str, ...]
+    ages: tuple[float, ...]
+    now: float
+
+    @property
+    def standing(self) -> int:
+        """The number of the first bit for where regions to come stand."""
+        return len(self.regions)
+
+    @property
+    def run(self) -> int:
+        """The number of the first bit for who runs regions to come."""
+        return len(self.regions) + len(CODES)
+
+    @property
+    def edges_from(self) -> int:
+        """The number of the first bit for edges."""
+        return self.run + len(OPERATORS)
+
+    @property
+    def edges_in(self) -> int:
+        """The number of the first bit for the regions that edges run in."""
+        return self.edges_from + 2 * len(OPERATORS)
+
+    @property
+    def edges_of(self) -> int:
+        """The number of the first bit for the regions whose place is that of edges."""
+        return self.edges_in + len(self.edge_regions)
+
+    @property
+    def aged(self) -> int:
+        """The number of the first bit for the ages of policies that edges follow."""
+        return self.edges_of + len(self.regions)
+
+    @property
+    def places(self) -> int:
+        """The mask of all places."""
+        return (1 << self.aged + len(self.ages)) - 1
+
+    def closed_edges(self, period: CompiledRule, regions: Sequence[Region]) -> int:
+        """The mask of edges that a period of a rule closes. `regions`: the ground's, as the rule's policy sees them."""
+        closed = 0
+        for block, countries in enumerate((period.edge_countries, period.edge_operators)):
+            first = self.edges_from + block * len(OPERATORS)
+            if countries is not None:
+                closed |= sum(
+                    1 << first + number for number, code in enumerate(OPERATORS) if code not in countries
+                )
+        if period.edge_countries is not None:
+            denied = period.rule.deny.regions
+            closed |= sum(
+                1 << self.edges_in + number for number, name in enumerate(self.edge_regions) if name in denied
+            )
+            closed |= sum(
+                1 << self.edges_of + number
+                for number, region in enumerate(regions)
+                if not inside(period, settled(EdgePlace(region=region.name), (region,)))
+            )
+        most = period.rule.max_policy_age
+        if most is not None:
+            closed |= sum(1 << self.aged + number for number, age in enumerate(self.ages) if age > most)
+        return closed
+
+    def edges(self, mask: int) -> Iterator[str]:
+        """The edges in a mask of places, in words."""
+        for block, text in enumerate(("edges in", "edges that are run from")):
+            first = self.edges_from + block * len(OPERATORS)
+            codes = [
+                code or "an unknown country"
+                for number, code in enumerate(OPERATORS)
+                if mask >> first + number & 1
+            ]
+            if codes:
+                yield f"{text} {some(codes, 'countries')}"
+        names = (*self.edge_regions, *(region.name for region in self.regions))
+        run = {name: None for number, name in enumerate(names) if mask >> self.edges_in + number & 1}
+        if run:
+            yield f"edges that run in {some([f'`{name}`' for name in run], 'regions')}"
+        ages = [number for number in range(len(self.ages)) if mask >> self.aged + number & 1]
+        if ages:
+            # A bit stands for what is older than the age before it.
+            yield f"edges that follow a policy older than {self.ages[ages[0] - 1]:g} s"
+
+    def named(self, mask: int) -> tuple[list[str], list[str], list[str]]:
+        """The regions in a mask of places, the countries to stand in, and those to be run from (`unknown` last)."""
+        regions = [item.name for number, item in enumerate(self.regions) if mask >> number & 1]
+        standing = [code for number, code in enumerate(CODES) if mask >> self.standing + number & 1]
+        run = [
+            code or "an unknown country"
+            for number, code in enumerate(OPERATORS)
+            if mask >> self.run + number & 1
+        ]
+        return regions, standing, run
