@@ -145,7 +145,7 @@ class Aggregates:
             if level is Level.REGION:
                 if key in regions and weight >= 0.5:
                     before = previous.mutual.get(key, {}).get(region)
-                    mutual.setdefault(key, {})[region] = self._steady(kept.mean, before)
+                    mutual.setdefault(key, {})[region] = self._damped(kept.mean, before)
                 continue
             old = getattr(previous, LEVEL_FIELDS[level]).get(key, {}).get(region)
             if self._enough(level, kept, weight, published=old is not None):
@@ -156,8 +156,8 @@ class Aggregates:
         table = LatencyTable(
             version=previous.version,
             mutual=mutual,
-            processing_ms=_steady_processing(previous, processing_ms),
-            doubts=previous.doubts if doubts is None else self._steady_doubts(previous.doubts, doubts),
+            processing_ms=_damped_processing(previous, processing_ms),
+            doubts=previous.doubts if doubts is None else self._damped_doubts(previous.doubts, doubts),
             **{
                 name: {key: row for key, row in levels[level].items() if (level, key) in chosen}
                 for level, name in LEVEL_FIELDS.items()
@@ -205,16 +205,16 @@ class Aggregates:
             needed / 2 if published else needed
         )
 
-    def _steady(self, mean: float, before: float | None) -> float:
+    def _damped(self, mean: float, before: float | None) -> float:
         return (
             before
             if before is not None and abs(mean - before) < self.settings.min_change_ms
             else round(mean, 1)
         )
 
-    def _steady_doubts(self, previous: Mapping[str, Doubt], doubts: Mapping[str, Doubt]) -> dict[str, Doubt]:
+    def _damped_doubts(self, previous: Mapping[str, Doubt], doubts: Mapping[str, Doubt]) -> dict[str, Doubt]:
         """Doubts as published: one of which only milliseconds have changed a little stays as it was."""
-        steady = {}
+        damped = {}
         for network, doubt in doubts.items():
             before = previous.get(network)
             if (
@@ -227,8 +227,8 @@ class Aggregates:
                 )
             ):
                 doubt = before  # noqa: PLW2901
-            steady[network] = doubt
-        return steady
+            damped[network] = doubt
+        return damped
 
     def _cell(self, mean: float, weight: float, before: tuple[float, float] | None) -> tuple[float, float]:
         """A residual and its weight as published: the weight in powers of two, that it change rarely."""
@@ -236,7 +236,7 @@ class Aggregates:
             worth = before[1]
         else:
             worth = 2.0 ** floor(log2(weight))
-        return self._steady(mean, None if before is None else before[0]), worth
+        return self._damped(mean, None if before is None else before[0]), worth
 
 
 LEVEL_FIELDS = {
@@ -265,17 +265,17 @@ def check_delta(delta: Delta) -> None:
         raise ValueError(f"a delta of {delta.level} `{delta.key}` is beyond {MAX_RTT_MS:.0f} ms: {delta}")
 
 
-def _steady_processing(
+def _damped_processing(
     previous: LatencyTable, measured: Mapping[str, Mapping[str, float]] | None
 ) -> dict[str, dict[str, float]]:
     """Processing times as published: anew only where they are a quarter and 1 ms away from what was."""
     if measured is None:
         return previous.processing_ms
-    steady: dict[str, dict[str, float]] = {}
+    damped: dict[str, dict[str, float]] = {}
     for region, services in measured.items():
         before = previous.processing_ms.get(region, {})
         for service, ms in services.items():
             old = before.get(service)
             close = old is not None and abs(ms - old) < max(1.0, old / 4)
-            steady.setdefault(region, {})[service] = old if close and old is not None else round(ms, 1)
-    return steady
+            damped.setdefault(region, {})[service] = old if close and old is not None else round(ms, 1)
+    return damped
