@@ -126,9 +126,9 @@ def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags, standing
     best = np.zeros(len(rows.limits))
     users = flowing & tier[of_class]
     np.maximum.at(best, entries.row[users], standing.most[of_class[users]])
-    claiming = (unserved > 0)[of_class] & (best[entries.row] > standing.least[of_class] * (1 + _BETTER))
+    contending = (unserved > 0)[of_class] & (best[entries.row] > standing.least[of_class] * (1 + _BETTER))
     exhausted = (rows.limits > 0) & (entries.dot(answer.flow) >= rows.limits * (1 - _EXHAUSTED))
-    edge = exhausted[entries.row] & tier[of_class] & (flowing | claiming)
+    edge = exhausted[entries.row] & tier[of_class] & (flowing | contending)
     by_label, of_row = components(of_class[edge], entries.row[edge], len(model.classes), len(rows.limits))
     on_slots = np.isin(rows.bound, (Bound.SLOTS, Bound.SERVICE_SLOTS)) & exhausted
     slot_labels = set(of_row[on_slots].tolist())

@@ -46,10 +46,12 @@ def shares(demand: Mapping[str, float], total: float, holding: Collection[str] =
 def _served(demand: Mapping[str, float], pool: float, holding: Collection[str]) -> list[str]:
     """The edges whose proportional part of the pool is worth having; the one that wants most, if none is."""
 
-    def claim(edge: str) -> float:
+    def standing(edge: str) -> float:
         return demand[edge] * (_STICKY if edge in holding else 1.0)
 
-    ranked = sorted((edge for edge in demand if demand[edge] >= _ASKS), key=lambda edge: (-claim(edge), edge))
+    ranked = sorted(
+        (edge for edge in demand if demand[edge] >= _ASKS), key=lambda edge: (-standing(edge), edge)
+    )
     del ranked[max(1, int(pool / LEAST)) :]
     wanted = sum(demand[edge] for edge in ranked)
     while len(ranked) > 1 and pool * min(demand[edge] for edge in ranked) < LEAST * wanted:
