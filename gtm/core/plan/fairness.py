@@ -167,9 +167,11 @@ def fair_shares(
         tenant = tenants.tenant[mine]
         demand = total(tenant, tenants.rate[mine] * work[tenants.classes[mine]], len(tenants.names))
         amount = float((served[group.members] * work[group.members]).sum())
-        asking = demand > 0
+        demanding = demand > 0
         admitted = np.zeros(len(demand))
-        admitted[asking] = water_fill(demand[asking], tenants.weight[asking], amount) / demand[asking]
+        admitted[demanding] = (
+            water_fill(demand[demanding], tenants.weight[demanding], amount) / demand[demanding]
+        )
         within[mine] *= admitted[tenant]
     return within
 

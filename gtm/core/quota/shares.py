@@ -12,7 +12,7 @@ _HEADROOM = 2.0
 """An edge gets at most this many times its demand; what nobody needs stays free for who needs it next."""
 _FLOOR = 0.02
 """Part of a quota that is spread over all edges in any case, so that new demand need not wait for its first lease."""
-_ASKS = 0.03
+_TRACE = 0.03
 """Demand below this, in requests per second, is the trace of a request long ago."""
 _STICKY = 1.5
 """Where there are fewer parts than edges, one that holds a part keeps it against this many times its demand."""
@@ -50,7 +50,7 @@ def _served(demand: Mapping[str, float], pool: float, holding: Collection[str]) 
         return demand[edge] * (_STICKY if edge in holding else 1.0)
 
     ranked = sorted(
-        (edge for edge in demand if demand[edge] >= _ASKS), key=lambda edge: (-standing(edge), edge)
+        (edge for edge in demand if demand[edge] >= _TRACE), key=lambda edge: (-standing(edge), edge)
     )
     del ranked[max(1, int(pool / LEAST)) :]
     wanted = sum(demand[edge] for edge in ranked)
