@@ -26,7 +26,7 @@ Membership = Mapping[str, Periods]
 MAX_PERIODS = 100
 """Most periods of a jurisdiction, or of a rule: each is compiled for itself."""
 
-_Span = tuple[float, float, Periods]
+_Dated = tuple[float, float, Periods]
 
 
 def resolve(
@@ -94,7 +94,7 @@ def _expand(
     if name in resolved:
         return resolved[name]
     terms = _terms(named[name], problems)
-    spans: list[_Span] = []
+    dated: list[_Dated] = []
     for index, member in enumerate(named[name].members):
         path = f"jurisdictions.{name}.members[{index}]"
         if member in (*trail, name):
@@ -102,11 +102,11 @@ def _expand(
             problems.append(Problem(path, "circular", f"jurisdictions contain each other: {circle}"))
         elif member in named or member in resolved:
             periods = _expand(member, named, resolved, (*trail, name), problems)
-            spans += [(starts, ends, periods) for starts, ends in terms.get(member, ((-inf, inf),))]
+            dated += [(starts, ends, periods) for starts, ends in terms.get(member, ((-inf, inf),))]
         else:
             message = f"`{member}` is neither a country code (ISO 3166-1 alpha-2) nor a known jurisdiction"
             problems.append(Problem(path, "unknown_reference", message))
-    found = _union(spans)
+    found = _union(dated)
     if len(found) > MAX_PERIODS:
         message = f"its countries change {len(found) - 1} times; the most accepted is {MAX_PERIODS - 1}"
         problems.append(Problem(f"jurisdictions.{name}.terms", "out_of_range", message))
@@ -133,15 +133,15 @@ def _terms(item: Jurisdiction, problems: list[Problem]) -> dict[str, list[tuple[
     return found
 
 
-def _union(spans: Sequence[_Span]) -> Periods:
-    """What any of some memberships covers, each within its own span of time."""
+def _union(dated: Sequence[_Dated]) -> Periods:
+    """What any of some dated members covers, each within its own span of time."""
     moments = {-inf}
-    for starts, ends, periods in spans:
+    for starts, ends, periods in dated:
         moments |= {starts, ends} | {start for start, _ in periods if starts < start < ends}
     found: list[tuple[float, frozenset[str]]] = []
     for moment in sorted(moments - {inf}):
         covered = (
-            countries_at(periods, moment) for starts, ends, periods in spans if starts <= moment < ends
+            countries_at(periods, moment) for starts, ends, periods in dated if starts <= moment < ends
         )
         countries = frozenset[str]().union(*covered)
         if not found or found[-1][1] != countries:
