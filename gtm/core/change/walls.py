@@ -153,21 +153,21 @@ def _parts(
     run = ((1 << len(OPERATORS)) - 1) << ground.run
     standing = ((1 << ground.run) - 1) & ~regions
     allow, deny = rule.allow, rule.deny
-    readings = [(rule, regions | standing)]
+    versions = [(rule, regions | standing)]
     if allow.operator_jurisdictions or deny.operator_jurisdictions:
         places = [replace(side, operator_jurisdictions=()) for side in (allow, deny)]
         operators = [
             replace(Places(), operator_jurisdictions=side.operator_jurisdictions) for side in (allow, deny)
         ]
-        readings = [
+        versions = [
             (rule, regions),
             (replace(rule, allow=places[0], deny=places[1]), standing),
             (replace(rule, allow=operators[0], deny=operators[1]), run),
         ]
-    for reading, looked_at in readings:
-        for period in compiler.compile(reading):
+    for version, looked_at in versions:
+        for period in compiler.compile(version):
             if period.enforced and period.ends > ground.now:
-                edges = ground.closed_edges(period, seen) if reading is rule else 0
+                edges = ground.closed_edges(period, seen) if version is rule else 0
                 yield period, looked_at & ~period.allowed | edges
 
 

@@ -26,7 +26,7 @@ _Fences = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _Barred:
     """The rules that bind a kind of request: that of a client whose country alone is known."""
 
     fences: _Fences
@@ -49,18 +49,18 @@ def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
         those that may are drained or disabled. `drain_empties`: a region, and the services and countries that would
         be left with none if it were drained, though the service has others.
     """
-    readings: dict[tuple[int, ...], _Reading] = {}
+    by_rules: dict[tuple[int, ...], _Barred] = {}
     alone: dict[int, dict[str, list[str]]] = {}
     for name, service, host in _asked(snapshot):
         binding = _binding(service, host, now)
         by = f" (asked by `{host.name}`)" if host is not None and host != HostName(host.name) else ""
         key = tuple(map(id, binding))
-        reading = readings.get(key)
-        if reading is None:
+        barred = by_rules.get(key)
+        if barred is None:
             acknowledged = tuple(rule for rule in binding if rule.rule.acknowledge_empty_fence)
             fences = client_fences(binding, len(snapshot.regions))
-            reading = readings[key] = _Reading(fences, acknowledged)
-        for mask, countries in _by_mask(service, reading).items():
+            barred = by_rules[key] = _Barred(fences, acknowledged)
+        for mask, countries in _by_mask(service, barred).items():
             active = mask & snapshot.active
             if not mask:
                 text = f"none of its regions may serve {client_words(countries)}{by}"
@@ -136,18 +136,18 @@ def concerned(rule: CompiledRule) -> Iterable[str]:
     return (*rule.countries, _UNKNOWN) if nowhere else rule.countries
 
 
-def _by_mask(service: CompiledService, reading: _Reading) -> dict[int, list[str]]:
+def _by_mask(service: CompiledService, barred: _Barred) -> dict[int, list[str]]:
     """What the fence is → for clients of which countries; without those refused by a rule that says it is meant."""
     meant = {
         country
-        for rule in reading.acknowledged
+        for rule in barred.acknowledged
         if not rule.allowed & service.mask
         for country in concerned(rule)
     }
     found: dict[int, list[str]] = {}
     for country in _CLIENTS:
         if country not in meant:
-            found.setdefault(reading.fences[country] & service.mask, []).append(country)
+            found.setdefault(barred.fences[country] & service.mask, []).append(country)
     return found
 
 

@@ -23,7 +23,7 @@ from gtm.core.policy.jurisdictions import (
 from gtm.core.policy.snapshot import CompiledRule, bits
 
 _Countries = frozenset[str] | None
-_Reading = tuple[_Countries, frozenset[str] | None, int, tuple[_Countries, _Countries]]
+_Effect = tuple[_Countries, frozenset[str] | None, int, tuple[_Countries, _Countries]]
 """Of a rule at a moment: its clients' countries, its tenants, the regions allowed, and what it asks of edges."""
 RulePeriods = tuple[CompiledRule, ...]
 """A rule, compiled for each of its periods in order."""
@@ -128,19 +128,19 @@ class RuleCompiler:
     def _periods(self, rule: ResidencyRule, moments: Sequence[float], ends: float) -> RulePeriods:
         match = rule.match
         scoped = bool(match.client_countries or match.client_jurisdictions)
-        found: list[tuple[float, _Reading]] = []
+        found: list[tuple[float, _Effect]] = []
         for moment in moments:
             clients = self._countries(match.client_jurisdictions, moment)
             if match.client_countries:
                 clients = clients.union(match.client_countries)
-            reading = (
+            effect = (
                 clients if scoped else None,
                 self._tenants(rule, moment),
                 self._allowed(rule, moment),
                 self._edges(rule, moment),
             )
-            if not found or found[-1][1] != reading:
-                found.append((moment, reading))
+            if not found or found[-1][1] != effect:
+                found.append((moment, effect))
         until = [moment for moment, _ in found[1:]] + [ends]
         return tuple(
             CompiledRule(
