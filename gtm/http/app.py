@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from gtm.core.decision.choice import Afford
-from gtm.core.latency import SampleKind, Verdict
+from gtm.core.latency import SampleMethod, Verdict
 from gtm.core.model.access import Role
 from gtm.feed.holder import ViewHolder
 from gtm.geoip.address import Address
@@ -312,7 +312,7 @@ class EdgeApp:
             return None
         samples = parse_beacon(body) if beacon else parse_samples(body)
         caller = self._clients.find(incoming.peer, *self._forwarded(incoming)) if beacon else None
-        kind = SampleKind.BEACON if beacon else SampleKind.BALANCER
+        kind = SampleMethod.BEACON if beacon else SampleMethod.BALANCER
         verdicts = await self.intake.take_in(samples, caller, kind, reporter)
         for verdict, count in verdicts.items():
             self._counts.add(f"gtm_latency_samples_total\t{kind}\t{verdict}", count)

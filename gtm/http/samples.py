@@ -21,7 +21,7 @@ import msgspec
 
 from gtm.core.latency.budget import SourceBudget
 from gtm.core.latency.doubt import Doubt
-from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleKind, Verdict
+from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod, Verdict
 from gtm.core.model.values import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address, parse_address
@@ -72,11 +72,11 @@ class Intake:
         self._budget = SourceBudget()
         self._changing = threading.Lock()
         self._known: Snapshot | None = None
-        self._open = {kind: SampleAggregator(()) for kind in (SampleKind.BEACON, SampleKind.BALANCER)}
-        self._ended: dict[SampleKind, list[SampleAggregator]] = {kind: [] for kind in self._open}
+        self._open = {kind: SampleAggregator(()) for kind in (SampleMethod.BEACON, SampleMethod.BALANCER)}
+        self._ended: dict[SampleMethod, list[SampleAggregator]] = {kind: [] for kind in self._open}
 
     async def take_in(
-        self, samples: Iterable[Posted], caller: Address | None, kind: SampleKind, reporter: str = ""
+        self, samples: Iterable[Posted], caller: Address | None, kind: SampleMethod, reporter: str = ""
     ) -> Counter[Verdict]:
         """Take samples in, and count what became of them.
 
@@ -95,7 +95,7 @@ class Intake:
             verdicts[self._add(sample, client, kind, reporter)] += 1
         return verdicts
 
-    def end_interval(self, kind: SampleKind) -> Interval:
+    def end_interval(self, kind: SampleMethod) -> Interval:
         """What those who measure that way have said since the last call (from any thread)."""
         fresh = self._fresh()
         with self._changing:
@@ -107,14 +107,14 @@ class Intake:
             [witness for part in parts for witness in part.witnesses],
         )
 
-    def _add(self, posted: Posted, client: Address | None, kind: SampleKind, reporter: str) -> Verdict:
+    def _add(self, posted: Posted, client: Address | None, kind: SampleMethod, reporter: str) -> Verdict:
         location = UNKNOWN_LOCATION if client is None else self._locate(client.packed)
         now = self._clock()
         source = "" if client is None else source_of(client)
         sample = Sample(location, posted.region, posted.rtt_ms, now, source, kind, reporter)
         if self._known is None or posted.region not in self._known.region_numbers:
             return Verdict.UNKNOWN_REGION  # before a made-up name takes a place in the budget
-        if kind is SampleKind.BEACON and not self._budget.spend(source, posted.region, now):
+        if kind is SampleMethod.BEACON and not self._budget.spend(source, posted.region, now):
             return Verdict.CAPPED
         with self._changing:
             return self._open[kind].add(sample)

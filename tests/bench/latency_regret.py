@@ -38,7 +38,7 @@ from gtm.core.latency import (
     LatencyTable,
     Sample,
     SampleAggregator,
-    SampleKind,
+    SampleMethod,
     great_circle_km,
 )
 from gtm.core.latency.geographic import Parameters
@@ -97,7 +97,7 @@ class Trial:
                     noisy(self._rng, ms),
                     0.0 if turn < SOURCES else INTERVAL,
                     f"{city}/{turn % SOURCES}",
-                    SampleKind.BALANCER,
+                    SampleMethod.BALANCER,
                     f"balancer of {region.name}",
                 )
                 for region, number in zip(self.regions, self.numbers, strict=True)
@@ -121,7 +121,7 @@ class Trial:
     def probes(self, parameters: Parameters) -> Interval:
         """What the regions measure of each other."""
         samples = [
-            Sample(Location(), region.name, ms, 0.0, other.name, SampleKind.PROBE)
+            Sample(Location(), region.name, ms, 0.0, other.name, SampleMethod.PROBE)
             for region, number in zip(self.regions, self.numbers, strict=True)
             for other, origin in zip(self.regions, self.numbers, strict=True)
             if (ms := self.measured.rtt.get((origin, number))) is not None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.core.latency import Estimator, Level, SampleKind
+from gtm.core.latency import Estimator, Level, SampleMethod
 from gtm.core.model.state import State
 from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Policy
 from gtm.feed.wire import StateMessage
@@ -91,7 +91,7 @@ def measured(edge: Edge) -> dict[str, float]:
     """Region → residual in ms, as soon as a beacon has arrived."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        deltas = edge.app.intake.end_interval(SampleKind.BEACON).deltas
+        deltas = edge.app.intake.end_interval(SampleMethod.BEACON).deltas
         if deltas:
             return {delta.region: delta.centre for delta in deltas if delta.level is Level.COUNTRY}
         time.sleep(0.1)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyTable, Level, SampleKind
+from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyTable, Level, SampleMethod
 from gtm.core.model.access import Role
 from gtm.core.model.values import UNKNOWN_LOCATION, Location, Policy, Probe, ProbeType
 from gtm.core.policy.compile import compile_policy
@@ -71,7 +71,7 @@ def post(edge: Edge, *samples: object, role: Role | None = Role.REPORTER) -> htt
         return http.post("/v1/latency-samples", json={"samples": samples}, headers=headers)
 
 
-def learned(edge: Edge, kind: SampleKind = SampleKind.BEACON) -> list[Delta]:
+def learned(edge: Edge, kind: SampleMethod = SampleMethod.BEACON) -> list[Delta]:
     """What the edge hands on."""
     return edge.app.intake.end_interval(kind).deltas
 
@@ -169,7 +169,7 @@ def test_a_balancer_speaks_for_its_clients(edge: Edge, role: Role) -> None:
     clients = [f"198.51.100.{number}" for number in range(1, 4)]
     answer = post(edge, *(sample("us-east", 60.0, client=client) for client in clients), role=role)
     assert answer.json() == {"accepted": 3, "refused": {}}
-    deltas = learned(edge, SampleKind.BALANCER)
+    deltas = learned(edge, SampleMethod.BALANCER)
     assert all(delta.trusted and delta.samples == 3 for delta in deltas)
     assert {delta.key for delta in deltas} == {"198.51.100.0/24", "US", "34,-119"}
     assert learned(edge) == []
@@ -183,7 +183,7 @@ def test_others_send_no_samples(edge: Edge, role: Role | None, status: int) -> N
     answer = post(edge, sample(client=BERLIN), role=role)
     assert answer.status_code == status
     assert "reporter" in answer.json()["detail"]
-    assert learned(edge, SampleKind.BALANCER) == []
+    assert learned(edge, SampleMethod.BALANCER) == []
 
 
 def test_a_balancer_is_told_what_is_wrong(edge: Edge) -> None:
@@ -192,7 +192,7 @@ def test_a_balancer_is_told_what_is_wrong(edge: Edge) -> None:
     assert answer.status_code == 400
     assert "`samples[1].client`" in answer.json()["detail"]
     assert post(edge, *([1] * (MAX_SAMPLES + 1))).status_code == 413
-    assert learned(edge, SampleKind.BALANCER) == []
+    assert learned(edge, SampleMethod.BALANCER) == []
 
 
 def test_beacons_can_be_turned_off(run_edge: Callable[..., Edge]) -> None:
@@ -258,8 +258,8 @@ def test_loopback_beacons_change_nothing() -> None:
     for client in clients:
         for ms in (0.0, 0.05, 0.3, 0.8):
             posted = [Posted(client, name, ms) for name in names]
-            asyncio.run(intake.take_in(posted, None, SampleKind.BALANCER))
-    aggregates.merge(intake.end_interval(SampleKind.BALANCER).deltas, NOW)
+            asyncio.run(intake.take_in(posted, None, SampleMethod.BALANCER))
+    aggregates.merge(intake.end_interval(SampleMethod.BALANCER).deltas, NOW)
     table = aggregates.table(EMPTY_TABLE, NOW, names)
     before, after = Estimator(demo.regions), Estimator(demo.regions, table)
     for client in clients:

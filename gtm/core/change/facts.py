@@ -18,7 +18,7 @@ MOST_FACTS = 100_000
 """Most kinds of location that are told apart."""
 
 
-class TooManyKinds(Exception):  # noqa: N818 - it names what is so
+class TooManyFacts(Exception):  # noqa: N818 - it names what is so
     """The rules tell more kinds of location apart than can be looked at."""
 
 
@@ -39,7 +39,7 @@ class Facts:
         """What rules tell apart.
 
         Raises:
-            TooManyKinds: it is too much.
+            TooManyFacts: it is too much.
         """
         scoped = [rule for rule in rules if rule.countries is not None]
         signatures: dict[str, list[int]] = {code: [] for code in CODES}
@@ -53,7 +53,7 @@ class Facts:
         radii = (*sorted(bound for bound in bounds if bound is not None), inf)
         certainties = tuple(product((False, True), (False, True), radii))
         if (len(groups) + 1) * len(certainties) > MOST_FACTS:
-            raise TooManyKinds
+            raise TooManyFacts
         return cls(tuple(map(tuple, groups.values())), certainties)
 
     @property

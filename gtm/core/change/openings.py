@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields, replace
 from math import inf
 
 from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
-from gtm.core.change.facts import Facts, TooManyKinds
+from gtm.core.change.facts import Facts, TooManyFacts
 from gtm.core.change.ground import Ground, Way
 from gtm.core.change.walls import Bounded
 from gtm.core.model.values import Match, Places, Policy, ResidencyRule, RuleMode
@@ -142,7 +142,7 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
         old = _bounded(ground, before, after, after, 0)
         new = _bounded(ground, after, before, after, 1)
         facts = Facts.of((*old.rules, *new.rules))
-    except TooManyKinds:
+    except TooManyFacts:
         why = "the rules tell more services or locations apart than can be compared"
         return Openings((), {rule.name: why for rule in binding})
     search = _Search([*new.walls(facts), *new.refused(facts)], Budget(steps))
@@ -213,13 +213,13 @@ def _ways(before: Snapshot, after: Snapshot) -> dict[Way, list[str]]:
     """How requests may come, with the host names by which alone they do; none: by others, too.
 
     Raises:
-        TooManyKinds: there are too many.
+        TooManyFacts: there are too many.
     """
     found: dict[Way, list[str]] = {}
     for pair in _same_services(before, after):
         found[Way(pair)] = []
         if len(found) > MOST_WAYS:
-            raise TooManyKinds
+            raise TooManyFacts
     for name in sorted(before.hostnames.keys() | after.hostnames.keys()):
         way = _by_host(before, after, name)
         # What came to the same service by a name that stated the same comes by its name, too.
@@ -229,7 +229,7 @@ def _ways(before: Snapshot, after: Snapshot) -> dict[Way, list[str]]:
         if hosts is None:
             found[way] = [name]
             if len(found) > MOST_WAYS:
-                raise TooManyKinds
+                raise TooManyFacts
         elif hosts:
             hosts.append(name)
     return found
@@ -255,7 +255,7 @@ def _same_services(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str
     """Each service after the change, with itself, and with those before it whose new name it may be.
 
     Raises:
-        TooManyKinds: there are too many to look at.
+        TooManyFacts: there are too many to look at.
     """
     yield UNNAMED, UNNAMED
     for name in after.services:
@@ -267,7 +267,7 @@ def _same_services(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str
         own = {member.region for member in after.services[name].service.members}
         for count, (other, theirs) in enumerate(members):
             if count > MOST_WAYS:
-                raise TooManyKinds
+                raise TooManyFacts
             if own & theirs:
                 yield other, name
 

@@ -154,7 +154,7 @@ def _reach(before: View, after: View) -> Iterator[Breach]:
         if name not in after.snapshot.services:
             continue  # deleting a service is what its operator asked for; what demand it has, rule 3 counts
         lost: dict[str, set[str]] = {}
-        for request, countries in _kinds(before, after, name):
+        for request, countries in _requests(before, after, name):
             if _served(old, request) and not _served(new, request):
                 lost.setdefault(_asking(request), set()).update(countries)
         everybody = lost.get("", set())
@@ -168,7 +168,7 @@ def _reach(before: View, after: View) -> Iterator[Breach]:
             yield Breach(SafetyRule.REACH, message, float(len(places)), 0.0, "countries")
 
 
-def _kinds(before: View, after: View, service: str) -> Iterator[tuple[Request, tuple[str, ...]]]:
+def _requests(before: View, after: View, service: str) -> Iterator[tuple[Request, tuple[str, ...]]]:
     """A request of every kind that the rules of a service tell apart, and the countries it stands for."""
     rules = (*before.rules[service], *after.rules[service])
     old, new = before.snapshot, after.snapshot

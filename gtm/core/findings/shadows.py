@@ -180,10 +180,10 @@ def _as_strict(by: ResidencyRule, one: ResidencyRule) -> bool:
     Asked for a client of every kind that the two may tell apart. Both: as `settings_of` has them.
     """
     radii = {0.0, inf, *(bound for bound in (by.max_accuracy_km, one.max_accuracy_km) if bound is not None)}
-    kinds = product((None, _ELSEWHERE), (False, True), (False, True), radii)
+    combined = product((None, _ELSEWHERE), (False, True), (False, True), radii)
     clients = [
         LocationFacts((country,), anonymous, km, False, False, doubtful)
-        for country, anonymous, doubtful, km in kinds
+        for country, anonymous, doubtful, km in combined
     ]
     return all(
         matches_place(by, frozenset(), client) is not None

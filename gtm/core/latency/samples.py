@@ -33,8 +33,8 @@ MAX_PLACE_KM = 250.0
 """A client whose coordinates are less accurate than this is in no particular place."""
 
 
-class SampleKind(StrEnum):
-    """Who measured."""
+class SampleMethod(StrEnum):
+    """By whom and how a round trip was measured."""
 
     BALANCER = "balancer"
     """The kernel's TCP_INFO of a client's connection: trusted. `Sample.reporter` is whose token it came with."""
@@ -57,7 +57,7 @@ class Sample:
     rtt_ms: float
     at: float
     source: str
-    kind: SampleKind = SampleKind.BEACON
+    method: SampleMethod = SampleMethod.BEACON
     reporter: str = ""
 
 
@@ -125,7 +125,7 @@ class _Report:
         "claim",
         "impossible",
         "keys",
-        "kind",
+        "method",
         "network",
         "quickest",
         "region",
@@ -141,7 +141,7 @@ class _Report:
         self.claim = claim_of(location)
         self.region = sample.region
         self.source = source_bit(sample.source)
-        self.kind = sample.kind
+        self.method = sample.method
         self.reporter = sample.reporter
         self.values: list[float] = []
         self.quickest = sample.rtt_ms
@@ -179,7 +179,7 @@ class SampleAggregator:
         self._per_source = per_source
         self._limit = limit
         self._parameters = parameters
-        self._reports: dict[tuple[str, str, SampleKind, str, str | None], _Report] = {}
+        self._reports: dict[tuple[str, str, SampleMethod, str, str | None], _Report] = {}
         self._latest = 0.0
 
     def add(self, sample: Sample) -> Verdict:
@@ -194,11 +194,11 @@ class SampleAggregator:
             return Verdict.IMPLAUSIBLE
         direct_km = arc_km(point.vector, terminal.point.vector)
         possible = sample.rtt_ms >= FIBRE_MS_PER_KM * direct_km
-        balancer = sample.kind is SampleKind.BALANCER and sample.location.network is not None
+        balancer = sample.method is SampleMethod.BALANCER and sample.location.network is not None
         report = self._report(sample) if possible or balancer else Verdict.IMPLAUSIBLE
         if isinstance(report, Verdict):
             return report
-        probe = sample.kind is SampleKind.PROBE
+        probe = sample.method is SampleMethod.PROBE
         report.values.append(sample.rtt_ms - (0.0 if probe else model_ms(point, terminal, self._parameters)))
         report.quickest = min(report.quickest, sample.rtt_ms)
         if not possible:
@@ -209,11 +209,11 @@ class SampleAggregator:
 
     def _report(self, sample: Sample) -> _Report | Verdict:
         """Where a sample of its source goes; why not, if there is no room for it."""
-        network = sample.location.network if sample.kind is SampleKind.BALANCER else None
-        key = (sample.source, sample.region, sample.kind, sample.reporter, network)
+        network = sample.location.network if sample.method is SampleMethod.BALANCER else None
+        key = (sample.source, sample.region, sample.method, sample.reporter, network)
         report = self._reports.get(key)
         if report is None:
-            room = self._limit // 2 if sample.kind is SampleKind.BEACON else self._limit
+            room = self._limit // 2 if sample.method is SampleMethod.BEACON else self._limit
             if len(self._reports) >= room:
                 return Verdict.FULL
             report = self._reports[key] = _Report(sample)
@@ -221,7 +221,7 @@ class SampleAggregator:
 
     def _origin(self, sample: Sample) -> Point | None:
         """Where a sample was measured from, if that is known."""
-        if sample.kind is SampleKind.PROBE:
+        if sample.method is SampleMethod.PROBE:
             origin = self._terminals.get(sample.source)
             return None if origin is None or sample.source == sample.region else origin.point
         lat, lon = sample.location.lat, sample.location.lon
@@ -236,7 +236,7 @@ class SampleAggregator:
         groups: dict[_Group, list[_Report]] = {}
         for report in reports.values():
             alone = (report.reporter, report.network) in contradicted or self._doubtful(report)
-            trusted = report.kind is not SampleKind.BEACON
+            trusted = report.method is not SampleMethod.BEACON
             for level, key in report.keys:
                 if not alone or level in {Level.NETWORK, Level.REGION}:
                     groups.setdefault((level, key, report.region, trusted), []).append(report)
@@ -255,7 +255,7 @@ class SampleAggregator:
         groups: dict[tuple[str, str, str, str], list[_Report]] = {}
         for report in reports:
             network, claim = report.network, report.claim
-            if report.kind is SampleKind.BALANCER and network is not None and claim is not None:
+            if report.method is SampleMethod.BALANCER and network is not None and claim is not None:
                 groups.setdefault((network, claim, report.region, report.reporter), []).append(report)
         found = []
         for (network, claim, region, reporter), group in groups.items():
@@ -275,7 +275,7 @@ class SampleAggregator:
 
 def _keys(sample: Sample) -> tuple[tuple[Level, str], ...]:
     """The levels' keys that a sample counts for."""
-    if sample.kind is SampleKind.PROBE:
+    if sample.method is SampleMethod.PROBE:
         return ((Level.REGION, sample.source),)
     return keys_of(sample.location)
 

@@ -24,7 +24,7 @@ from gtm.core.latency import (
     Level,
     Sample,
     SampleAggregator,
-    SampleKind,
+    SampleMethod,
     Source,
     Verdict,
     Vote,
@@ -47,7 +47,7 @@ TRUE_MS = {"eu-central": 3.0, "eu-west": 24.0, "us-east": 92.0}
 CLAIM = "US|40,-74"
 DAY = 86_400.0
 
-BALANCER, BEACON, PROBE = SampleKind
+BALANCER, BEACON, PROBE = SampleMethod
 
 
 def said(
@@ -544,4 +544,4 @@ def test_a_browser_is_refused_what_a_balancer_may_say() -> None:
     aggregator = SampleAggregator(REGIONS, doubts={NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})})
     sample = Sample(NEW_YORK, "eu-central", 3.0, 0.0, "a", BEACON)
     assert aggregator.add(sample) is Verdict.IMPLAUSIBLE
-    assert aggregator.add(replace(sample, kind=BALANCER)) is Verdict.ACCEPTED
+    assert aggregator.add(replace(sample, method=BALANCER)) is Verdict.ACCEPTED

@@ -19,7 +19,7 @@ from gtm.core.latency import (
     Level,
     Sample,
     SampleAggregator,
-    SampleKind,
+    SampleMethod,
     Settings,
     Source,
     Sum,
@@ -39,18 +39,18 @@ BASE = model_ms(point_at(52.52, 13.4), terminal_at(FRANKFURT.lat, FRANKFURT.lon)
 DAY = 86_400.0
 THREE = source_bit("a") | source_bit("b") | source_bit("c")
 
-BALANCER, BEACON, PROBE = SampleKind
+BALANCER, BEACON, PROBE = SampleMethod
 
 
 def sample(
     residual: float = 0.0,
     source: str = "a",
-    kind: SampleKind = BALANCER,
+    method: SampleMethod = BALANCER,
     at: float = 0.0,
     location: Location = BERLIN,
 ) -> Sample:
     """A round trip to Frankfurt, so much above the model."""
-    return Sample(location, FRANKFURT.name, BASE + residual, at, source, kind)
+    return Sample(location, FRANKFURT.name, BASE + residual, at, source, method)
 
 
 def delta(
@@ -129,9 +129,9 @@ def test_a_client_that_may_be_elsewhere_does_not_speak_for_a_place(
         ({"region": "gone"}, Verdict.UNKNOWN_REGION),
         ({"location": Location("DE")}, Verdict.UNKNOWN_LOCATION),
         ({"location": Location("DE", lat=52.5)}, Verdict.UNKNOWN_LOCATION),
-        ({"kind": PROBE}, Verdict.UNKNOWN_LOCATION),
-        ({"kind": PROBE, "source": FRANKFURT.name}, Verdict.UNKNOWN_LOCATION),
-        ({"rtt_ms": 4.0, "kind": BEACON}, Verdict.IMPLAUSIBLE),
+        ({"method": PROBE}, Verdict.UNKNOWN_LOCATION),
+        ({"method": PROBE, "source": FRANKFURT.name}, Verdict.UNKNOWN_LOCATION),
+        ({"rtt_ms": 4.0, "method": BEACON}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": 4.0, "location": BERLIN._replace(network=None)}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": -1.0}, Verdict.IMPLAUSIBLE),
         ({"rtt_ms": 3000.1}, Verdict.IMPLAUSIBLE),
@@ -170,12 +170,12 @@ def test_a_source_has_few_samples_of_a_region() -> None:
 def test_browsers_cannot_fill_the_memory() -> None:
     """Beacons have half of the room; what balancers measure still finds the other half."""
     aggregator = SampleAggregator(REGIONS, limit=10)
-    beacons = [aggregator.add(sample(source=str(number), kind=BEACON)) for number in range(8)]
+    beacons = [aggregator.add(sample(source=str(number), method=BEACON)) for number in range(8)]
     assert beacons == [Verdict.ACCEPTED] * 5 + [Verdict.FULL] * 3
     balancers = [aggregator.add(sample(source=str(number))) for number in range(8)]
     assert balancers == [Verdict.ACCEPTED] * 5 + [Verdict.FULL] * 3
     aggregator.take()
-    assert aggregator.add(sample(kind=BEACON)) is Verdict.ACCEPTED
+    assert aggregator.add(sample(method=BEACON)) is Verdict.ACCEPTED
 
 
 @quick(200)

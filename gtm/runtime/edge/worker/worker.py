@@ -22,7 +22,7 @@ from math import inf
 from typing import assert_never
 
 from gtm.core.decision.router import Router
-from gtm.core.latency import SampleKind
+from gtm.core.latency import SampleMethod
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import Parts
 from gtm.dns.answer.answerer import Answerer
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 
 _TICK = 1.0
 _RELOAD_EVERY = 5
-_INTERVALS = {SampleKind.BALANCER: 10, SampleKind.BEACON: 60}
+_INTERVALS = {SampleMethod.BALANCER: 10, SampleMethod.BEACON: 60}
 """Beats of an interval of samples. Among browsers each source has one vote in it, and three must have spoken."""
 
 
@@ -241,7 +241,7 @@ class Worker:
             return
         self._tell(CountsMessage(counts, self._parts, used, denied))
 
-    def _tell_samples(self, kind: SampleKind) -> None:
+    def _tell_samples(self, kind: SampleMethod) -> None:
         if self.intake is None:
             return
         deltas, witnesses = self.intake.end_interval(kind)
