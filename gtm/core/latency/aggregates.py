@@ -21,7 +21,7 @@ from typing import NamedTuple
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.samples import MAX_RTT_MS, Delta, Level
 from gtm.core.latency.table import LatencyTable, Row, network_key
-from gtm.core.model.geometry import parse_cell
+from gtm.core.model.geometry import parse_square
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Aggregates:
                 continue
             old = getattr(previous, LEVEL_FIELDS[level]).get(key, {}).get(region)
             if self._enough(level, kept, weight, published=old is not None):
-                levels[level].setdefault(key, {})[region] = self._cell(kept.mean, weight, old)
+                levels[level].setdefault(key, {})[region] = self._entry(kept.mean, weight, old)
                 favour = 1.0 if old is None else 2.0  # so that rows of like weight do not take turns
                 weights[level, key] = weights.get((level, key), 0.0) + favour * weight
         chosen = set(nlargest(self.settings.max_rows, weights, key=lambda row: (weights[row], row)))
@@ -230,7 +230,7 @@ class Aggregates:
             damped[network] = doubt
         return damped
 
-    def _cell(self, mean: float, weight: float, before: tuple[float, float] | None) -> tuple[float, float]:
+    def _entry(self, mean: float, weight: float, before: tuple[float, float] | None) -> tuple[float, float]:
         """A residual and its weight as published: the weight in powers of two, that it change rarely."""
         if before is not None and before[1] / 2 <= weight < before[1] * 4:
             worth = before[1]
@@ -255,7 +255,7 @@ def check_delta(delta: Delta) -> None:
         ValueError: its numbers or its key are impossible.
     """
     if delta.level is Level.PLACE:
-        parse_cell(delta.key)
+        parse_square(delta.key)
     if delta.level is Level.NETWORK and network_key(delta.key) != delta.key:
         raise ValueError(f"a delta of network `{delta.key}`, which could be one person's: at most /24 or /48")
     numbers = (delta.centre, delta.spread, delta.at)

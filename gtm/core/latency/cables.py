@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from itertools import combinations
 from math import inf
 
-from gtm.core.model.geometry import Cell, Vector, arc_km, cell_vector, unit_vector
+from gtm.core.model.geometry import Square, Vector, arc_km, square_vector, unit_vector
 
 _HUBS = """
 seattle 47.6 -122.3, san-jose 37.4 -121.9, los-angeles 34.05 -118.25, denver 39.7 -105.0
@@ -76,9 +76,9 @@ suva: honolulu, madrid: ashburn
 NEAREST = 2
 """Through how many of the hubs nearest to it a place reaches the network."""
 
-# From the middle of a cell of one degree to its corners, twice: what is nearest to a point of the cell is at most this
+# From the middle of a square of one degree to its corners, twice: what is nearest to a point of the square is at most this
 # much farther from the middle than what is nearest to the middle.
-_CELL_KM = 160.0
+_SQUARE_KM = 160.0
 
 
 def _items(text: str) -> list[str]:
@@ -128,14 +128,14 @@ def hub_distances(hub: int) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=16_384)
-def _hubs_near(cell: Cell) -> tuple[int, ...]:
-    """The hubs that may be among the nearest of some point of a cell."""
-    middle = cell_vector(cell)
+def _hubs_near(square: Square) -> tuple[int, ...]:
+    """The hubs that may be among the nearest of some point of a square."""
+    middle = square_vector(square)
     distances = [arc_km(middle, vector) for vector in _VECTORS]
-    reach = sorted(distances)[NEAREST - 1] + _CELL_KM
+    reach = sorted(distances)[NEAREST - 1] + _SQUARE_KM
     return tuple(number for number, km in enumerate(distances) if km <= reach)
 
 
-def nearest_hubs(cell: Cell, point: Vector) -> tuple[tuple[float, int], ...]:
-    """The hubs nearest to a point of a cell, with their distances in km."""
-    return tuple(sorted([(arc_km(point, _VECTORS[hub]), hub) for hub in _hubs_near(cell)])[:NEAREST])
+def nearest_hubs(square: Square, point: Vector) -> tuple[tuple[float, int], ...]:
+    """The hubs nearest to a point of a square, with their distances in km."""
+    return tuple(sorted([(arc_km(point, _VECTORS[hub]), hub) for hub in _hubs_near(square)])[:NEAREST])

@@ -23,7 +23,7 @@ from ipaddress import ip_network
 from math import isfinite
 from typing import NamedTuple
 
-from gtm.core.model.geometry import FIBRE_MS_PER_KM, cell_key, cell_of
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, square_key, square_of
 from gtm.core.model.values import Location
 
 ERROR_MS = 1.0
@@ -138,7 +138,7 @@ def claim_of(location: Location) -> str | None:
     """What a database claims of a network, as far as doubts tell claims apart; None if it claims no place."""
     if location.lat is None or location.lon is None:
         return None
-    return f"{location.country or ''}|{cell_key(cell_of(location.lat, location.lon))}"
+    return f"{location.country or ''}|{square_key(square_of(location.lat, location.lon))}"
 
 
 def allowance_km(location: Location) -> float:

@@ -17,7 +17,7 @@ to it alone. In `_absorb`, with gains g and residuals e above the coarser estima
 
   offset = Σ g·e / (1 + Σ g);   of a region in the row + offset + g · (e - offset);   of any other + offset
 
-A cell's knowledge (`gtm.core.latency.cells`) does the same with the places around it, by distance and with Huber's weights, and is
+A square's knowledge (`gtm.core.latency.squares`) does the same with the places around it, by distance and with Huber's weights, and is
 remembered; the country's row counts by as much as places say little (`Correction.coarse`).
 
 Laws:
@@ -61,7 +61,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from gtm.core.latency.cells import Cells, Correction
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.geographic import (
     SHIPPED,
@@ -75,8 +74,9 @@ from gtm.core.latency.geographic import (
 )
 from gtm.core.latency.levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset
 from gtm.core.latency.mutual import fit_mutual
+from gtm.core.latency.squares import Correction, Squares
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
-from gtm.core.model.geometry import FIBRE_MS_PER_KM, Cell, arc_km, cell_of, parse_cell
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, Square, arc_km, parse_square, square_of
 from gtm.core.model.values import Location, Region
 
 _Totals = dict[int, tuple[float, Source]]
@@ -112,8 +112,8 @@ class Estimator:
         self._places = [(region.lat, region.lon) for region in regions]
         self._terminals = [terminal_at(*place) for place in self._places]
         mutual = fit_mutual(self._names, self._terminals, table.mutual, parameters)
-        measured = {parse_cell(key): row for key, row in table.places.items()}
-        self._cells = Cells(self._names, self._terminals, mutual, measured)
+        measured = {parse_square(key): row for key, row in table.places.items()}
+        self._squares = Squares(self._names, self._terminals, mutual, measured)
 
     def key(self, location: Location) -> Hashable:
         """All that `paths` depends on. The country, operator and network are in it only if the table has them."""
@@ -160,7 +160,7 @@ class Estimator:
     ) -> dict[int, NetworkPath]:
         """The ways from coordinates in degrees; `own` is the row of the client's network, `bound` in ms per km."""
         client = point_at(*place)
-        corrections = self._corrections(location, cell_of(*place), own, members)
+        corrections = self._corrections(location, square_of(*place), own, members)
         base_ms, ms_per_km = self._parameters.base_ms, self._parameters.ms_per_km
         paths = {}
         for number in members:
@@ -191,8 +191,8 @@ class Estimator:
                 moved[name] = (residual + before - after, samples)
         return moved
 
-    def _corrections(self, location: Location, cell: Cell, own: Row, members: Sequence[int]) -> _Totals:
-        """What is added to the model for each member: the cell's knowledge, and the rows that know this client.
+    def _corrections(self, location: Location, square: Square, own: Row, members: Sequence[int]) -> _Totals:
+        """What is added to the model for each member: the square's knowledge, and the rows that know this client.
 
         All regions of those rows are worked out: their offsets must not depend on which members are asked for.
         """
@@ -204,7 +204,7 @@ class Estimator:
             )
             numbers = self._numbers
             wanted = sorted({*members, *(numbers[name] for row in rows for name in row if name in numbers)})
-        found = self._cells.corrections(cell, wanted)
+        found = self._squares.corrections(square, wanted)
         if country is None:
             totals = {number: (correction.ms, correction.source) for number, correction in found.items()}
         else:
@@ -227,7 +227,7 @@ class Estimator:
         return None if location.country is None else table.countries.get(location.country), finer
 
     def _with_country(self, found: dict[int, Correction], country: Row) -> _Totals:
-        """The cell's knowledge with the country's row, which counts where places say little."""
+        """The square's knowledge with the country's row, which counts where places say little."""
         before = {number: (correction.mutual, correction.source) for number, correction in found.items()}
         after = self._absorb(before, country, COUNTRY_TRUST, Source.COUNTRY)
         totals = {}

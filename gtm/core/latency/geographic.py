@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gtm.core.latency.cables import hub_distances, nearest_hubs
-from gtm.core.model.geometry import FIBRE_MS_PER_KM, Vector, arc_km, cell_of, unit_vector
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, Vector, arc_km, square_of, unit_vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Terminal:
 def point_at(lat: float, lon: float) -> Point:
     """The point at coordinates in degrees."""
     vector = unit_vector(lat, lon)
-    return Point(vector, nearest_hubs(cell_of(lat, lon), vector))
+    return Point(vector, nearest_hubs(square_of(lat, lon), vector))
 
 
 @lru_cache(maxsize=1024)

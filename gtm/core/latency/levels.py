@@ -17,7 +17,7 @@ class Source(StrEnum):
     NEARBY = "nearby"
     """Measured in places near the client's."""
     PLACE = "place"
-    """Measured in the client's own cell."""
+    """Measured in the client's own square."""
     ASN = "asn"
     """Measured with clients of the same operator in the same country."""
     NETWORK = "network"

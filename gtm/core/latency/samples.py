@@ -23,7 +23,7 @@ from gtm.core.latency.doubt import Doubt, Witness, allowance_km, claim_of, dispu
 from gtm.core.latency.geographic import SHIPPED, Parameters, Point, model_ms, point_at, terminal_at
 from gtm.core.latency.table import asn_key, network_key
 from gtm.core.model.affinity import key_hash
-from gtm.core.model.geometry import FIBRE_MS_PER_KM, arc_km, cell_key, cell_of
+from gtm.core.model.geometry import FIBRE_MS_PER_KM, arc_km, square_key, square_of
 from gtm.core.model.values import Location, Region
 
 MAX_RTT_MS = 3000.0
@@ -298,7 +298,7 @@ def keys_of(location: Location) -> tuple[tuple[Level, str], ...]:
         keys.append((Level.COUNTRY, location.country))
     exact = location.accuracy_km is None or location.accuracy_km <= MAX_PLACE_KM
     if exact and location.lat is not None and location.lon is not None:
-        keys.append((Level.PLACE, cell_key(cell_of(location.lat, location.lon))))
+        keys.append((Level.PLACE, square_key(square_of(location.lat, location.lon))))
     return tuple(keys)
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from ipaddress import ip_network
 
 from gtm.core.latency.doubt import Doubt, claim_of
-from gtm.core.model.geometry import parse_cell
+from gtm.core.model.geometry import parse_square
 from gtm.core.model.values import Location
 
 Row = dict[str, tuple[float, float]]
@@ -19,12 +19,12 @@ class LatencyTable:
     """Measured round trips, replaced whole. Two tables of the same version are equal.
 
     `mutual` holds round trips between regions in ms, by the names of who measured and who answered. The levels map a
-    CIDR network, an operator in a country (`3320|DE`), a country (`DE`) and a cell (`gtm.core.model.geometry.cell_key`) to
+    CIDR network, an operator in a country (`3320|DE`), a country (`DE`) and a square (`gtm.core.model.geometry.square_key`) to
     what was measured there. `processing_ms` is what a region itself takes on average (waiting and service time), by
     region and service; service "" stands for all others.
 
     Raises:
-        ValueError: a key of `places` is no cell.
+        ValueError: a key of `places` is no square.
     """
 
     version: int = 0
@@ -57,7 +57,7 @@ class LatencyTable:
 
     def __post_init__(self) -> None:
         for key in self.places:
-            parse_cell(key)
+            parse_square(key)
 
 
 EMPTY_TABLE = LatencyTable()

@@ -1,4 +1,4 @@
-"""Points on the Earth: distances, and the cells that stand for places."""
+"""Points on the Earth: distances, and the squares that stand for places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIBRE_MS_PER_KM = 0.01
 Vector = tuple[float, float, float]
 """A point as a unit vector from the centre of the Earth."""
 
-Cell = tuple[int, int]
+Square = tuple[int, int]
 """A place of one degree by one degree: the whole degrees of its south-western corner."""
 
 
@@ -39,35 +39,35 @@ def arc_km(one: Vector, other: Vector) -> float:
     return 2 * EARTH_RADIUS_KM * asin(min(1.0, sqrt(dx * dx + dy * dy + dz * dz) / 2))
 
 
-def cell_of(lat: float, lon: float) -> Cell:
-    """The cell around a point in degrees; the poles and the date line belong to the cells beside them."""
+def square_of(lat: float, lon: float) -> Square:
+    """The square around a point in degrees; the poles and the date line belong to the squares beside them."""
     return min(89, floor(lat)), (floor(lon) + 180) % 360 - 180
 
 
 @lru_cache(maxsize=16_384)
-def cell_vector(cell: Cell) -> Vector:
-    """The middle of a cell, as a unit vector."""
-    return unit_vector(cell[0] + 0.5, cell[1] + 0.5)
+def square_vector(square: Square) -> Vector:
+    """The middle of a square, as a unit vector."""
+    return unit_vector(square[0] + 0.5, square[1] + 0.5)
 
 
-def cell_key(cell: Cell) -> str:
-    """A cell as text: `52,13`."""
-    return f"{cell[0]},{cell[1]}"
+def square_key(square: Square) -> str:
+    """A square as text: `52,13`."""
+    return f"{square[0]},{square[1]}"
 
 
-def parse_cell(key: str) -> Cell:
-    """A cell from its text.
+def parse_square(key: str) -> Square:
+    """A square from its text.
 
     Raises:
-        ValueError: it is no cell of whole degrees.
+        ValueError: it is no square of whole degrees.
     """
     lat, comma, lon = key.partition(",")
     try:
-        cell = int(lat), int(lon)
+        square = int(lat), int(lon)
     except ValueError:
-        cell = (90, 180)
-    if not comma or not (-90 <= cell[0] <= 89 and -180 <= cell[1] <= 179):
+        square = (90, 180)
+    if not comma or not (-90 <= square[0] <= 89 and -180 <= square[1] <= 179):
         raise ValueError(
-            f"`{key}` is no cell: expected whole degrees of latitude and longitude, such as `52,13`"
+            f"`{key}` is no square: expected whole degrees of latitude and longitude, such as `52,13`"
         )
-    return cell
+    return square

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
-from gtm.core.latency import cells as rtt_cells
+from gtm.core.latency import squares as rtt_squares
 from gtm.core.latency.cables import HUB_NAMES, hub_distances
 from gtm.core.latency.geographic import SHIPPED, model_ms, point_at, terminal_at
 from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
     arc_km,
-    cell_key,
-    cell_of,
-    cell_vector,
     great_circle_km,
-    parse_cell,
+    parse_square,
+    square_key,
+    square_of,
+    square_vector,
     unit_vector,
 )
 from gtm.core.model.values import Location, Region
@@ -100,16 +100,16 @@ def test_vectors_measure_as_the_haversine_formula(lat1: float, lon1: float, lat2
 @quick(200)
 @given(latitudes, longitudes)
 def test_a_cell_is_around_its_points(lat: float, lon: float) -> None:
-    """A cell's key reads back, and its middle is within 80 km of all its points."""
-    cell = cell_of(lat, lon)
-    assert parse_cell(cell_key(cell)) == cell
-    assert arc_km(cell_vector(cell), unit_vector(lat, lon)) <= 80
+    """A square's key reads back, and its middle is within 80 km of all its points."""
+    square = square_of(lat, lon)
+    assert parse_square(square_key(square)) == square
+    assert arc_km(square_vector(square), unit_vector(lat, lon)) <= 80
 
 
 @pytest.mark.parametrize("key", ["", "52", "52,", "52,x", "90,0", "0,180", "-91,0", "52,13,1", "5.2,1"])
 def test_what_is_no_cell_is_refused(key: str) -> None:
     """A table with a place that is nowhere cannot be made."""
-    with pytest.raises(ValueError, match="no cell"):
+    with pytest.raises(ValueError, match="no square"):
         LatencyTable(places={key: {}})
 
 
@@ -303,24 +303,24 @@ def test_the_nearest_places_are_read() -> None:
     }
     estimator = Estimator(REGIONS, LatencyTable(places=places))
     for lat, lon in ((52.5, 13.4), (-89.9, 0.0), (0.0, 179.9), (66.0, -170.0), (79.0, 100.0)):
-        cell = cell_of(lat, lon)
-        middle = cell_vector(cell)
+        square = square_of(lat, lon)
+        middle = square_vector(square)
         exact = sorted(
-            arc_km(middle, cell_vector(parse_cell(key))) for key in places if key != cell_key(cell)
+            arc_km(middle, square_vector(parse_square(key))) for key in places if key != square_key(square)
         )
-        weights = [weight for weight, _ in estimator._cells._neighbours(cell)]
-        expected = [2.718281828 ** (-km / rtt_cells.NEARBY_KM) for km in exact[: rtt_cells.NEARBY]]
+        weights = [weight for weight, _ in estimator._squares._neighbours(square)]
+        expected = [2.718281828 ** (-km / rtt_squares.NEARBY_KM) for km in exact[: rtt_squares.NEARBY]]
         assert weights == pytest.approx(expected, rel=1e-3)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients from everywhere cannot grow an estimator without end, and its answers stay."""
-    monkeypatch.setattr(rtt_cells, "_CELLS", 4)
+    monkeypatch.setattr(rtt_squares, "_SQUARES", 4)
     estimator = Estimator(REGIONS)
     first = estimator.paths(BERLIN, ALL)
     for lon in range(-180, 180, 10):
         estimator.paths(BERLIN._replace(lon=float(lon)), ALL)
-        assert len(estimator._cells._cells) <= 4
+        assert len(estimator._squares._squares) <= 4
     assert estimator.paths(BERLIN, ALL) == first
 
 

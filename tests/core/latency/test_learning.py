@@ -214,7 +214,7 @@ def test_deltas_survive_the_wire() -> None:
         (delta(sources=2**63), "impossible numbers"),
         (delta(3001.0), "beyond 3000 ms"),
         (delta(spread=-1.0), "beyond 3000 ms"),
-        (delta(level=Level.PLACE, key="Berlin"), "no cell"),
+        (delta(level=Level.PLACE, key="Berlin"), "no square"),
     ],
 )
 def test_an_impossible_delta_changes_nothing(wrong: Delta, says: str) -> None:

@@ -1,6 +1,6 @@
 """What is known of round trips at a place: from the regions' mutual ones, from measured places around, from its own.
 
-A cell's knowledge is worked out at its middle, once for each region that is asked for, and remembered.
+A square's knowledge is worked out at its middle, once for each region that is asked for, and remembered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gtm.core.latency.geographic import Terminal
 from gtm.core.latency.levels import PLACE_TRUST, Source, offset
 from gtm.core.latency.mutual import MutualFit
 from gtm.core.latency.table import Row
-from gtm.core.model.geometry import EARTH_RADIUS_KM, Cell, Vector, arc_km, cell_vector, unit_vector
+from gtm.core.model.geometry import EARTH_RADIUS_KM, Square, Vector, arc_km, square_vector, unit_vector
 
 REGIONS_KM = 3000.0
 """By how much farther a region may be from the client until what it measured counts 1/e as much."""
@@ -31,13 +31,13 @@ AGREED_MS = 30.0
 _AREA_DEGREES = 5
 _AREA_KM = 800.0
 """From the middle of an area of 5° by 5° to its corners, twice."""
-_CELLS = 8192
-"""How many cells of clients are remembered."""
+_SQUARES = 8192
+"""How many squares of clients are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a cell's knowledge adds to the model for a region: `ms`, and `coarse` of what the country's row adds."""
+    """What a square's knowledge adds to the model for a region: `ms`, and `coarse` of what the country's row adds."""
 
     mutual: float
     ms: float
@@ -45,13 +45,13 @@ class Correction:
     source: Source
 
 
-class _CellView:
-    """What is known at a cell, worked out once for each region that is asked for."""
+class _SquareView:
+    """What is known at a square, worked out once for each region that is asked for."""
 
-    __slots__ = ("cell", "corrections", "mutuals", "neighbours", "own", "own_offset", "weights")
+    __slots__ = ("corrections", "mutuals", "neighbours", "own", "own_offset", "square", "weights")
 
-    def __init__(self, cell: Cell, weights: list[float], own: Row) -> None:
-        self.cell = cell
+    def __init__(self, square: Square, weights: list[float], own: Row) -> None:
+        self.square = square
         self.weights = weights
         self.own = own
         self.mutuals: dict[int, float] = {}
@@ -89,14 +89,14 @@ def _agreed(seen: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return centre, total
 
 
-class Cells:
-    """Corrections to the geographic model, by cell and region.
+class Squares:
+    """Corrections to the geographic model, by square and region.
 
     Args:
         names: of the regions, in the order of their numbers.
         terminals: of the regions.
         mutual: what the regions' mutual round trips say, if there are any.
-        places: the measured cells.
+        places: the measured squares.
     """
 
     def __init__(
@@ -104,39 +104,39 @@ class Cells:
         names: Sequence[str],
         terminals: Sequence[Terminal],
         mutual: MutualFit | None,
-        places: Mapping[Cell, Row],
+        places: Mapping[Square, Row],
     ) -> None:
         self._names = names
         self._numbers = {name: number for number, name in enumerate(names)}
         self._terminals = terminals
         self._mutual = mutual
         self._places = places
-        self._vectors = [(cell_vector(cell), cell) for cell in places]
-        self._areas: dict[Cell, list[tuple[Vector, Cell]]] = {}
-        self._measured: dict[Cell, _Place] = {}
-        self._cells: dict[Cell, _CellView] = {}
+        self._vectors = [(square_vector(square), square) for square in places]
+        self._areas: dict[Square, list[tuple[Vector, Square]]] = {}
+        self._measured: dict[Square, _Place] = {}
+        self._squares: dict[Square, _SquareView] = {}
 
-    def corrections(self, cell: Cell, numbers: Iterable[int]) -> dict[int, Correction]:
-        """What is known at a cell of each of some regions."""
-        view = self._view(cell)
+    def corrections(self, square: Square, numbers: Iterable[int]) -> dict[int, Correction]:
+        """What is known at a square of each of some regions."""
+        view = self._view(square)
         return {number: view.corrections.get(number) or self._correct(view, number) for number in numbers}
 
-    def _view(self, cell: Cell) -> _CellView:
-        view = self._cells.get(cell)
+    def _view(self, square: Square) -> _SquareView:
+        view = self._squares.get(square)
         if view is None:
             weights = []
             if self._mutual is not None:
-                middle = cell_vector(cell)
+                middle = square_vector(square)
                 weights = [
                     exp(-arc_km(middle, terminal.point.vector) / REGIONS_KM) for terminal in self._terminals
                 ]
-            view = _CellView(cell, weights, self._places.get(cell, {}))
-            if len(self._cells) >= _CELLS:
-                self._cells = {}
-            self._cells[cell] = view
+            view = _SquareView(square, weights, self._places.get(square, {}))
+            if len(self._squares) >= _SQUARES:
+                self._squares = {}
+            self._squares[square] = view
         return view
 
-    def _mutual_at(self, view: _CellView, number: int) -> float:
+    def _mutual_at(self, view: _SquareView, number: int) -> float:
         """What the regions' mutual round trips add for a region: its own offset, and what those nearby saw."""
         if self._mutual is None:
             return 0.0
@@ -147,8 +147,8 @@ class Cells:
             known = view.mutuals[number] = self._mutual.offsets[number] + rest / (1 + seen)
         return known
 
-    def _correct(self, view: _CellView, number: int) -> Correction:
-        """What is known at a cell of a region, remembered."""
+    def _correct(self, view: _SquareView, number: int) -> Correction:
+        """What is known at a square of a region, remembered."""
         ms, coarse, source = self._around(view, number)
         row = view.own
         if row:
@@ -169,14 +169,14 @@ class Cells:
         correction = view.corrections[number] = Correction(self._mutual_at(view, number), ms, coarse, source)
         return correction
 
-    def _around(self, view: _CellView, number: int) -> tuple[float, float, Source]:
-        """What is known of a region around a cell, its own row aside; the share left to the country's row; whence."""
+    def _around(self, view: _SquareView, number: int) -> tuple[float, float, Source]:
+        """What is known of a region around a square, its own row aside; the share left to the country's row; whence."""
         mutual = self._mutual_at(view, number)
         source = Source.MODEL if self._mutual is None else Source.REGIONS
         if not self._places:
             return mutual, 1.0, source
         if view.neighbours is None:
-            view.neighbours = self._neighbours(view.cell)
+            view.neighbours = self._neighbours(view.square)
         access = access_weight = 0.0
         seen: list[tuple[float, float]] = []
         for weight, place in view.neighbours:
@@ -191,23 +191,23 @@ class Cells:
         centre, total = _agreed(seen)
         return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), Source.NEARBY
 
-    def _neighbours(self, cell: Cell) -> list[tuple[float, _Place]]:
-        """The measured places nearest to a cell, itself aside, with their weights."""
-        area = (cell[0] // _AREA_DEGREES, cell[1] // _AREA_DEGREES)
+    def _neighbours(self, square: Square) -> list[tuple[float, _Place]]:
+        """The measured places nearest to a square, itself aside, with their weights."""
+        area = (square[0] // _AREA_DEGREES, square[1] // _AREA_DEGREES)
         candidates = self._areas.get(area)
         if candidates is None:
             candidates = self._areas[area] = self._candidates(area)
-        x, y, z = cell_vector(cell)
+        x, y, z = square_vector(square)
         near = nlargest(
-            NEARBY, [(x * u + y * v + z * w, other) for (u, v, w), other in candidates if other != cell]
+            NEARBY, [(x * u + y * v + z * w, other) for (u, v, w), other in candidates if other != square]
         )
         return [
             (exp(-EARTH_RADIUS_KM * acos(min(1.0, cosine)) / NEARBY_KM), self._place(other))
             for cosine, other in near
         ]
 
-    def _candidates(self, area: Cell) -> list[tuple[Vector, Cell]]:
-        """The measured places that may be among the nearest of some cell of an area."""
+    def _candidates(self, area: Square) -> list[tuple[Vector, Square]]:
+        """The measured places that may be among the nearest of some square of an area."""
         if len(self._vectors) <= 2 * NEARBY:
             return self._vectors
         x, y, z = unit_vector((area[0] + 0.5) * _AREA_DEGREES, (area[1] + 0.5) * _AREA_DEGREES)
@@ -216,18 +216,18 @@ class Cells:
         reach = cos(min(pi, angle))
         return [place for cosine, place in zip(cosines, self._vectors, strict=True) if cosine >= reach]
 
-    def _place(self, cell: Cell) -> _Place:
+    def _place(self, square: Square) -> _Place:
         """A measured place, its offset apart from what is particular to each region."""
-        place = self._measured.get(cell)
+        place = self._measured.get(square)
         if place is None:
-            view = self._view(cell)
+            view = self._view(square)
             gains = {}
-            for name, (residual, samples) in self._places[cell].items():
+            for name, (residual, samples) in self._places[square].items():
                 number = self._numbers.get(name)
                 if number is not None:
                     gains[number] = (PLACE_TRUST.gain(samples), residual - self._mutual_at(view, number))
             common = offset(gains.values())
-            place = self._measured[cell] = _Place(
+            place = self._measured[square] = _Place(
                 common, {number: (gain, residual - common) for number, (gain, residual) in gains.items()}
             )
         return place
