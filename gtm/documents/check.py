@@ -148,7 +148,7 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
 
 
 def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:
-    """Try one expectation."""
+    """Decide an expectation's request under a policy, everything up but what it says is down, and compare."""
     view = _view(policy, item, now)
     try:
         service, tenant, data_class = _asked(view, item)

@@ -62,7 +62,7 @@ class Folder:
     rejected: set[str] = field(default_factory=set)
 
     def document(self) -> PolicyDocument:
-        """The documents as one."""
+        """All files together as one policy, by kind in the order read."""
         return PolicyDocument.model_validate({kind: tuple(items) for kind, items in self.documents.items()})
 
 

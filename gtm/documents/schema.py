@@ -34,7 +34,7 @@ _List = Annotated[tuple[D, ...], Field(max_length=MAX_RESOURCES)]
 
 
 class PolicyDocument(Document):
-    """A whole policy."""
+    """A whole policy: a list of documents for each kind of resource."""
 
     regions: _List[RegionDocument] = ()
     zones: _List[ZoneDocument] = ()

@@ -121,7 +121,7 @@ class _Reader:
             self.problems.append(Problem(path, code, message))
 
     def read_list(self, body: Mapping[str, Any]) -> None:
-        """Read `{"reports": [...]}`."""
+        """Take in the reports of a body `{"reports": [...]}`; what is wrong with one keeps no other from being read."""
         for name in body.keys() - {"reports"}:
             self.problem(_shown(name), "unknown_field", "unknown field: `reports` stands alone")
         items = body["reports"]
@@ -135,7 +135,7 @@ class _Reader:
                 self.read(f"reports[{index}]", item)
 
     def read(self, path: str, item: Any) -> None:
-        """Read one report."""
+        """Take in the report at a path of the body, or note every problem that it has there."""
         if not isinstance(item, dict):
             self.problem(path, "wrong_type", "must be an object")
             return

@@ -58,12 +58,12 @@ class Facts:
 
     @property
     def width(self) -> int:
-        """Bits of a block."""
+        """How many bits a block has: one for each group of countries, and one for an unknown country."""
         return len(self.groups) + 1
 
     @property
     def every(self) -> int:
-        """The mask of all."""
+        """The mask of a rule that concerns clients wherever they are."""
         return (1 << self._last + 1) - 1
 
     @property

@@ -38,7 +38,7 @@ _NOTICEABLE = 1e-3
 
 
 class SafetyRule(StrEnum):
-    """The rules."""
+    """The code by which a refusal names its rule."""
 
     REACH = "reach"
     CAPACITY = "capacity"
@@ -81,7 +81,7 @@ class Verdict:
 
     @property
     def safe(self) -> bool:
-        """Nothing was broken."""
+        """Whether no rule is broken. What is unchecked does not count against a change."""
         return not self.breaches
 
 

@@ -169,7 +169,7 @@ class Choice:
 
     @property
     def every(self) -> tuple[Option, ...]:
-        """Whatever `pick` can return."""
+        """Whatever `pick` can return, some of it more than once."""
         more = [item for item in (self.home, self.refused, self.over_share) if item is not None]
         return (*self.options, *self.sticky, *more)
 
@@ -387,7 +387,7 @@ class _Maker:
         return Option(number, name, Outcome.SERVED, reason, quotas)
 
     def refused(self, outcome: Outcome, reason: Reason) -> Option:
-        """A refusal."""
+        """An option that names no region and counts against no quota."""
         return Option(-1, None, outcome, reason)
 
     def refusal(self, *, usable_anywhere: bool) -> Option:

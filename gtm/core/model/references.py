@@ -35,11 +35,11 @@ class Checks:
         self._suggested = 0
 
     def problem(self, path: str, code: str, message: str) -> None:
-        """Note a problem."""
+        """Keep the policy from compiling, by what is wrong at a path; more may be found and noted."""
         self.problems.append(Problem(path, code, message))
 
     def warn(self, path: str, message: str) -> None:
-        """Note a warning."""
+        """Say what is odd at a path, and let the policy compile."""
         self.warnings.append(f"{path}: {message}")
 
     def references(

@@ -16,7 +16,7 @@ Flow = Mapping[str, Mapping[str, float]]
 
 
 class Breach(StrEnum):
-    """What is wrong."""
+    """A promise of the planner that a plan breaks."""
 
     FENCE = "fence"
     """A flow to a region that is none of the class's."""

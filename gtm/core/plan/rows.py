@@ -125,7 +125,7 @@ class RowBuilder:
         self._count += len(present)
 
     def rows(self) -> Rows:
-        """Everything added."""
+        """All rows so far as one sparse matrix, in the order in which they were put."""
         none = np.zeros(0, dtype=np.intp)
         row = np.concatenate([none, *(entry[0] for entry in self._entries)])
         column = np.concatenate([none, *(entry[1] for entry in self._entries)])

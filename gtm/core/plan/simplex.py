@@ -71,7 +71,7 @@ class Simplex:
         self._highs.changeColsBounds(len(index), index, np.zeros(len(index)), upper)
 
     def change_rows(self, rows: Ints, values: Floats) -> None:
-        """Set what equalities demand."""
+        """Set the right-hand sides of equalities, by number of all rows. The basis stays dual feasible."""
         self._highs.changeRowsBounds(len(rows), rows.astype(np.int32), values, values)
 
     def enter(self, columns: Ints, rows: Ints) -> None:

@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 class KeyRole(StrEnum):
-    """What a key signs."""
+    """What a key signs (RFC 6781 §3.1): the key set only, or the zone's data."""
 
     KSK = "ksk"
     """The DNSKEY, CDS and CDNSKEY sets; the parent's DS record points to it."""

@@ -281,7 +281,7 @@ class _Sums:
     weights: list[float] = field(default_factory=list)
 
     def add(self, ranked: Ranked, ranking: Ranking, split: _Split, rate: float) -> None:
-        """Count a cell."""
+        """Add what becomes of a cell that asks `rate` times a second."""
         service = ranking.group.service.service.name
         processing = ranked.world.view.basis.processing.get(service, {})
         for number, name, share in split.numbers:

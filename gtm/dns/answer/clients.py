@@ -119,7 +119,7 @@ class NoEdns(Edns):
         self.general = self.tailored = b""
 
     def opt(self, error: bytes, source: str, *, tailored: bool) -> bytes:  # noqa: ARG002 - as `Edns` has it
-        """Nothing."""
+        """Nothing: who sent no OPT record gets none, whatever the error."""
         return b""
 
 

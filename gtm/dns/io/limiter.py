@@ -198,6 +198,6 @@ def client_prefix(packed: bytes) -> bytes:
 
 
 def _text(prefix: bytes) -> str:
-    """A prefix as text."""
+    """A prefix in CIDR notation, as metrics label it."""
     size = 4 if len(prefix) == _PREFIX_BYTES[4] else 16
     return f"{ip_address(prefix.ljust(size, bytes(1)))}/{8 * len(prefix)}"

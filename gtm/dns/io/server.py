@@ -18,10 +18,14 @@ _PORT_TRIES = 16
 
 
 class Bind(Protocol):
-    """`bind_udp` or `bind_tcp`."""
+    """How a server gets a socket of one transport."""
 
     def __call__(self, host: str, port: int, *, reuse_port: bool) -> socket.socket:
-        """A bound socket."""
+        """Bind a socket; one of TCP does not listen yet.
+
+        Raises:
+            OSError: the address is taken, or is none of this machine's.
+        """
 
 
 class DnsServer:

@@ -167,7 +167,7 @@ class _Connections:
         self._by_prefix[connection.prefix].move_to_end(connection)
 
     def remove(self, connection: _Connection) -> None:
-        """A connection ends."""
+        """Forget a connection that ends, so that its place is another's."""
         self._silent.pop(connection, None)
         self._heard.pop(connection, None)
         family = self._by_prefix.get(connection.prefix)
@@ -259,7 +259,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close without writing what waits."""
         self._forget()
         if self._transport is not None:
             self._transport.abort()

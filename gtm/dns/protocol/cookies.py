@@ -153,7 +153,7 @@ def siphash24(key: bytes, data: bytes) -> bytes:
 
 
 def _rounds(v0: int, v1: int, v2: int, v3: int, count: int) -> tuple[int, int, int, int]:
-    """So many SipRounds."""
+    """The state after `count` SipRounds (Aumasson and Bernstein, "SipHash", 2012, §2)."""
     for _ in range(count):
         v0 = (v0 + v1) & _MASK
         v1 = (v1 << 13 & _MASK | v1 >> 51) ^ v0

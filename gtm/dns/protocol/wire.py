@@ -214,7 +214,7 @@ def opt_record(flags: int, options: bytes = b"", *, extended_rcode: int = 0) -> 
 
 
 def option(code: int, data: bytes) -> bytes:
-    """One EDNS option."""
+    """An EDNS option: code, length, data (RFC 6891 §6.1.2)."""
     return code.to_bytes(2, "big") + len(data).to_bytes(2, "big") + data
 
 

@@ -44,7 +44,7 @@ class ExtendedError:
 
     @property
     def option(self) -> bytes:
-        """The EDNS option."""
+        """The EDNS option that tells it (RFC 8914 §2)."""
         return wire.option(wire.OPTION_ERROR, self.code.to_bytes(2, "big") + self.text.encode())
 
 
