@@ -45,4 +45,6 @@ class Row:
 
 def row_text(*parts: str) -> str:
     """The text of a row from its fields in order, for who counts by it and needs no `Row`."""
-    return join(SEPARATOR, parts)
+    text = SEPARATOR.join(parts)
+    # As `join`, without its call: every look-up makes such a text.
+    return join(SEPARATOR, parts) if "%" in text or text.count(SEPARATOR) != 5 else text
