@@ -9,7 +9,7 @@ from bench_view import holder
 
 from gtm.geoip.reader import Locator
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.runtime.process.http import KEEP_ALIVE, PatientServer, server_config
+from gtm.runtime.process.http_server import KEEP_ALIVE, PatientServer, server_config
 from gtm.telemetry import Counts
 
 app = EdgeApp(holder(), Locator().locate, EdgeOptions(open_lookups=True), Counts(), lambda: "")

@@ -1,115 +1,30 @@
-"""Uvicorn's HTTP/1.1, with bounds on the size and time of requests, and an end that breaks no connection off."""
+"""Uvicorn's HTTP/1.1, with bounds on the size and time of requests."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import resource
-import socket
-import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from http import HTTPStatus
-from math import inf
-from typing import Any, NoReturn
+from typing import NoReturn
 from weakref import WeakKeyDictionary
 
-import uvicorn
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gtm.runtime.process.room import Room, fitting
 
-Application = Callable[[Any, Any, Any], Awaitable[None]]
-"""An ASGI application, whatever it calls its parameters' types."""
-
 MAX_HEAD = 32 * 1024
 """Bytes of a request's head: its first line and its header lines."""
 MAX_HEADERS = 100
 """Header lines of a request."""
-KEEP_ALIVE = 75
-"""Seconds for which a client's connection to an edge may wait for its next request."""
 
 _PIECE = 16 * 1024
 """Bytes fed to the parser at once. It keeps what it cannot tell yet: a line that has not ended."""
 _TOO_MANY = (431, f"the request has more than the {MAX_HEADERS} header lines accepted")
-_FINISH_EVERY = 0.05
 _FRAMING = frozenset((b"content-length", b"transfer-encoding"))
-
-
-def server_config(
-    app: Application, *, grace: int, keep_alive: int = 5, lifespan: bool = True, port: int = 8000
-) -> uvicorn.Config:
-    """How every HTTP server of gtm runs: with `PatientProtocol`, logs of our own, and no header that clients could forge.
-
-    Args:
-        app: the ASGI application.
-        grace: seconds that answers may take once the server ends; feeds never end by themselves.
-        keep_alive: seconds for which a connection may wait for its next request.
-        lifespan: the application wants to know when the server starts and ends.
-        port: on the loopback; of no use where the server is given sockets.
-    """
-    return uvicorn.Config(
-        app,
-        port=port,
-        http=PatientProtocol,
-        log_config=None,
-        access_log=False,
-        lifespan="auto" if lifespan else "off",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=keep_alive,
-        timeout_graceful_shutdown=grace,
-    )
-
-
-class PatientServer(uvicorn.Server):
-    """Uvicorn, with signals left to us, that lets clients close their connections before it ends.
-
-    Args:
-        config: uvicorn's.
-        started: called once it accepts connections.
-    """
-
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._started = started
-        self._deadline = inf
-
-    def finish(self, grace: float) -> None:
-        """End, from any thread or a signal handler.
-
-        Nothing more is accepted. For `grace` seconds every response asks its client to close (RFC 9112 §9.6), and what
-        is open then is closed between requests. Asked again, the time only gets shorter.
-        """
-        self._deadline = min(self._deadline, time.monotonic() + grace)
-        self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections."""
-        await super().startup(sockets)
-        self._started()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See `finish`."""
-        for sock in sockets or ():
-            asyncio.get_running_loop().remove_reader(sock)
-        await asyncio.sleep(0)  # a server that is closed drops what it has accepted this moment
-        for server in self.servers:
-            server.close()
-        headers = self.server_state.default_headers
-        self.server_state.default_headers = [*headers, (b"connection", b"close")]
-        while time.monotonic() < self._deadline:
-            await asyncio.sleep(_FINISH_EVERY)  # first, because some may have been accepted this moment
-            if not self.server_state.connections:
-                break
-        await super().shutdown(sockets)
 
 
 _ROOMS: WeakKeyDictionary[ServerState, Room] = WeakKeyDictionary()

@@ -38,7 +38,7 @@ class _Edge:
         self.agent = Agent(
             EdgeSettings(data_dir, control_url="http://127.0.0.1:1", token="token", name="edge")
         )
-        self.agent._connected = True
+        self.agent._agreed.connected = True
 
     @property
     def plan(self) -> Plan:
@@ -57,14 +57,14 @@ def test_a_control_that_has_just_started_takes_no_plan_away(
     """The plan stays until control has one again, but no longer than without control."""
     edge = _Edge(tmp_path, monkeypatch)
     edge.told(StateMessage(State(5, plan=PLAN)))
-    edge.agent._lost()
+    edge.agent.lost()
     assert edge.plan is PLAN
-    edge.agent._connected = True
+    edge.agent._agreed.connected = True
     edge.now += 2.0
     edge.told(StateMessage(State(6), keep_plan=True))
     assert (edge.plan, edge.agent._holder.state.epoch) == (PLAN, 6)
-    edge.agent._lost()  # once more, before it planned anything
-    edge.agent._connected = True
+    edge.agent.lost()  # once more, before it planned anything
+    edge.agent._agreed.connected = True
     edge.now += PLAN_KEPT - 2.0
     edge.told(StateMessage(State(7), keep_plan=True))
     assert edge.plan is PLAN
@@ -79,10 +79,9 @@ def test_the_plan_is_reported_when_control_asks(tmp_path: Path, monkeypatch: pyt
     """What is reported is the plan in force, and only to a control that wants it."""
     edge = _Edge(tmp_path, monkeypatch)
     edge.told(StateMessage(State(5, plan=PLAN)))
-    edge.agent._crew = SimpleNamespace(revision=1)  # type: ignore[assignment]
-    assert edge.agent._next_report().plan is None
-    edge.agent._wants_plan = True
-    assert edge.agent._next_report().plan is PLAN
+    assert edge.agent._reporter.next(1).plan is None
+    edge.agent._reporter.wants_plan = True
+    assert edge.agent._reporter.next(1).plan is PLAN
 
 
 def _ahead(data_dir: Path, seconds: float) -> float:
@@ -112,7 +111,7 @@ async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp
     sent: list[ToWorker] = []
     agent._crew = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
     ahead = time.time() + 5_000
-    await agent._receive(HeartbeatMessage(ahead))
+    await agent.receive(HeartbeatMessage(ahead))
     assert clockfile.load(tmp_path / clockfile.FILE).latest >= ahead
     (told,) = sent
     assert isinstance(told, TimesMessage)
@@ -162,7 +161,7 @@ async def test_names_that_do_not_resolve_hold_no_times_up(tmp_path: Path) -> Non
     try:
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
-            await agent._receive(HeartbeatMessage(time.time() + 5_000))
+            await agent.receive(HeartbeatMessage(time.time() + 5_000))
             await agent._save()
         assert clockfile.load(tmp_path / clockfile.FILE).latest >= time.time() + 4_900
         assert not busy[-1].done()

@@ -70,13 +70,13 @@ async def test_an_agent_compiles_a_revision_once(settings: EdgeSettings, compile
     first = Agent(settings)
     message = SnapshotMessage.of(1, 1.0, policy(1), SHIPPED)
     for each in (message, *AFTERWARDS, HeartbeatMessage(2.0)):
-        await first._receive(each)
+        await first.receive(each)
     first._holder.tick()
     first._everything()
     assert len(compiled) == 1
     second = Agent(settings)
     await second._load_last_good()
-    assert second._snapshot == message
+    assert second.snapshot == message
     assert len(compiled) == 2
 
 

@@ -40,8 +40,8 @@ def agent(data_dir: Path) -> Agent:
 async def test_keys_outlive_a_restart_without_control(tmp_path: Path) -> None:
     """Keys that came over the feed are there again after a start with the last-good file alone, for new workers too."""
     before = agent(tmp_path)
-    await before._receive(KeysMessage(Keys(3, (ZONE,))))
-    assert stat.S_IMODE(before._last_good.stat().st_mode) == 0o600
+    await before.receive(KeysMessage(Keys(3, (ZONE,))))
+    assert stat.S_IMODE(before._kept.last_good.stat().st_mode) == 0o600
     after = agent(tmp_path)
     await after._load_last_good()
     assert after._holder.keys == Keys(3, (ZONE,))
@@ -53,9 +53,9 @@ async def test_an_edge_without_signed_zones_keeps_no_keys(tmp_path: Path) -> Non
     """Where no keys were ever sent there are none in the last-good file; none any more is kept as news, too."""
     edge = agent(tmp_path)
     await edge._save()
-    assert b"keys" not in edge._last_good.read_bytes()
-    await edge._receive(KeysMessage(Keys(3, (ZONE,))))
-    await edge._receive(KeysMessage(Keys(4)))
+    assert b"keys" not in edge._kept.last_good.read_bytes()
+    await edge.receive(KeysMessage(Keys(3, (ZONE,))))
+    await edge.receive(KeysMessage(Keys(4)))
     again = agent(tmp_path)
     await again._load_last_good()
     assert again._holder.keys == Keys(4)
@@ -89,7 +89,7 @@ async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp
         for version in (1, 2):
             edge = Agent(EdgeSettings(tmp_path, control_url=url, token="token", name="edge"))
             following = asyncio.ensure_future(edge._follow())
-            await asyncio.wait_for(edge._report_due.wait(), 20)  # it follows
+            await asyncio.wait_for(edge._reporter.due.wait(), 20)  # it follows
             assert edge._holder.keys == Keys(version, (ZONE,))
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

@@ -16,7 +16,8 @@ import uvicorn
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gtm.runtime.process.http import PatientProtocol, PatientServer
+from gtm.runtime.process.http import PatientProtocol
+from gtm.runtime.process.http_server import PatientServer
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -5,7 +5,8 @@ import signal
 from gtm.runtime.edge.handover.orphans import listen_early
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
-from gtm.runtime.edge.worker.worker import Worker, run_dns, run_http
+from gtm.runtime.edge.worker.servers import run_dns, run_http
+from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process import steady
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure

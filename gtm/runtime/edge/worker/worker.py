@@ -9,16 +9,14 @@ Laws:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from math import inf
 from typing import assert_never
 
 from gtm.core.decision.router import Router
@@ -27,7 +25,6 @@ from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import Parts
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.limiter import Limiter, RateLimits
-from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
@@ -35,10 +32,9 @@ from gtm.dns.zone.dnssec import Signer
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, FeedError, KeysMessage, LatencyMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import GeoIPError, Locator
-from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.http.quotas import QuotaGate
 from gtm.http.samples import Intake
-from gtm.runtime.edge.handover.orphans import Door, own_listeners
+from gtm.runtime.edge.handover.orphans import Door
 from gtm.runtime.edge.line.link import WorkerEnd
 from gtm.runtime.edge.line.messages import (
     CountsMessage,
@@ -53,11 +49,10 @@ from gtm.runtime.edge.line.messages import (
     ToWorker,
 )
 from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.edge.line.worker_settings import FINISH, WorkerSettings
+from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.process import steady
 from gtm.runtime.process.clocks import boot_time
-from gtm.runtime.process.http import KEEP_ALIVE, PatientServer, server_config
 from gtm.runtime.process.listeners import Listener
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
 
@@ -349,67 +344,3 @@ def _limiter(settings: WorkerSettings, cookies: ServerCookies | None, counts: Co
         given.rate_limit, given.rate_limit_excess, given.rate_limit_slip, given.rate_limit_exempt
     )
     return Limiter(limits, cookies, counts)
-
-
-def run_dns(worker: Worker) -> None:
-    """Answer DNS until the agent is gone."""
-    router = worker.wait_for_view()
-    if router is None:
-        return
-
-    holder = worker.holder
-
-    def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
-        if holder.deadline < inf and boot_time() >= holder.deadline:
-            holder.tick()  # this process slept across a boundary
-        answerer = worker.answerer
-        if answerer is None:
-            return None
-        if tcp:
-            return answerer.answer(packet, client, tcp=True, draw=random.random())
-        return answerer.udp(packet, client)
-
-    server = DnsServer((), respond, counts=worker.counts, limiter=worker.limiter)
-    udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
-    server.take(udp, tcp)
-    worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
-    worker.ready(router)
-    server.serve()
-
-
-def run_http(worker: Worker) -> None:
-    """Answer HTTP until the agent is gone."""
-    router = worker.wait_for_view()
-    if router is None:
-        return
-    edge = worker.settings.edge
-    options = EdgeOptions(
-        open_lookups=edge.open_lookups,
-        token_max_age=edge.token_max_age,
-        trusted_proxies=edge.trusted_proxies,
-        beacons=edge.beacons,
-        metrics_allow=edge.metrics_allow,
-    )
-    app = EdgeApp(
-        worker.holder,
-        worker.locator.locate,
-        options,
-        worker.counts,
-        worker.metrics_text,
-        silent=lambda: worker.silent,
-        alone=lambda: worker.alone,
-        afford=worker.afford,
-    )
-    worker.intake = app.intake
-    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False)
-    server = PatientServer(config, started=lambda: worker.ready(router))
-    tcp = _sockets(worker.settings.tcp)
-    worker.start(
-        lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners(WorkerKind.HTTP, (), tcp)
-    )
-    asyncio.run(server.serve(sockets=tcp))
-
-
-def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
-    """Sockets that the agent lends."""
-    return [socket.socket(fileno=descriptor) for descriptor in descriptors]

@@ -1,0 +1,69 @@
+"""What control last said of the world, and how far that still holds: health while it is heard, its plan for a while after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from gtm.core.model.state import PLAN_KEPT, State, kept_plan
+from gtm.core.model.values import EndpointHealth
+from gtm.feed.wire import StateMessage
+from gtm.runtime.edge.agent.veto import Veto
+
+
+class Agreed:
+    """The agreed state of the world, as one edge goes by it.
+
+    Args:
+        veto: where this edge goes by its own probes all the same.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(self, veto: Veto, monotonic: Callable[[], float]) -> None:
+        self.connected = False
+        """Whether control is heard, and has said what it knows."""
+        self._veto = veto
+        self._monotonic = monotonic
+        self._state = State()
+        self._keeps_plan = False
+        self._lost_at = -inf
+
+    @property
+    def plan_runs_out(self) -> bool:
+        """Whether the plan is one that nobody keeps up to date: control is gone, or has just started and has none yet."""
+        return not self.connected or self._keeps_plan
+
+    @property
+    def plan_left(self) -> float:
+        """Seconds for which the plan is followed yet, should control say nothing more."""
+        if self.plan_runs_out:
+            return PLAN_KEPT - min(self._monotonic() - self._lost_at, PLAN_KEPT)
+        return PLAN_KEPT
+
+    def heard(self, message: StateMessage) -> None:
+        """Control said how the world is."""
+        self._state = message.after(self._state)
+        self._keeps_plan = message.keep_plan
+
+    def lost(self) -> None:
+        """Control is gone."""
+        self.connected = False
+        if not self._keeps_plan:  # else the plan's time runs already
+            self._lost_at = self._monotonic()
+
+    def state(self, own: dict[str, dict[str, EndpointHealth]], edge: str) -> State:
+        """What this edge goes by now.
+
+        Args:
+            own: what its own probes say.
+            edge: its name.
+        """
+        # Epoch 0 is the state before any: a worker that has only that must not listen.
+        epoch = max(self._state.epoch, 1)
+        plan = self._state.plan
+        if self.plan_runs_out:
+            plan = kept_plan(plan, self._monotonic() - self._lost_at)
+        if self.connected:
+            return State(epoch, "", self._veto.health(self._state.health, own), plan)
+        self._veto.alone()
+        return State(epoch, edge, own, plan)

@@ -1,0 +1,105 @@
+"""What control is told of an edge: once a second, and when something changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from gtm import __version__
+from gtm.core.quota.leases import LeaseHolder
+from gtm.feed.client import ControlUnreachable, FeedClient
+from gtm.feed.holder import ViewHolder
+from gtm.feed.wire import EdgeReport
+from gtm.prober import Prober
+from gtm.runtime.edge.agent.crew import Crew
+from gtm.runtime.edge.agent.round_trips import RoundTrips
+from gtm.runtime.edge.agent.veto import Veto
+from gtm.runtime.process.clocks import boot_time
+from gtm.telemetry import EdgeMetrics
+
+logger = logging.getLogger(__name__)
+
+REPORT_EVERY = 1.0
+"""Seconds between reports to control when nothing changes."""
+
+
+class Reporter:
+    """Reports of one edge.
+
+    Args:
+        holder: what it answers from.
+        prober: what it sees of the regions.
+        metrics: what it was asked.
+        round_trips: what it learned of them.
+        veto: where it goes by its own probes.
+        leases: what it did with the quotas' leases.
+        connected: whether control is heard.
+    """
+
+    def __init__(
+        self,
+        *,
+        holder: ViewHolder,
+        prober: Prober,
+        metrics: EdgeMetrics,
+        round_trips: RoundTrips,
+        veto: Veto,
+        leases: LeaseHolder,
+        connected: Callable[[], bool],
+    ) -> None:
+        self.due = asyncio.Event()
+        """Set where control should hear soon."""
+        self.wants_plan = False
+        """Control has just started, and asks which plan is followed."""
+        self._holder = holder
+        self._prober = prober
+        self._metrics = metrics
+        self._round_trips = round_trips
+        self._veto = veto
+        self._leases = leases
+        self._connected = connected
+        self._reported_at = time.monotonic()
+        self._notice = ""
+
+    async def run(self, client: FeedClient, name: Callable[[], str], crew: Crew) -> None:
+        """Report for ever. What control answers goes to whom it concerns: leases to the workers, notices into the log."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.due.wait(), REPORT_EVERY)
+            self.due.clear()
+            client.edge = name()
+            with suppress(ControlUnreachable):  # the feed's own loop says so
+                reply = await client.report(self.next(crew.revision))
+                self.wants_plan = reply.wants_plan
+                if reply.notice and not self._notice:
+                    logger.error("control says: %s", reply.notice[:1000])
+                self._notice = reply.notice
+                if reply.leases is not None and self._leases.take(reply.leases):
+                    crew.put_parts()
+
+    def next(self, revision: int) -> EdgeReport:
+        """What control is told now. Demand that a lost report held stays in the metrics alone.
+
+        Args:
+            revision: which every worker that listens answers from.
+        """
+        now = time.monotonic()
+        seconds, self._reported_at = now - self._reported_at, now
+        deltas, witnesses = self._round_trips.take() if self._connected() else ((), ())
+        return EdgeReport(
+            version=__version__,
+            place=self._holder.place,
+            revision=revision,
+            epoch=self._holder.state.epoch,
+            health=self._prober.health(),
+            demand=self._metrics.take_demand(),
+            seconds=seconds,
+            leases=self._leases.use(boot_time()),
+            latency=deltas,
+            witnesses=witnesses,
+            plan=self._holder.state.plan if self.wants_plan else None,
+            overruled=tuple(sorted(self._veto.regions)),
+        )

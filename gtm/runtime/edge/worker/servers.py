@@ -1,0 +1,82 @@
+"""The servers of workers: DNS on threads, HTTP on an event loop, each around a `Worker` that keeps it up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Iterable
+from math import inf
+
+from gtm.dns.io.server import DnsServer
+from gtm.http.app import EdgeApp, EdgeOptions
+from gtm.runtime.edge.handover.orphans import own_listeners
+from gtm.runtime.edge.line.worker_id import WorkerKind
+from gtm.runtime.edge.line.worker_settings import FINISH
+from gtm.runtime.edge.worker.worker import Worker
+from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.http_server import KEEP_ALIVE, PatientServer, server_config
+
+
+def run_dns(worker: Worker) -> None:
+    """Answer DNS until the agent is gone."""
+    router = worker.wait_for_view()
+    if router is None:
+        return
+
+    holder = worker.holder
+
+    def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
+        if holder.deadline < inf and boot_time() >= holder.deadline:
+            holder.tick()  # this process slept across a boundary
+        answerer = worker.answerer
+        if answerer is None:
+            return None
+        if tcp:
+            return answerer.answer(packet, client, tcp=True, draw=random.random())
+        return answerer.udp(packet, client)
+
+    server = DnsServer((), respond, counts=worker.counts, limiter=worker.limiter)
+    udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
+    server.take(udp, tcp)
+    worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
+    worker.ready(router)
+    server.serve()
+
+
+def run_http(worker: Worker) -> None:
+    """Answer HTTP until the agent is gone."""
+    router = worker.wait_for_view()
+    if router is None:
+        return
+    edge = worker.settings.edge
+    options = EdgeOptions(
+        open_lookups=edge.open_lookups,
+        token_max_age=edge.token_max_age,
+        trusted_proxies=edge.trusted_proxies,
+        beacons=edge.beacons,
+        metrics_allow=edge.metrics_allow,
+    )
+    app = EdgeApp(
+        worker.holder,
+        worker.locator.locate,
+        options,
+        worker.counts,
+        worker.metrics_text,
+        silent=lambda: worker.silent,
+        alone=lambda: worker.alone,
+        afford=worker.afford,
+    )
+    worker.intake = app.intake
+    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False)
+    server = PatientServer(config, started=lambda: worker.ready(router))
+    tcp = _sockets(worker.settings.tcp)
+    worker.start(
+        lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners(WorkerKind.HTTP, (), tcp)
+    )
+    asyncio.run(server.serve(sockets=tcp))
+
+
+def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
+    """Sockets that the agent lends."""
+    return [socket.socket(fileno=descriptor) for descriptor in descriptors]
