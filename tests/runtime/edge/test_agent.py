@@ -109,7 +109,7 @@ async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp
     agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
     await agent._tell_times()
     sent: list[ToWorker] = []
-    agent._crew = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
+    agent._workers = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
     ahead = time.time() + 5_000
     await agent.receive(HeartbeatMessage(ahead))
     assert clockfile.load(tmp_path / clockfile.FILE).latest >= ahead
@@ -130,7 +130,7 @@ async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) ->
     async def nothing(*_: object) -> None:
         return
 
-    agent._crew = SimpleNamespace(  # type: ignore[assignment]
+    agent._workers = SimpleNamespace(  # type: ignore[assignment]
         ready=ready, revision=1, beat=lambda: pulses.append((agent._pulse(), agent._holder.window.latest))
     )
     agent._claim = SimpleNamespace(  # type: ignore[assignment]

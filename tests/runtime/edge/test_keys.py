@@ -21,7 +21,7 @@ from gtm.feed.wire import (
     encode,
 )
 from gtm.runtime.edge.agent.agent import Agent
-from gtm.runtime.edge.agent.crew import concerns
+from gtm.runtime.edge.agent.worker_pool import concerns
 from gtm.runtime.edge.line.messages import MetricsMessage, ToWorker
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.settings import EdgeSettings

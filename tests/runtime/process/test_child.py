@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gtm.core.quota.leases import LeaseHolder
-from gtm.runtime.edge.agent.crew import Crew
+from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.edge.line.messages import PulseMessage
 from gtm.runtime.process import child
 from gtm.runtime.process.child import Child
@@ -71,7 +71,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     )
 
     async def run() -> None:
-        crew = Crew(
+        workers = WorkerPool(
             settings,
             Listeners((), (), 1),
             EdgeMetrics(),
@@ -84,10 +84,10 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
             pulse=lambda: PulseMessage(alone=False),
         )
         open_before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - descriptors
-        crew.start()
+        workers.start()
         await _reached(tries, 20)
         assert len(os.listdir("/proc/self/fd")) <= open_before + 8  # noqa: PTH208 - tries under way
-        await crew.stop()
+        await workers.stop()
 
     asyncio.run(asyncio.wait_for(run(), 20))
     assert list(tmp_path.iterdir()) == []

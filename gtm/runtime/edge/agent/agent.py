@@ -42,7 +42,6 @@ from gtm.runtime.edge.agent.agreed import Agreed
 from gtm.runtime.edge.agent.claim import Claim
 from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
-from gtm.runtime.edge.agent.crew import Crew
 from gtm.runtime.edge.agent.edge_name import remember, remembered
 from gtm.runtime.edge.agent.following import follow
 from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
@@ -50,6 +49,7 @@ from gtm.runtime.edge.agent.kept import Kept
 from gtm.runtime.edge.agent.reporting import Reporter
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.veto import Veto
+from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.edge.handover.handover import HandoverError
 from gtm.runtime.edge.line.messages import Lasting, MetricsMessage, PulseMessage, TimesMessage, ToWorker
 from gtm.runtime.process import lifeline
@@ -99,7 +99,7 @@ class Agent:
             ClockKeeper(settings.data_dir, self._holder, boot_id()),
             lambda: self._claim.replaced,
         )
-        self._crew: Crew | None = None
+        self._workers: WorkerPool | None = None
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
         self._reporter = Reporter(
             holder=self._holder,
@@ -141,7 +141,7 @@ class Agent:
         for number in lifeline.ending_signals():
             loop.add_signal_handler(number, self.stop)
         lifeline.watch(self._lost_parent)
-        self._crew = Crew(
+        self._workers = WorkerPool(
             settings,
             self._claim.listeners,
             self.metrics,
@@ -166,11 +166,11 @@ class Agent:
             if self._failure is None:
                 self._claim.abandon()
             if self._claim.covered:
-                await self._crew.finish()
+                await self._workers.finish()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._crew.stop()
+            await self._workers.stop()
             await self._prober.stop()
             await self._kept.keep_times()
         if self._failure is not None:
@@ -182,10 +182,10 @@ class Agent:
 
     async def _answer(self) -> None:
         """From the first View on: probe, start workers, report, until told to stop."""
-        assert self._crew is not None  # noqa: S101 - set by run()
+        assert self._workers is not None  # noqa: S101 - set by run()
         await self._prober.first_round(FIRST_ROUND)
         self._publish()
-        self._crew.start()
+        self._workers.start()
         if not self._claim.inherited:
             self._reporting = self._start(self._report())
         self._start(self._tick())
@@ -193,16 +193,16 @@ class Agent:
 
     async def _settle(self) -> None:
         """Take the place of the predecessor once every worker answers, and leave it to a successor some day."""
-        assert self._crew is not None  # noqa: S101 - set by run()
+        assert self._workers is not None  # noqa: S101 - set by run()
         try:
-            await asyncio.wait_for(self._crew.ready.wait(), TAKE_OVER if self._claim.inherited else None)
+            await asyncio.wait_for(self._workers.ready.wait(), TAKE_OVER if self._claim.inherited else None)
         except TimeoutError:
             raise HandoverError(
                 errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
             ) from None
         self._claim.settle()
         self._settled = True  # and workers know before a slow disk is waited for
-        self._crew.beat()
+        self._workers.beat()
         await self._kept.load_times()  # what the predecessor saw last
         if self._claim.inherited:  # until now the predecessor reported
             self._reporting = self._start(self._report())
@@ -294,8 +294,8 @@ class Agent:
         if self.settings.named or not name or name == self.settings.name:
             return False
         self.settings = remember(self.settings, name)
-        if self._crew is not None:
-            self._crew.rename(name)
+        if self._workers is not None:
+            self._workers.rename(name)
         return True
 
     def found(self) -> None:
@@ -362,8 +362,8 @@ class Agent:
         self._send(StateMessage(state))
 
     def _send(self, message: ToWorker) -> None:
-        if self._crew is not None:
-            self._crew.put([message])
+        if self._workers is not None:
+            self._workers.put([message])
 
     async def _tell_times(self) -> None:
         """Say what time it is. What was a step is on disk before anything is answered by it."""
@@ -391,9 +391,9 @@ class Agent:
         self._publish()
 
     async def _report(self) -> None:
-        assert self._crew is not None  # noqa: S101 - set by run()
+        assert self._workers is not None  # noqa: S101 - set by run()
         async with self._client() as client:
-            await self._reporter.run(client, lambda: self.settings.name, self._crew)
+            await self._reporter.run(client, lambda: self.settings.name, self._workers)
 
     def _facts(self) -> EdgeFacts:
         """How the edge stands now, for its metrics."""
@@ -405,12 +405,12 @@ class Agent:
             plan_made=self._holder.state.plan.made,
             health=self._prober.health(),
             probed=self._prober.latest,
-            answering=self._crew.answering if self._crew is not None else {},
+            answering=self._workers.answering if self._workers is not None else {},
             geoip_built=self._geoip_built,
         )
 
     async def _tick(self) -> None:
-        assert self._crew is not None  # noqa: S101 - set by run()
+        assert self._workers is not None  # noqa: S101 - set by run()
         beats = 0
         while True:
             await asyncio.sleep(1.0)
@@ -424,8 +424,8 @@ class Agent:
                 self._publish()  # the last plan ends some time
             if self._kept.unsaved:
                 await self._save()
-            self._crew.put([MetricsMessage(self.metrics.text())])
-            self._crew.beat()
+            self._workers.put([MetricsMessage(self.metrics.text())])
+            self._workers.beat()
 
 
 def _die(failure: BaseException) -> NoReturn:

@@ -14,9 +14,9 @@ from gtm.feed.client import ControlUnreachable, FeedClient
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import EdgeReport
 from gtm.prober import Prober
-from gtm.runtime.edge.agent.crew import Crew
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.veto import Veto
+from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.process.clocks import boot_time
 from gtm.telemetry import EdgeMetrics
 
@@ -64,7 +64,7 @@ class Reporter:
         self._reported_at = time.monotonic()
         self._notice = ""
 
-    async def run(self, client: FeedClient, name: Callable[[], str], crew: Crew) -> None:
+    async def run(self, client: FeedClient, name: Callable[[], str], workers: WorkerPool) -> None:
         """Report for ever. What control answers goes to whom it concerns: leases to the workers, notices into the log."""
         while True:
             with suppress(TimeoutError):
@@ -72,13 +72,13 @@ class Reporter:
             self.due.clear()
             client.edge = name()
             with suppress(ControlUnreachable):  # the feed's own loop says so
-                reply = await client.report(self.next(crew.revision))
+                reply = await client.report(self.next(workers.revision))
                 self.wants_plan = reply.wants_plan
                 if reply.notice and not self._notice:
                     logger.error("control says: %s", reply.notice[:1000])
                 self._notice = reply.notice
                 if reply.leases is not None and self._leases.take(reply.leases):
-                    crew.put_parts()
+                    workers.put_parts()
 
     def next(self, revision: int) -> EdgeReport:
         """What control is told now. Demand that a lost report held stays in the metrics alone.

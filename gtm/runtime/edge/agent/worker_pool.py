@@ -42,7 +42,7 @@ _PATIENCE = 5.0
 """Seconds that a worker may take to stop."""
 
 
-class Crew:
+class WorkerPool:
     """All workers of an edge.
 
     Args:
