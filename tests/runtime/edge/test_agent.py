@@ -133,7 +133,7 @@ async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) ->
     agent._workers = SimpleNamespace(  # type: ignore[assignment]
         ready=ready, revision=1, beat=lambda: pulses.append((agent._pulse(), agent._holder.window.latest))
     )
-    agent._claim = SimpleNamespace(  # type: ignore[assignment]
+    agent._owned = SimpleNamespace(  # type: ignore[assignment]
         inherited=True,
         replaced=False,
         settle=lambda: written.append(_ahead(tmp_path, 5_000)),

@@ -17,7 +17,7 @@ import pytest
 
 from gtm.environment import inherited
 from gtm.lockfile import LockFile
-from gtm.runtime.edge.agent.claim import Claim
+from gtm.runtime.edge.agent.ownership import Ownership
 from gtm.runtime.edge.handover import orphans
 from gtm.runtime.edge.handover.handover import Handover, HandoverError, short
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
@@ -88,22 +88,22 @@ def test_an_orphan_that_was_told_to_end_can_still_be_found(
 def test_an_agent_that_takes_over_is_rid_of_orphans_that_do_not_end(tmp_path: Path) -> None:
     """It has told them to end, holds what they held, and nobody else looks after them."""
 
-    async def relieved(claim: Claim) -> None:
-        claim.settle()
-        await asyncio.wait_for(claim.relieved(), 20)
+    async def relieved(owned: Ownership) -> None:
+        owned.settle()
+        await asyncio.wait_for(owned.relieved(), 20)
 
     given = EdgeSettings(
         tmp_path, control_url="http://127.0.0.1:9", token="token", name="edge", edge_port=0, dns_port=0
     )
     with hanging(tmp_path) as process:
-        claim = Claim(given)
+        owned = Ownership(given)
         try:
-            claim.take()
+            owned.take()
             with suppress(TimeoutError):
-                asyncio.run(relieved(claim))
+                asyncio.run(relieved(owned))
             assert process.wait(20) == -9
         finally:
-            claim.release()
+            owned.release()
 
 
 def test_who_looks_what_is_left_over_holds_nobody_out(tmp_path: Path) -> None:

@@ -39,13 +39,13 @@ from gtm.feed.wire import (
 from gtm.geoip.reader import Locator
 from gtm.prober import Prober
 from gtm.runtime.edge.agent.agreed import Agreed
-from gtm.runtime.edge.agent.claim import Claim
 from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
 from gtm.runtime.edge.agent.edge_name import remember, remembered
 from gtm.runtime.edge.agent.following import follow
 from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
 from gtm.runtime.edge.agent.kept import Kept
+from gtm.runtime.edge.agent.ownership import Ownership
 from gtm.runtime.edge.agent.reporting import Reporter
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.veto import Veto
@@ -92,12 +92,12 @@ class Agent:
         self._loaded = asyncio.Event()
         self._stopping = asyncio.Event()
         self._parent_gone = asyncio.Event()
-        self._claim = Claim(settings)
+        self._owned = Ownership(settings)
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
         self._kept = Kept(
             settings.data_dir,
             ClockKeeper(settings.data_dir, self._holder, boot_id()),
-            lambda: self._claim.replaced,
+            lambda: self._owned.replaced,
         )
         self._workers: WorkerPool | None = None
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
@@ -125,12 +125,12 @@ class Agent:
         """
         conceal()
         try:
-            self._claim.take()
+            self._owned.take()
             conceal()  # again: becoming another user may have undone it
             await self._run()
         finally:
             self._kept.close()
-            self._claim.release()
+            self._owned.release()
 
     async def _run(self) -> None:
         settings = self.settings
@@ -143,14 +143,14 @@ class Agent:
         lifeline.watch(self._lost_parent)
         self._workers = WorkerPool(
             settings,
-            self._claim.listeners,
+            self._owned.listeners,
             self.metrics,
             everything=self._everything,
             moved=self._reporter.due.set,
             leases=self._leases,
             learned=self._round_trips.learned,
             cookie_secrets=self._cookie_secrets,
-            covered=lambda: self._claim.covered,
+            covered=lambda: self._owned.covered,
             pulse=self._pulse,
         )
         self._prober.start()
@@ -164,8 +164,8 @@ class Agent:
             if self._failure is not None and self._settled:
                 _die(self._failure)
             if self._failure is None:
-                self._claim.abandon()
-            if self._claim.covered:
+                self._owned.abandon()
+            if self._owned.covered:
                 await self._workers.finish()
             for task in self._tasks:
                 task.cancel()
@@ -186,7 +186,7 @@ class Agent:
         await self._prober.first_round(FIRST_ROUND)
         self._publish()
         self._workers.start()
-        if not self._claim.inherited:
+        if not self._owned.inherited:
             self._reporting = self._start(self._report())
         self._start(self._tick())
         await self._stopping.wait()
@@ -195,19 +195,19 @@ class Agent:
         """Take the place of the predecessor once every worker answers, and leave it to a successor some day."""
         assert self._workers is not None  # noqa: S101 - set by run()
         try:
-            await asyncio.wait_for(self._workers.ready.wait(), TAKE_OVER if self._claim.inherited else None)
+            await asyncio.wait_for(self._workers.ready.wait(), TAKE_OVER if self._owned.inherited else None)
         except TimeoutError:
             raise HandoverError(
                 errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
             ) from None
-        self._claim.settle()
+        self._owned.settle()
         self._settled = True  # and workers know before a slow disk is waited for
         self._workers.beat()
         await self._kept.load_times()  # what the predecessor saw last
-        if self._claim.inherited:  # until now the predecessor reported
+        if self._owned.inherited:  # until now the predecessor reported
             self._reporting = self._start(self._report())
-        self._start(self._claim.relieved())
-        await self._claim.leave_to_successor(self._give_way, self._parent_gone)
+        self._start(self._owned.relieved())
+        await self._owned.leave_to_successor(self._give_way, self._parent_gone)
 
     def _give_way(self) -> None:
         """A successor answers now, reports, and keeps the last-good file."""

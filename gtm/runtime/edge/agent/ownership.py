@@ -1,4 +1,4 @@
-"""What an edge claims of its machine: the data directory, its listening sockets, a user; free, or from a predecessor."""
+"""What an edge owns on its machine: the data directory, its listening sockets, a user; free, or from a predecessor."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gtm.settings import EdgeSettings
 logger = logging.getLogger(__name__)
 
 
-class Claim:
-    """The claim of one edge."""
+class Ownership:
+    """The owned of one edge."""
 
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class Claim:
         return self.replaced or (self.inherited and not self._settled)
 
     def take(self) -> None:
-        """Claim everything, then be the user that was asked for.
+        """Take everything, then be the user that was asked for.
 
         Raises:
             PortInUseError: an address is taken.

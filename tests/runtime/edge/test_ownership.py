@@ -1,4 +1,4 @@
-"""What an edge claims of its machine."""
+"""What an edge owns on its machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.edge.agent.claim import Claim
+from gtm.runtime.edge.agent.ownership import Ownership
 from gtm.runtime.process import lifeline
 from gtm.settings import EdgeSettings
 
@@ -26,10 +26,10 @@ def settings(data_dir: Path, *, replace: bool = False) -> EdgeSettings:
     )
 
 
-class _Released(Claim):
-    """A claim that is given up at the end of a `with` block."""
+class _Released(Ownership):
+    """What is given up at the end of a `with` block."""
 
-    close = Claim.release
+    close = Ownership.release
 
 
 def test_a_claim_excludes_others_until_it_is_released(tmp_path: Path) -> None:
@@ -53,18 +53,18 @@ def test_an_edge_with_a_supervisor_of_ours_has_no_successor(
     """`gtm serve` starts its edge again when it ends: nobody may take over from it while that lives."""
     monkeypatch.setenv(lifeline.ENVIRONMENT, "0")
 
-    async def wait(claim: Claim, gone: asyncio.Event) -> None:
+    async def wait(owned: Ownership, gone: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            leave = claim.leave_to_successor(lambda: pytest.fail("nobody took over"), gone)
+            leave = owned.leave_to_successor(lambda: pytest.fail("nobody took over"), gone)
             await asyncio.wait_for(leave, 0.1)
 
-    with closing(_Released(settings(tmp_path))) as claim:
-        claim.take()
+    with closing(_Released(settings(tmp_path))) as owned:
+        owned.take()
         gone = asyncio.Event()
-        asyncio.run(wait(claim, gone))
+        asyncio.run(wait(owned, gone))
         assert [path.name for path in tmp_path.iterdir()] == ["edge.lock"]
         gone.set()
-        asyncio.run(wait(claim, gone))
+        asyncio.run(wait(owned, gone))
         assert sorted(path.name for path in tmp_path.iterdir()) == ["edge.lock", "edge.sock"]
 
 
@@ -73,9 +73,9 @@ def test_a_disk_that_refuses_a_socket_keeps_no_edge_from_running(
 ) -> None:
     """An edge that cannot be replaced says so, and goes on."""
     (tmp_path / "edge.sock" / "in the way").mkdir(parents=True)
-    with closing(_Released(settings(tmp_path))) as claim:
-        claim.take()
-        asyncio.run(claim.leave_to_successor(lambda: pytest.fail("nobody took over"), asyncio.Event()))
+    with closing(_Released(settings(tmp_path))) as owned:
+        owned.take()
+        asyncio.run(owned.leave_to_successor(lambda: pytest.fail("nobody took over"), asyncio.Event()))
     assert "cannot be replaced without a gap" in caplog.text
 
 
@@ -85,8 +85,8 @@ def test_what_a_killed_edge_had_half_written_is_cleared(tmp_path: Path) -> None:
     (tmp_path / "notes.tmp").write_bytes(b"kept")
     for number in (1, 2):
         (tmp_path / f"edge-last-good.{number}.tmp").write_bytes(b"half")
-    with closing(_Released(settings(tmp_path))) as claim:
-        claim.take()
+    with closing(_Released(settings(tmp_path))) as owned:
+        owned.take()
         assert sorted(path.name for path in tmp_path.iterdir()) == [
             "edge-last-good",
             "edge.lock",
