@@ -26,7 +26,7 @@ from gtm.dns.zone.dnssec import Signer
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
-from gtm.runtime.process import steady
+from gtm.runtime.process import pauses
 from gtm.telemetry import Counts
 from tests.dns.zone.signing import keys
 
@@ -75,7 +75,7 @@ def _beat(limiter: Limiter, counts: Counts) -> None:
         time.sleep(1)
         limiter.turn()
         counts.take()
-        steady.spare_collector(beats)
+        pauses.spare_collector(beats)
 
 
 def main() -> None:
@@ -103,7 +103,7 @@ def main() -> None:
         limiter=limiter,
     )
     server.bind()
-    steady.begin()
+    pauses.shorten()
     threading.Thread(target=_beat, args=(limiter, worker.counts), daemon=True).start()
     server.serve()
 

@@ -12,7 +12,7 @@ from gtm.runtime.process.lifeline import Lifeline, terminate
 
 logger = logging.getLogger(__name__)
 
-_STEADY = 10.0
+_SETTLED = 10.0
 _LONGEST_PAUSE = 5.0
 
 
@@ -41,7 +41,7 @@ class Deaths:
 
     def pause(self) -> float:
         """It ended now; the seconds to wait before the next start."""
-        soon = time.monotonic() - self._started < _STEADY
+        soon = time.monotonic() - self._started < _SETTLED
         self._count = self._count + 1 if soon else 0
         return pause_after(self._count)
 

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Ownership:
-    """The owned of one edge."""
+    """What one edge owns, from its start to its end."""
 
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings

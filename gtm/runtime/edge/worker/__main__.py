@@ -7,7 +7,7 @@ from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.worker.servers import run_dns, run_http
 from gtm.runtime.edge.worker.worker import Worker
-from gtm.runtime.process import steady
+from gtm.runtime.process import pauses
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
 from gtm.runtime.process.room import raise_descriptor_limit
@@ -20,7 +20,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if settings.door is not None:
         listen_early(settings.door)
-    steady.begin()
+    pauses.shorten()
     raise_descriptor_limit()
     worker = Worker(settings)
     (run_dns if settings.id.kind is WorkerKind.DNS else run_http)(worker)

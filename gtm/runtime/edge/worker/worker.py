@@ -51,7 +51,7 @@ from gtm.runtime.edge.line.messages import (
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
-from gtm.runtime.process import steady
+from gtm.runtime.process import pauses
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.listeners import Listener
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
@@ -173,7 +173,7 @@ class Worker:
                 if beats % length == 0:
                     self._tell_samples(kind)
             self._tell_counts()
-            steady.spare_collector(beats)
+            pauses.spare_collector(beats)
 
     def _turn(self) -> None:
         """Begin the next second of what answering takes a clock for."""

@@ -1,4 +1,4 @@
-"""Keeping answers steady: what Python does beside answering must not hold it up for long."""
+"""Short pauses: what Python does beside answering (threads, garbage collection) must not hold it up for long."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _SWITCH = 0.0005
 _COLLECT_EVERY = 1800
 
 
-def begin() -> None:
-    """To be called once, when a worker starts."""
+def shorten() -> None:
+    """Let the interpreter change threads more often. To be called once, when a worker starts."""
     sys.setswitchinterval(_SWITCH)
 
 
