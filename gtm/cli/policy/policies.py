@@ -107,7 +107,7 @@ def apply(
 
     What the folder does not hold is deleted. Nothing else can get between what was shown and what is applied.
     """
-    from gtm.cli.common import ask, changes, client, output
+    from gtm.cli.common import changes, client, consent, output
 
     forced = forcing.parameters(force=force, reason=reason)
     document = read_document(folder)
@@ -127,9 +127,9 @@ def apply(
     if unsafe and not force:
         raise CommandError(forcing.refusal(planned["safety"], folder), Exit.BAD_INPUT, unsafe)
     output.warn(unsafe)
-    ask.require_consent(yes=yes, as_json=as_json)
+    consent.require(yes=yes, as_json=as_json)
     if not yes:
-        ask.confirm("Apply these changes?")
+        consent.confirm("Apply these changes?")
     body = {"policy": document, "comment": comment}
     with output.progress(f"applying {folder}"):
         unless_changed = {"If-Match": f'"{planned["revision"]}"'}

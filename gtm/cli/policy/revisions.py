@@ -106,10 +106,10 @@ def rollback(
     as_json: options.AsJson = False,
 ) -> None:
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
-    from gtm.cli.common import ask, changes, client, output
+    from gtm.cli.common import changes, client, consent, output
 
     forced = forcing.parameters(force=force, reason=reason)
-    ask.require_consent(yes=yes, as_json=as_json)
+    consent.require(yes=yes, as_json=as_json)
     api = client.control(control_url, token)
     current = api.get("/v1/policy")["revision"]
     planned = _without_admin_states(api.get(f"/v1/revisions/{number}/diff", against=current)["changes"])
@@ -117,7 +117,7 @@ def rollback(
         output.say(f"from revision {current} to the policy of revision {number}:", "bold")
         changes.show_changes(planned)
     if not yes:
-        ask.confirm(f"Roll back to revision {number}?")
+        consent.confirm(f"Roll back to revision {number}?")
     path = f"/v1/revisions/{number}:rollback"
     done = api.call("POST", path, parameters=forced, body={"comment": comment}).body
     if not done["changes"] and not as_json:

@@ -7,7 +7,7 @@ import sys
 from gtm.cli.common.exits import CommandError, Exit
 
 
-def require_consent(*, yes: bool, as_json: bool) -> None:
+def require(*, yes: bool, as_json: bool) -> None:
     """Fail early where nobody could be asked.
 
     Raises:
