@@ -97,9 +97,9 @@ def rotate(
 ) -> None:
     """Replace a token's text. Name, role and expiry stay; the old text works until the grace is over."""
     from gtm.cli.common import client, output
-    from gtm.cli.common.spans import span_seconds
+    from gtm.cli.common.durations import duration_seconds
 
-    seconds = 0.0 if _ZERO.fullmatch(grace.strip()) else span_seconds("--grace", grace)
+    seconds = 0.0 if _ZERO.fullmatch(grace.strip()) else duration_seconds("--grace", grace)
     if direct:
         made = _rotate_directly(name, timedelta(seconds=seconds), database_url, data_dir)
     else:

@@ -26,9 +26,9 @@ def approve(
 ) -> None:
     """Approve of somebody else's change. Its refusal, and `gtm plan` of it, name its fingerprint."""
     from gtm.cli.common import client, output
-    from gtm.cli.common.spans import span_seconds
+    from gtm.cli.common.durations import duration_seconds
 
-    until = datetime.now(UTC) + timedelta(seconds=span_seconds("--expires", expires))
+    until = datetime.now(UTC) + timedelta(seconds=duration_seconds("--expires", expires))
     body = {"sha256": sha256.strip().lower(), "reason": reason, "expires_at": until.isoformat()}
     made = client.control(control_url, token).call("POST", "/v1/fence-approvals", body=body).body
     if as_json:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gtm.cli.common import options
+from gtm.cli.common.durations import duration_seconds
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.reading import explained, read_document
-from gtm.cli.common.spans import span_seconds
 
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
@@ -58,8 +58,8 @@ def simulate(
     """
     from gtm.cli.common import client, output
 
-    back = span_seconds("--since", since)
-    lasting = span_seconds("--duration", duration)
+    back = duration_seconds("--since", since)
+    lasting = duration_seconds("--duration", duration)
     draft = read_document(policy)
     locate = _locator(geoip_db, geoip_overrides, geoip_anonymous_db)
     if against != RUNNING:
