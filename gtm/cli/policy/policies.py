@@ -10,7 +10,7 @@ import typer
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.reading import explained, read_document, require_readable
-from gtm.cli.policy import forcing
+from gtm.cli.policy import safety
 
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
@@ -95,8 +95,8 @@ def apply(
     *,
     yes: options.Yes = False,
     comment: options.Comment = "",
-    force: forcing.Force = False,
-    reason: forcing.Reason = "",
+    force: safety.Force = False,
+    reason: safety.Reason = "",
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     wait: options.Wait = True,
@@ -109,7 +109,7 @@ def apply(
     """
     from gtm.cli.common import changes, client, consent, output
 
-    forced = forcing.parameters(force=force, reason=reason)
+    forced = safety.parameters(force=force, reason=reason)
     document = read_document(folder)
     api = client.control(control_url, token)
     planned = _plan(api, document)
@@ -123,9 +123,9 @@ def apply(
     if not as_json:
         changes.show_changes(planned["changes"])
     output.warn(_findings(planned))
-    unsafe = forcing.breaches(planned["safety"])
+    unsafe = safety.breaches(planned["safety"])
     if unsafe and not force:
-        raise CommandError(forcing.refusal(planned["safety"], folder), Exit.BAD_INPUT, unsafe)
+        raise CommandError(safety.refusal(planned["safety"], folder), Exit.BAD_INPUT, unsafe)
     output.warn(unsafe)
     consent.require(yes=yes, as_json=as_json)
     if not yes:
@@ -137,16 +137,16 @@ def apply(
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
-def _safety(safety: dict[str, Any] | None, folder: Path) -> None:
+def _safety(judged: dict[str, Any] | None, folder: Path) -> None:
     """What the safety rules say of a change."""
     from gtm.cli.common import output
 
-    unsafe = forcing.breaches(safety)
+    unsafe = safety.breaches(judged)
     for text in unsafe:
         output.say(f"unsafe: {text}", "red")
-    if unsafe and safety is not None:
-        output.say(f"`gtm apply` would refuse this: {forcing.refusal(safety, folder)}", "red")
-    said = forcing.numbers(safety)
+    if unsafe and judged is not None:
+        output.say(f"`gtm apply` would refuse this: {safety.refusal(judged, folder)}", "red")
+    said = safety.numbers(judged)
     if said:
         output.say(f"safety: {said}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gtm.cli.common import options
-from gtm.cli.policy import forcing
+from gtm.cli.policy import safety
 
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
@@ -104,8 +104,8 @@ def _add_state(verb: str, description: str) -> None:
     def change(
         name: str,
         *,
-        force: forcing.Force = False,
-        reason: forcing.Reason = "",
+        force: safety.Force = False,
+        reason: safety.Reason = "",
         control_url: options.ControlUrl = options.CONTROL,
         token: options.Token = None,
         wait: options.Wait = True,
@@ -114,7 +114,7 @@ def _add_state(verb: str, description: str) -> None:
     ) -> None:
         from gtm.cli.common import client
 
-        forced = forcing.parameters(force=force, reason=reason)
+        forced = safety.parameters(force=force, reason=reason)
         api = client.control(control_url, token)
         path = f"/v1/regions/{client.segment(name)}:{verb}"
         done = api.call("POST", path, parameters=forced).body

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gtm.cli.common import options
-from gtm.cli.policy import forcing
+from gtm.cli.policy import safety
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -97,8 +97,8 @@ def rollback(
     *,
     comment: options.Comment = "",
     yes: options.Yes = False,
-    force: forcing.Force = False,
-    reason: forcing.Reason = "",
+    force: safety.Force = False,
+    reason: safety.Reason = "",
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     wait: options.Wait = True,
@@ -108,7 +108,7 @@ def rollback(
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
     from gtm.cli.common import changes, client, consent, output
 
-    forced = forcing.parameters(force=force, reason=reason)
+    forced = safety.parameters(force=force, reason=reason)
     consent.require(yes=yes, as_json=as_json)
     api = client.control(control_url, token)
     current = api.get("/v1/policy")["revision"]
