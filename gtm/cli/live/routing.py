@@ -106,7 +106,7 @@ def _ask_control(
 ) -> dict[str, Any]:
     """The decision by a draft, or at another time."""
     from gtm.cli.common import client
-    from gtm.cli.common.reading import read_document
+    from gtm.cli.common.policy_folder import read_document
 
     if asked.host is not None:
         text = "--host is for edges: with --policy or --at, give the service, --tenant and --data-class"

@@ -9,7 +9,7 @@ import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.cli.common.reading import explained, read_document, require_readable
+from gtm.cli.common.policy_folder import explained, read_document, require_readable
 from gtm.cli.policy import safety
 
 if TYPE_CHECKING:

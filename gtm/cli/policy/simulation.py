@@ -13,7 +13,7 @@ import typer
 from gtm.cli.common import options
 from gtm.cli.common.durations import duration_seconds
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.cli.common.reading import explained, read_document
+from gtm.cli.common.policy_folder import explained, read_document
 
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
