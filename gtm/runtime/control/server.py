@@ -17,9 +17,9 @@ from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.prepare import prepare
 from gtm.runtime.process import lifeline
+from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.http_server import server_config
 from gtm.runtime.process.privileges import conceal
-from gtm.runtime.process.room import raise_descriptor_limit
 from gtm.runtime.process.sockets import listener, reserve
 from gtm.settings import ControlSettings
 from gtm.storage import migrate

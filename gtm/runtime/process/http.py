@@ -14,7 +14,7 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from gtm.runtime.process.room import Room, fitting
+from gtm.runtime.process.connections import Connections, fitting
 
 MAX_HEAD = 32 * 1024
 """Bytes of a request's head: its first line and its header lines."""
@@ -27,7 +27,7 @@ _TOO_MANY = (431, f"the request has more than the {MAX_HEADERS} header lines acc
 _FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 
 
-_ROOMS: WeakKeyDictionary[ServerState, Room] = WeakKeyDictionary()
+_CONNECTIONS: WeakKeyDictionary[ServerState, Connections] = WeakKeyDictionary()
 _BETWEEN, _HEAD, _BODY = range(3)
 """What of a request arrives now."""
 
@@ -45,8 +45,8 @@ class PatientProtocol(HttpToolsProtocol):
       - no body is read before the application asks for it: where the head is answered and the connection closed, nothing
         of it is taken but what came along with the head.
 
-    After each of the first three the connection is closed, and so is the one idle longest where there is no more room
-    (`gtm.runtime.process.room`). Connections that wait between requests are left to uvicorn's own
+    After each of the first three the connection is closed, and so is the one idle longest where there are as many as may be
+    (`gtm.runtime.process.connections`). Connections that wait between requests are left to uvicorn's own
     keep-alive timeout. Upgrades are ignored (RFC 9110 §7.8): nothing here speaks another protocol.
     """
 
@@ -80,8 +80,8 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """A client is there."""
         super().connection_made(transport)
-        self._room = self._shared_room()
-        self._room.enter(self)
+        self._connections = self._all_connections()
+        self._connections.enter(self)
         self._told = (0, _BETWEEN, 0, 0, 0)
         self.url, self.headers = b"", []
         self._expect(_HEAD, 1)
@@ -89,7 +89,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
         self._forget()
-        self._room.leave(self)
+        self._connections.leave(self)
         super().connection_lost(exc)
 
     def evict(self) -> None:
@@ -98,14 +98,16 @@ class PatientProtocol(HttpToolsProtocol):
         self._forget()
         self.transport.abort()  # its client may take nothing
 
-    def _shared_room(self) -> Room:
-        """The room of all connections of this server."""
-        room = _ROOMS.get(self.server_state)
-        if room is None:
+    def _all_connections(self) -> Connections:
+        """All connections of this server."""
+        connections = _CONNECTIONS.get(self.server_state)
+        if connections is None:
             limit = self.max_connections
             descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            room = _ROOMS[self.server_state] = Room(fitting(descriptors) if limit is None else limit)
-        return room
+            connections = _CONNECTIONS[self.server_state] = Connections(
+                fitting(descriptors) if limit is None else limit
+            )
+        return connections
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser piece by piece, so that it never keeps more than a piece or two beyond what is accepted."""
@@ -192,7 +194,7 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self._room.begins(self)
+        self._connections.begins(self)
         self._part = _HEAD
         self._requests += 1
 
@@ -235,16 +237,16 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Its end."""
         self._part = _BETWEEN
-        self._room.arrived(self)
+        self._connections.arrived(self)
         super().on_message_complete()
         self._rest()
 
     def _rest(self) -> None:
         """Say so where it is the client's turn again."""
         if self._part != _BETWEEN:
-            self._room.rests(self, arriving=True)
+            self._connections.rests(self, arriving=True)
         elif self.cycle.response_complete and not self.pipeline:
-            self._room.rests(self, arriving=False)
+            self._connections.rests(self, arriving=False)
 
     def _expect(self, part: int, request: int) -> None:
         """Begin to wait for the end of a part of a request."""

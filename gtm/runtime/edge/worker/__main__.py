@@ -8,9 +8,9 @@ from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.worker.servers import run_dns, run_http
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process import pauses
+from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
-from gtm.runtime.process.room import raise_descriptor_limit
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Room for connections: how many a process keeps, and which goes when another comes.
+"""A process's connections: how many it keeps, and which goes when another comes.
 
 Laws:
-  1. No client keeps another out: of a full room the connection goes that has been idle longest since its last answer; where
-     none is idle, the one whose request has been awaited longest; and where all are being answered, the one that has
-     not taken its answer for longest.
-  2. A process never runs out of descriptors because of its clients: the room is smaller than what the system grants.
+  1. No client keeps another out: where there are as many as may be, the one goes that has been idle longest since its
+     last answer; where none is idle, the one whose request has been awaited longest; and where all are being answered,
+     the one that has not taken its answer for longest.
+  2. A process never runs out of descriptors because of its clients: the limit is lower than what the system grants.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _APART = 2048 + 256
 """Of them for all else: connections that are accepted in one go before any is looked at, files, links, probes."""
 
 
-class Tenant(Protocol):
-    """A connection in a room."""
+class Connection(Protocol):
+    """One of them."""
 
     def evict(self) -> None:
-        """Close it."""
+        """Close the connection at once: another has taken its place."""
 
 
 def raise_descriptor_limit() -> int:
@@ -42,7 +42,7 @@ def fitting(descriptors: int) -> int:
     return max(1, min(MAX_CONNECTIONS, max(descriptors - _APART, descriptors // 2)))
 
 
-class Room:
+class Connections:
     """The connections of one server, by what they wait for; of each, those that have longest come first.
 
     Args:
@@ -51,42 +51,42 @@ class Room:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._idle: dict[Tenant, None] = {}
-        self._arriving: dict[Tenant, None] = {}
-        self._answered: dict[Tenant, None] = {}
+        self._idle: dict[Connection, None] = {}
+        self._arriving: dict[Connection, None] = {}
+        self._answered: dict[Connection, None] = {}
 
-    def enter(self, tenant: Tenant) -> None:
+    def enter(self, connection: Connection) -> None:
         """Take in a new connection, for which another may have to go."""
         if len(self._idle) + len(self._arriving) + len(self._answered) >= self._limit:
             leaving = next(iter(self._idle or self._arriving or self._answered))
             self.leave(leaving)
             leaving.evict()
         # Not idle before its first answer: those that come in a crowd would push each other out before they had asked.
-        self._arriving[tenant] = None
+        self._arriving[connection] = None
 
-    def leave(self, tenant: Tenant) -> None:
+    def leave(self, connection: Connection) -> None:
         """A connection has ended, or is about to."""
         for group in (self._idle, self._arriving, self._answered):
-            group.pop(tenant, None)
+            group.pop(connection, None)
 
-    def begins(self, tenant: Tenant) -> None:
+    def begins(self, connection: Connection) -> None:
         """The first byte of a further request, where no other is being answered."""
-        if tenant in self._idle:
-            del self._idle[tenant]
-            self._arriving[tenant] = None
+        if connection in self._idle:
+            del self._idle[connection]
+            self._arriving[connection] = None
 
-    def arrived(self, tenant: Tenant) -> None:
+    def arrived(self, connection: Connection) -> None:
         """A whole request is there, and is being answered."""
-        if tenant in self._arriving:
-            del self._arriving[tenant]
-            self._answered[tenant] = None
+        if connection in self._arriving:
+            del self._arriving[connection]
+            self._answered[connection] = None
 
-    def rests(self, tenant: Tenant, *, arriving: bool) -> None:
+    def rests(self, connection: Connection, *, arriving: bool) -> None:
         """All that had arrived is answered; `arriving`: more is on its way."""
-        if tenant in self._answered:
-            del self._answered[tenant]
-        elif tenant in self._arriving:
-            del self._arriving[tenant]
+        if connection in self._answered:
+            del self._answered[connection]
+        elif connection in self._arriving:
+            del self._arriving[connection]
         else:
             return
-        (self._arriving if arriving else self._idle)[tenant] = None
+        (self._arriving if arriving else self._idle)[connection] = None

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections, fitting
 from gtm.runtime.process.http import PatientProtocol
-from gtm.runtime.process.room import MAX_CONNECTIONS, Room, fitting
 from tests.runtime.process.test_http import read_until, serving
 from tests.system.harness import eventually
 
@@ -123,17 +123,17 @@ class One:
 
 @given(limit=st.integers(1, 4), steps=STEPS)
 def test_who_goes_is_as_written(limit: int, steps: list[tuple[str, int]]) -> None:
-    """A model: each connection with what it waits for and since when; of a full room the first by rank and time goes."""
+    """A model: each connection with what it waits for and since when; of the full number the first by rank and time goes."""
     model: dict[int, tuple[str, int]] = {}
     gone: list[int] = []
     expected: list[int] = []
-    room, ones = Room(limit), [One(number, gone) for number in range(6)]
+    connections, ones = Connections(limit), [One(number, gone) for number in range(6)]
     does = {
-        "leave": room.leave,
-        "begins": room.begins,
-        "arrived": room.arrived,
-        "rests": lambda one: room.rests(one, arriving=False),
-        "waits": lambda one: room.rests(one, arriving=True),
+        "leave": connections.leave,
+        "begins": connections.begins,
+        "arrived": connections.arrived,
+        "rests": lambda one: connections.rests(one, arriving=False),
+        "waits": lambda one: connections.rests(one, arriving=True),
     }
     for time, (step, number) in enumerate(steps):
         if step != "enter":
@@ -147,7 +147,7 @@ def test_who_goes_is_as_written(limit: int, steps: list[tuple[str, int]]) -> Non
                 expected.append(min(model, key=lambda other: (RANK[model[other][0]], model[other][1])))
                 del model[expected[-1]]
             model[number] = ("arriving", time)
-            room.enter(ones[number])
+            connections.enter(ones[number])
         assert gone == expected
 
 
@@ -162,7 +162,7 @@ def test_the_room_fits_into_the_descriptors(descriptors: int, room: int) -> None
 def test_the_soft_limit_is_raised_as_far_as_it_may_be() -> None:
     """A process that is started with 1,024 descriptors asks for more, within what it may have."""
     code = (
-        "import resource; from gtm.runtime.process.room import raise_descriptor_limit as more; "
+        "import resource; from gtm.runtime.process.connections import raise_descriptor_limit as more; "
         "print(more(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
     for hard, soft in ((4000, 4000), (1024, 1024), (resource.getrlimit(resource.RLIMIT_NOFILE)[1], 16384)):
