@@ -35,7 +35,7 @@ class DemoFile:
 
     @classmethod
     def read(cls, data_dir: Path) -> DemoFile:
-        """Read it.
+        """What the demo world of a data directory wrote, if it runs.
 
         Raises:
             DemoError: there is none, or it is damaged.
@@ -52,7 +52,7 @@ class DemoFile:
             raise DemoError(f"cannot read `{path}`: {error}") from error
 
     def write(self, data_dir: Path) -> None:
-        """Write it."""
+        """Put it where `gtm demo` finds it, whole or not at all."""
         content = msgspec.json.format(msgspec.json.encode(self)) + b"\n"
         write_whole(data_dir / "demo.json", content, mode=0o666)
 

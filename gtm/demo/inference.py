@@ -78,7 +78,7 @@ class Slots:
             raise
 
     def give_back(self) -> None:
-        """Free a slot."""
+        """Give a slot back: to whoever has waited longest, if anybody does."""
         self.busy -= 1
         self._advance()
 

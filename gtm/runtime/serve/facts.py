@@ -22,12 +22,12 @@ class Facts:
 
     @staticmethod
     def path(data_dir: Path) -> Path:
-        """The file."""
+        """Where the file is in a data directory."""
         return data_dir / "serve.json"
 
     @classmethod
     def read(cls, data_dir: Path) -> Facts:
-        """Read it.
+        """What the `gtm serve` of a data directory wrote, if it runs.
 
         Raises:
             OSError: there is none.
@@ -36,7 +36,7 @@ class Facts:
         return msgspec.json.decode(cls.path(data_dir).read_bytes(), type=cls)
 
     def write(self, data_dir: Path) -> None:
-        """Write it."""
+        """Put it where other commands find it, whole or not at all."""
         write_whole(self.path(data_dir), msgspec.json.format(msgspec.json.encode(self)) + b"\n", mode=0o666)
 
 
