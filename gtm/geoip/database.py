@@ -96,7 +96,9 @@ class Database(Generic[T]):
             node, depth = self._walk(node, number, bits, depth, bits)
         if node == self._count:
             return Found(self._schema.nothing, depth)
-        return Found(self._record(node - self._count - _SEPARATOR), depth)
+        offset = node - self._count - _SEPARATOR
+        said = self._records.get(offset)
+        return Found(self._record(offset) if said is None else said, depth)
 
     def _block(self, first: int) -> list[tuple[int, int]]:
         """Where the tree is after 16 levels, for each second octet after a first one; (record, depth), remembered.
@@ -144,17 +146,15 @@ class Database(Generic[T]):
         return node, depth
 
     def _record(self, offset: int) -> T:
-        """What the record at an offset of the data section says. A node that is no leaf has a negative one."""
-        said = self._records.get(offset)
-        if said is None:
-            if not 0 <= offset < len(self._content) - self._data:
-                raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: it points out of its data")
-            try:
-                record, _ = self._decoder.decode(self._data + offset)
-            except Exception as error:  # noqa: BLE001 - as above
-                raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: {error}") from None
-            said = self._schema.read(record)
-            if len(self._records) >= _REMEMBERED:
-                self._records = {}
-            self._records[offset] = said
+        """What the record at an offset of the data section says, remembered. A node that is no leaf has a negative one."""
+        if not 0 <= offset < len(self._content) - self._data:
+            raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: it points out of its data")
+        try:
+            record, _ = self._decoder.decode(self._data + offset)
+        except Exception as error:  # noqa: BLE001 - as above
+            raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: {error}") from None
+        said = self._schema.read(record)
+        if len(self._records) >= _REMEMBERED:
+            self._records = {}
+        self._records[offset] = said
         return said

@@ -34,6 +34,9 @@ class OverrideIndex:
         self._places = {(start, length): place for start, length, place in ordered}
         self._lengths = sorted({length for _, length in self._order}, reverse=True)
 
+    def __len__(self) -> int:
+        return len(self._order)
+
     def match(self, address: int) -> tuple[Place, int] | None:
         """The most specific override around an address, and its prefix length."""
         for length in self._lengths:

@@ -50,6 +50,9 @@ _PLACELESS = tuple(
 )
 """Networks whose addresses say nothing of where they are, whatever a database says. Operators may override them."""
 
+_BLOCK = {32: 24, 128: 48}
+"""Bits of an address → the length of the networks whose addresses are located together."""
+
 _Key = str | bytes | Address
 _Signature = tuple[tuple[str, int, int, int, int], ...]
 
@@ -218,18 +221,18 @@ class _Loaded:
                 address = from_packed(key)
                 return self._in_block(key, address.max_prefixlen, int(address))
             address = parse_address(key) if isinstance(key, str) else normal(key)
-            location = self._find(address.max_prefixlen, int(address))
+            location = self._in_block(key, address.max_prefixlen, int(address))
         self._keep(key, location)
         return location
 
-    def _in_block(self, key: bytes, bits: int, number: int) -> Location:
+    def _in_block(self, key: _Key, bits: int, number: int) -> Location:
         """`locate` by way of the address's /24 or /48: clients of one that is in one place share what is known of it."""
         block = number >> 8 if bits == 32 else number >> 80 | 1 << 48
         location = self._blocks.get(block)
         if location is not None:
             return location
         location = self._earlier_blocks.get(block) or self._find(bits, number)
-        if location.prefix_length * 8 > bits * 3:
+        if location.prefix_length > _BLOCK[bits]:
             self._keep(key, location)
             return location
         if len(self._blocks) >= self._cache_size:
@@ -247,7 +250,7 @@ class _Loaded:
 
     def _find(self, bits: int, number: int) -> Location:
         overrides = self._overrides4 if bits == 32 else self._overrides6
-        matched = overrides.match(number)
+        matched = overrides.match(number) if overrides else None
         if matched is not None:
             place, length = matched
             source = "none" if place is NOWHERE else "override"
@@ -258,11 +261,13 @@ class _Loaded:
         if self.anonymity is not None and source != "override":
             anonymous, hidden = self._ask_anonymity(self.anonymity, number, bits)
             length = max(length, hidden)
-        length = overrides.narrowed(number, length)
+        if overrides:
+            length = overrides.narrowed(number, length)
         shift = bits - length
         start = number >> shift << shift
         key = (bits, start, length)
-        location = self._networks.get(key) or self._earlier_networks.get(key)
+        wide = length < _BLOCK[bits]  # else `_in_block` remembers all of it
+        location = (self._networks.get(key) or self._earlier_networks.get(key)) if wide else None
         if location is None:
             country, subdivision, continent, lat, lon, asn, accuracy_km = place
             centre = self._centres.get(country or "") if lat is None else None
@@ -282,10 +287,11 @@ class _Loaded:
                 accuracy_km,
                 central=centre is not None,
             )
-        if len(self._networks) >= self._cache_size:
-            self._earlier_networks = self._networks
-            self._networks = {}
-        self._networks[key] = location
+        if wide:
+            if len(self._networks) >= self._cache_size:
+                self._earlier_networks = self._networks
+                self._networks = {}
+            self._networks[key] = location
         return location
 
     def _ask_database(self, bits: int, number: int) -> tuple[Place, int]:

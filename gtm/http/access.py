@@ -10,7 +10,7 @@ from enum import IntEnum
 from hashlib import sha256
 
 from gtm.core.model.access import Access, Role, permits
-from gtm.geoip.address import Address
+from gtm.http.client import Client
 from gtm.http.problems import ProblemError
 
 _MAX_TOKEN = 512
@@ -66,7 +66,7 @@ def reporter_of(authorization: bytes | None) -> str:
     return sha256(token).hexdigest()[:REPORTER_LENGTH] if token else ""
 
 
-def check_subject(grant: Grant, asked: Address, caller: Address | None) -> None:
+def check_subject(grant: Grant, asked: Client, caller: Client | None) -> None:
     """Let a caller ask about a client, or not.
 
     Raises:

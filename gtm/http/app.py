@@ -25,10 +25,9 @@ from gtm.core.decision.choice import Afford
 from gtm.core.latency import SampleMethod, Verdict
 from gtm.core.model.access import Role
 from gtm.feed.holder import ViewHolder
-from gtm.geoip.address import Address
 from gtm.http import beacons
 from gtm.http.access import Grant, check_reporter, check_scraper, check_subject, grant_of, reporter_of
-from gtm.http.client import ClientFinder, peer_address
+from gtm.http.client import Client, ClientFinder, peer_address
 from gtm.http.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
 from gtm.http.lookup import (
     MAX_BATCH_BYTES,
@@ -211,14 +210,18 @@ class EdgeApp:
         query = incoming.query
         grant = self._grant(incoming)
         forwarded = self._forwarded(incoming)
-        key = (query, grant, incoming.peer, forwarded)
+        # Whatever a token that is not enough is wrong by, the answer about the caller is the same.
+        granted = grant is Grant.GRANTED
+        key = (query, granted, incoming.peer, forwarded)
         route = routes.lookups.get(key)
         if route is None:
             if len(query) > MAX_URL:
                 raise ProblemError("uri_too_long", f"the query is longer than {MAX_URL} bytes")
-            caller = self._clients.find(incoming.peer, *forwarded)
             lookup = self._queries.read(query)
-            kind = routes.kind(lookup, _subject(lookup, caller, grant), "/v1/route")
+            client = lookup.client_ip
+            if client is None or not granted:
+                client = _subject(lookup, self._caller(incoming.peer, forwarded), grant)
+            kind = routes.kind(lookup, client, "/v1/route")
             if lookup.explain or not routes.again(key) or not _short(query, *forwarded):
                 return routes.lookup(kind)
             route = LookupRoute(kind, routes.prepared)
@@ -246,7 +249,7 @@ class EdgeApp:
             tenant, data_class, model, affinity, priority = map(_header_text, SAID.values(), said)
             urgency = None if priority is None else read_priority("X-GTM-Priority", priority)
             lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency, host=host)
-            caller = self._clients.find(incoming.peer, *forwarded)
+            caller = self._caller(incoming.peer, forwarded)
             route = RedirectRoute(routes.kind(lookup, caller, instance_of(b"/r/" + service.encode())))
             if _short(*forwarded):
                 routes.remember(routes.redirects, key, route)
@@ -264,7 +267,7 @@ class EdgeApp:
         Each piece is answered from the View of its time: whoever reads slowly gets nothing that has ceased to be lawful.
         """
         grant = self._grant(incoming)
-        caller = self._clients.find(incoming.peer, *self._forwarded(incoming))
+        caller = self._caller(incoming.peer, self._forwarded(incoming))
         self._count_request(incoming.route, 200)
         headers = ((b"content-type", b"application/json"), NO_STORE)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -281,7 +284,7 @@ class EdgeApp:
         await send({"type": "http.response.body", "body": piece + b"]}"})
 
     def _batch_item(
-        self, item: Any, index: int, caller: Address | None, grant: Grant, routes: Routes
+        self, item: Any, index: int, caller: Client | None, grant: Grant, routes: Routes
     ) -> dict[str, Any]:
         instance = f"/v1/route:batch#/requests/{index}"
         try:
@@ -295,7 +298,7 @@ class EdgeApp:
 
     def _beacon_targets(self, incoming: Incoming, routes: Routes) -> Response:
         service = beacons.parse_service(incoming.query)
-        caller = self._clients.find(incoming.peer, *self._forwarded(incoming))
+        caller = self._caller(incoming.peer, self._forwarded(incoming))
         return beacons.targets(routes.kind(Lookup(service), caller, "/v1/beacon-targets"))
 
     async def _take_samples(self, incoming: Incoming, receive: Receive) -> Response | None:
@@ -336,6 +339,10 @@ class EdgeApp:
             return None, None
         return incoming.headers.get(b"x-forwarded-for"), incoming.headers.get(b"forwarded")
 
+    def _caller(self, peer: str | None, forwarded: tuple[bytes | None, bytes | None]) -> Client | None:
+        """Who asks, None if that is unknown."""
+        return Client.of(self._clients.find(peer, *forwarded))
+
     def _near(self, incoming: Incoming) -> bool:
         """Whether a request comes from where the metrics are read without a token.
 
@@ -370,7 +377,7 @@ class EdgeApp:
         return Response(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
 
 
-def _subject(lookup: Lookup, caller: Address | None, grant: Grant) -> Address | None:
+def _subject(lookup: Lookup, caller: Client | None, grant: Grant) -> Client | None:
     """Whom a look-up is about, if the caller may ask that."""
     if lookup.client_ip is None:
         return caller

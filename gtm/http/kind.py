@@ -15,7 +15,7 @@ from gtm.core.decision.explain import answer
 from gtm.core.decision.router import Router
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
-from gtm.geoip.address import Address
+from gtm.http.client import Client
 from gtm.http.problems import problem
 from gtm.telemetry import decision_key
 
@@ -57,15 +57,10 @@ class Kind(NamedTuple):  # made for each client that is new
 
     router: Router
     routing: Routing
-    client: Address | None
+    client: Client | None
     instance: str
     full: bool
     afford: Afford | None
-
-    @property
-    def client_text(self) -> str | None:
-        """The client's address as answers say it."""
-        return None if self.client is None else str(self.client)
 
     def pick(self) -> Option:
         """How one request of this kind ends."""
@@ -83,7 +78,7 @@ class Kind(NamedTuple):  # made for each client that is new
             routing.view,
             routing.request,
             decision,
-            client=self.client_text,
+            client=None if self.client is None else self.client.text,
             endpoint=routing.endpoint(option),
             full=self.full,
         )

@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from gtm.core.model.values import Priority
-from gtm.geoip.address import Address, parse_address, plain_address
+from gtm.geoip.address import parse_address
+from gtm.http.client import Client
 from gtm.http.memory import Memory
 from gtm.http.problems import ProblemError
 
@@ -35,7 +36,7 @@ class Lookup(NamedTuple):
     """
 
     service: str
-    client_ip: Address | None = None
+    client_ip: Client | None = None
     tenant: str | None = None
     data_class: str | None = None
     model: str | None = None
@@ -107,10 +108,12 @@ class Queries:
         if not named:
             return known
         try:
-            address = plain_address(text.decode("latin-1"))
+            client = Client.plain(text.decode("latin-1"))
         except ValueError:
             return parse_query(query)
-        return known._replace(client_ip=address)
+        # As `known._replace(client_ip=client)`, in a third of the time.
+        asked: Lookup = tuple.__new__(Lookup, (known[0], client, *known[2:]))
+        return asked
 
 
 def parse_item(item: Any) -> Lookup:
@@ -190,7 +193,7 @@ def _lookup(values: dict[str, Any]) -> Lookup:
     client_ip = None
     if "client_ip" in values:
         try:
-            client_ip = parse_address(values["client_ip"])
+            client_ip = Client.of(parse_address(values["client_ip"]))
         except ValueError as error:
             raise ProblemError(
                 "invalid_request",

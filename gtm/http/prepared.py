@@ -82,7 +82,8 @@ class Prepared:
             parts = _prepare(kind, option)
             self._parts.put(key, parts, _OWN + len(parts.before) + len(parts.after))
         status, headers, before, after, counted_as = parts
-        own = _encode(client_document(routing.request.location, kind.client_text))
+        client = None if kind.client is None else kind.client.text
+        own = _encode(client_document(routing.request.location, client))
         return Response(status, headers, before + own + after, counted_as)
 
 

@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from gtm.core.decision.choice import Afford, Option
 from gtm.core.decision.router import Router
+from gtm.core.decision.view import View
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.model.values import UNKNOWN_LOCATION, Location, Request
-from gtm.core.policy.snapshot import Snapshot
-from gtm.geoip.address import Address
+from gtm.http.client import Client
 from gtm.http.kind import Kind
 from gtm.http.lookup import Lookup
 from gtm.http.prepared import Prepared
@@ -127,7 +127,7 @@ class Routes:
         self._limit = limit if router is None else min(limit, router.ranker.limit)
         self.prepared = Prepared(None if router is None else router.view)
 
-    def kind(self, lookup: Lookup, client: Address | None, instance: str) -> Kind:
+    def kind(self, lookup: Lookup, client: Client | None, instance: str) -> Kind:
         """Decide for a kind of request.
 
         Args:
@@ -145,21 +145,17 @@ class Routes:
             )
         packed = b"" if client is None else client.packed
         location = self._locate(packed) if packed else UNKNOWN_LOCATION
-        service, tenant, data_class = _asked(self.router.view.snapshot, lookup)
-        request = Request(
-            service,
-            location,
-            tenant,
-            data_class,
-            lookup.model,
-            lookup.affinity,
-            lookup.priority,
-        )
+        router = self.router
+        service, tenant, data_class = _asked(router.view, lookup)
+        said = lookup.model, lookup.affinity, lookup.priority
+        # As `Request(…)` and `Kind(…)`, in half of the time.
+        request: Request = tuple.__new__(Request, (service, location, tenant, data_class, *said))
         try:
-            routing = self.router.routing(request, packed)
+            routing = router.routing(request, packed)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
-        return Kind(self.router, routing, client, instance, lookup.explain, self._afford)
+        kind: Kind = tuple.__new__(Kind, (router, routing, client, instance, lookup.explain, self._afford))
+        return kind
 
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:
         """The service whose host name a Host header gives, and that name if it states something; None if there is none."""
@@ -207,7 +203,7 @@ class Routes:
         table[key] = route
 
 
-def _asked(snapshot: Snapshot, lookup: Lookup) -> tuple[str, str | None, str | None]:
+def _asked(view: View, lookup: Lookup) -> tuple[str, str | None, str | None]:
     """The service, tenant and data class that a look-up is about, by what it states and by its host name.
 
     Raises:
@@ -215,6 +211,7 @@ def _asked(snapshot: Snapshot, lookup: Lookup) -> tuple[str, str | None, str | N
     """
     if lookup.host is None:
         return lookup.service, lookup.tenant, lookup.data_class
+    snapshot = view.snapshot
     host = snapshot.host_of(lookup.host.lower().removesuffix("."))
     if host is None:
         raise ProblemError("unknown_service", f"no service has the host name `{lookup.host}`")

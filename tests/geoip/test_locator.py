@@ -170,7 +170,7 @@ def test_cache_is_bounded(city: Path) -> None:
         assert locator.locate(f"11.0.{number >> 8}.{number & 255}").country == "US"
         assert locator.locate("12.1.2.3").country == "DE"
     loaded = locator._loaded
-    assert max(len(loaded.recent), len(loaded._earlier), len(loaded._networks)) <= 16
+    assert max(len(loaded.recent), len(loaded._earlier), len(loaded._networks), len(loaded._blocks)) <= 16
 
 
 def test_reload(tmp_path: Path, city: Path) -> None:

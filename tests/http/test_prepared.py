@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+import random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,24 +14,26 @@ from gtm.core.decision.view import View, view_of
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.values import Location, Priority, Request
+from gtm.geoip.address import parse_address
+from gtm.http.client import Client
 from gtm.http.kind import Kind
 from gtm.http.lookup import Queries, parse_query
 from gtm.http.memory import Memory
 from gtm.http.prepared import Prepared
 from gtm.http.problems import ProblemError, Response, json_response
-from tests.core.strategies import COUNTRIES, DATA_CLASSES, TENANTS, World, draws, quick, requests, worlds
+from tests.core.strategies import COUNTRIES, DATA_CLASSES, TENANTS, World, quick, requests, worlds
 
-CLIENTS = tuple(ip_address(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1"))
+CLIENTS = tuple(Client.plain(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1"))
 NETWORK = "192.0.2.0/24"
 """What the table of measured worlds knows most of."""
 
 
 def alone(view: View, request: Request, client: str, draw: float) -> Response:
     """The response to one look-up by a process that remembers nothing."""
-    address = ip_address(client)
+    address = parse_address(client)
     routing = routed(view, request, address.packed)
     option = routing.pick(draw)
-    kind = Kind(Router(view), routing, address, "/v1/route", False, None)
+    kind = Kind(Router(view), routing, Client.of(address), "/v1/route", False, None)
     status, document, headers = kind.rendered(option)
     return json_response(status, document, headers, kind.counted_as(option, "lookup"))
 
@@ -99,12 +101,15 @@ def test_a_prepared_answer_is_that_of_a_process_that_remembers_nothing(data: st.
     view = measured(world, first.location) if data.draw(st.booleans()) else world.view
     router = Router(view, Ranker(view.basis, limit=data.draw(st.sampled_from([3, 65_536]))))
     prepared = Prepared(view, room=data.draw(st.sampled_from([1, 6_000, 1 << 24])))
-    asked = data.draw(st.permutations(like(first, world)))
+    # One drawn seed: 50 orders, clients and draws of hypothesis's own leave it no room for worlds.
+    generator = random.Random(data.draw(st.integers(0, 1 << 30)))
+    asked = like(first, world)
+    generator.shuffle(asked)
     for request in [*asked, *asked[:9]]:
-        client, draw = data.draw(st.sampled_from(CLIENTS)), data.draw(draws)
+        client, draw = generator.choice(CLIENTS), generator.random()
         kind = Kind(router, router.routing(request, client.packed), client, "/v1/route", False, None)
         option = kind.routing.pick(draw)
-        found, wanted = prepared.response(kind, option), alone(view, request, str(client), draw)
+        found, wanted = prepared.response(kind, option), alone(view, request, client.text, draw)
         assert (found.status, found.start, found.body) == (wanted.status, wanted.start, wanted.body)
         # Of no country and of codes that are none, a cell says whichever came first.
         if request.location.country in COUNTRIES:
@@ -119,7 +124,9 @@ def test_a_shared_ranking_is_that_of_each_who_shares_it(data: st.DataObject) -> 
     first = data.draw(requests(world.policy))
     view = measured(world, first.location) if data.draw(st.booleans()) else world.view
     router = Router(view)
-    for request in data.draw(st.permutations(like(first, world))):
+    asked = like(first, world)
+    random.Random(data.draw(st.integers(0, 1 << 30))).shuffle(asked)
+    for request in asked:
         assert told(router.ranker.ranking(request)) == told(routed(view, request).ranking)
 
 
