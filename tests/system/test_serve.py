@@ -262,100 +262,136 @@ def test_port_in_use_is_named(demo: System, tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_two_demos_run_side_by_side(demo: System, tmp_path: Path) -> None:
+class Stage:
+    """A data directory to which accidents happen, one after another. A system is started where none runs."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self._running: System | None = None
+
+    def system(self) -> System:
+        """What runs."""
+        if self._running is None or self._running.process.popen.poll() is not None:
+            self._running = System(self.data_dir, "--demo")
+            self._running.wait()
+        return self._running
+
+    def close(self) -> None:
+        """End it, whatever state it is in."""
+        if self._running is not None and self._running.process.popen.poll() is None:
+            self._running.process.stop()
+        kill_remains(self.data_dir)
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stage]]:
+    """The stage for the next accident is the last."""
+    found = [Stage(tmp_path_factory.mktemp("accidents") / "data")]
+    yield found
+    found[-1].close()
+
+
+@pytest.fixture
+def stage(
+    stages: list[Stage], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """The one that survived the accident before; if a test fails, the next has a new one."""
+    failed = request.session.testsfailed
+    yield stages[-1]
+    if request.session.testsfailed > failed:
+        stages[-1].close()
+        stages.append(Stage(tmp_path_factory.mktemp("accidents") / "data"))
+
+
+def test_two_demos_run_side_by_side(demo: System, stage: Stage) -> None:
     """A second demo stands on the next block of addresses, and both answer with their own."""
-    with system(tmp_path / "data", "--demo") as second:
-        ours, theirs = (one.route(service="chat", client_ip=LONDON).json() for one in (demo, second))
-        assert ours["endpoint"]["url"] != theirs["endpoint"]["url"]
-        for answer in (ours, theirs):
-            assert httpx.get(answer["endpoint"]["url"]).json()["region"] == answer["region"]
+    ours, theirs = (one.route(service="chat", client_ip=LONDON).json() for one in (demo, stage.system()))
+    assert ours["endpoint"]["url"] != theirs["endpoint"]["url"]
+    for answer in (ours, theirs):
+        assert httpx.get(answer["endpoint"]["url"]).json()["region"] == answer["region"]
 
 
-def test_answers_go_on_when_control_and_postgres_are_killed(tmp_path: Path) -> None:
+def test_answers_go_on_when_control_and_postgres_are_killed(stage: Stage) -> None:
     """Kill -9 of control and Postgres loses no answer; both come back by themselves, with everything."""
-    with system(tmp_path / "data", "--demo") as running:
-        for pid in [*running.processes("gtm.cli control"), *running.processes("bin/postgres -D")]:
-            os.kill(pid, signal.SIGKILL)
-        for _ in range(50):
-            assert running.region(service="chat", client_ip=LONDON) in EUROPE
-            assert running.addresses("chat.demo.test", f"{LONDON}/32")
-        eventually(lambda: httpx.get(f"{running.control}/readyz").status_code == 200, "control is back")
-        assert running.api("GET", "/v1/regions/eu-west").status_code == 200
-        # Every request so far was London's, so that the drain moves all there is.
-        forced = "force=true&force_reason=test"
-        running.api("POST", f"/v1/regions/eu-west:drain?{forced}").raise_for_status()
-        eventually(
-            lambda: running.region(service="chat", client_ip=LONDON) == "eu-central",
-            "changes reach the edge again",
-        )
+    running = stage.system()
+    for pid in [*running.processes("gtm.cli control"), *running.processes("bin/postgres -D")]:
+        os.kill(pid, signal.SIGKILL)
+    for _ in range(50):
+        assert running.region(service="chat", client_ip=LONDON) in EUROPE
+        assert running.addresses("chat.demo.test", f"{LONDON}/32")
+    eventually(lambda: httpx.get(f"{running.control}/readyz").status_code == 200, "control is back")
+    assert running.api("GET", "/v1/regions/eu-west").status_code == 200
+    # Every request so far was London's, so that the drain moves all there is.
+    forced = "force=true&force_reason=test"
+    running.api("POST", f"/v1/regions/eu-west:drain?{forced}").raise_for_status()
+    eventually(
+        lambda: running.region(service="chat", client_ip=LONDON) == "eu-central",
+        "changes reach the edge again",
+    )
+    running.api("POST", f"/v1/regions/eu-west:activate?{forced}").raise_for_status()
 
 
-def test_killed_workers_and_agent_come_back(tmp_path: Path) -> None:
+def test_killed_workers_and_agent_come_back(stage: Stage) -> None:
     """Kill -9 of every edge process: the supervisor brings the edge back, from its last-good file.
 
     While there is no agent its workers answer, and nothing is lost when the next one takes them over.
     """
-    with system(tmp_path / "data", "--demo") as running:
-        workers = running.processes("gtm.runtime.edge.worker")
-        assert workers
-        for pid in workers:
-            os.kill(pid, signal.SIGKILL)
-        eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, "HTTP is back")
-        eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
-        eventually(lambda: len(running.processes("gtm.runtime.edge.worker")) == 2, "both are")
-        workers = running.processes("gtm.runtime.edge.worker")
-        (agent,) = running.processes("gtm.cli edge")
-        os.kill(agent, signal.SIGKILL)
-        while any(map(alive, workers)):
-            assert running.region(service="chat", client_ip=LONDON) in EUROPE
-            assert running.addresses("chat.demo.test", f"{LONDON}/32")
-        assert len(running.processes("gtm.runtime.edge.worker")) == 2
-        # A supervisor that is told to stop while there is no agent ends what answers alone.
-        (agent,) = running.processes("gtm.cli edge")
-        workers = running.processes("gtm.runtime.edge.worker")
-        os.kill(agent, signal.SIGKILL)
-        running.process.signal(signal.SIGTERM)
-        assert running.process.end() == 0
-        assert not any(map(alive, workers))
+    running = stage.system()
+    workers = running.processes("gtm.runtime.edge.worker")
+    assert workers
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, "HTTP is back")
+    eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
+    eventually(lambda: len(running.processes("gtm.runtime.edge.worker")) == 2, "both are")
+    workers = running.processes("gtm.runtime.edge.worker")
+    (agent,) = running.processes("gtm.cli edge")
+    os.kill(agent, signal.SIGKILL)
+    while any(map(alive, workers)):
+        assert running.region(service="chat", client_ip=LONDON) in EUROPE
+        assert running.addresses("chat.demo.test", f"{LONDON}/32")
+    assert len(running.processes("gtm.runtime.edge.worker")) == 2
+    # A supervisor that is told to stop while there is no agent ends what answers alone.
+    (agent,) = running.processes("gtm.cli edge")
+    workers = running.processes("gtm.runtime.edge.worker")
+    os.kill(agent, signal.SIGKILL)
+    running.process.signal(signal.SIGTERM)
+    assert running.process.end() == 0
+    assert not any(map(alive, workers))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_clean_stop_leaves_nothing(tmp_path: Path, number: int) -> None:
+def test_clean_stop_leaves_nothing(stage: Stage, number: int) -> None:
     """SIGTERM and SIGINT end every process, and a new start finds everything as it was."""
-    with system(tmp_path / "data", "--demo") as running:
-        token = running.token
-        running.api("POST", "/v1/regions/us-east:disable").raise_for_status()
-        children = descendants(running.process.popen.pid)
-        assert len(children) >= 6
-        running.process.signal(number)
-        assert running.process.end() in (0, 130)
-        assert running.process.output.splitlines()[-1].endswith("serve: stopped")
-        eventually(lambda: not any(alive(pid) for pid in children), "every process has ended")
-        assert not (tmp_path / "data" / "serve.json").exists()
-    with system(tmp_path / "data", "--demo") as again:
-        headers = {"Authorization": f"Bearer {token}"}
-        region = httpx.get(f"{again.control}/v1/regions/us-east", headers=headers)
-        assert region.json()["admin_state"] == "disabled"
+    running = stage.system()
+    running.api("POST", "/v1/regions/us-east:disable").raise_for_status()
+    children = descendants(running.process.popen.pid)
+    assert len(children) >= 6
+    running.process.signal(number)
+    assert running.process.end() in (0, 130)
+    assert running.process.output.splitlines()[-1].endswith("serve: stopped")
+    eventually(lambda: not any(alive(pid) for pid in children), "every process has ended")
+    assert not (stage.data_dir / "serve.json").exists()
+    again = stage.system()
+    assert again.api("GET", "/v1/regions/us-east").json()["admin_state"] == "disabled"
+    again.api("POST", "/v1/regions/us-east:activate").raise_for_status()
 
 
-def test_kill_9_of_everything_is_survived(tmp_path: Path) -> None:
+def test_kill_9_of_everything_is_survived(stage: Stage) -> None:
     """Kill -9 of the supervisor: its edge goes on, the rest ends, and the next start clears and takes over what is left."""
-    running = System(tmp_path / "data", "--demo").wait()
-    try:
-        edge = [*running.processes("gtm.cli edge"), *running.processes("gtm.runtime.edge.worker")]
-        assert len(edge) == 3
-        others = [pid for part in ("gtm.cli control", "demo_world") for pid in running.processes(part)]
-        assert len(others) == 2
-        running.process.popen.kill()
-        running.process.end()
-        eventually(lambda: not any(alive(pid) for pid in others), "control and the demo world have ended")
-        assert running.resolve("chat.demo.test").answer, "the edge answers"
-        assert "region" in running.route(service="chat", client_ip=LONDON).json()
-        assert all(map(alive, edge))
-        with system(tmp_path / "data", "--demo") as again:
-            assert (again.edge, again.dns_port) == (running.edge, running.dns_port)
-            eventually(lambda: not any(map(alive, edge)), "the old edge has ended")
-            # The demo's regions start beside the edge: one that was probed too early is down until it is probed again.
-            eventually(lambda: again.region(service="chat", client_ip=LONDON) in EUROPE, "it serves again")
-    finally:
-        kill_remains(tmp_path / "data")
+    running = stage.system()
+    edge = [*running.processes("gtm.cli edge"), *running.processes("gtm.runtime.edge.worker")]
+    assert len(edge) == 3
+    others = [pid for part in ("gtm.cli control", "demo_world") for pid in running.processes(part)]
+    assert len(others) == 2
+    running.process.popen.kill()
+    running.process.end()
+    eventually(lambda: not any(alive(pid) for pid in others), "control and the demo world have ended")
+    assert running.resolve("chat.demo.test").answer, "the edge answers"
+    assert "region" in running.route(service="chat", client_ip=LONDON).json()
+    assert all(map(alive, edge))
+    again = stage.system()
+    assert (again.edge, again.dns_port) == (running.edge, running.dns_port)
+    eventually(lambda: not any(map(alive, edge)), "the old edge has ended")
+    # The demo's regions start beside the edge: one that was probed too early is down until it is probed again.
+    eventually(lambda: again.region(service="chat", client_ip=LONDON) in EUROPE, "it serves again")
