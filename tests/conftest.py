@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
+import ssl
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -17,6 +21,27 @@ if TYPE_CHECKING:
 _TEMPLATE = "gtm_migrated"
 _numbers = itertools.count(1)
 _warden: list[Warden] = []
+_contexts: dict[tuple[str | None, ...] | None, ssl.SSLContext] = {}
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as cores: tests of whole systems wait for much of their time."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of whole systems first, then those with a database, then property tests: what is left for the end is short."""
+    ranks: dict[Path, int] = {}
+    for item in items:
+        long = (
+            item.get_closest_marker("system") is not None,
+            "postgres" in getattr(item, "fixturenames", ()),
+            item.get_closest_marker("hypothesis") is not None,
+            True,
+        )
+        ranks[item.path] = min(ranks.get(item.path, len(long)), long.index(True))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,6 +58,28 @@ def pytest_sessionfinish(exitstatus: int) -> None:
     if exitstatus != pytest.ExitCode.INTERRUPTED:
         for warden in _warden:
             warden.release()
+
+
+def pytest_configure() -> None:
+    """Spare what thousands of clients and hundreds of processes would do again and again.
+
+    A certificate store is read once a process rather than once a client (30 ms of a core), and compiled modules are kept,
+    so that each process that a test starts need not compile gtm (up to a second).
+    """
+    from httpx._transports import default
+
+    default.create_ssl_context = _ssl_context
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def _ssl_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+    """What httpx makes, but the default once only."""
+    if verify is not True or cert is not None:
+        return httpx.create_ssl_context(verify, cert, trust_env)
+    store = tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")) if trust_env else None
+    if store not in _contexts:
+        _contexts[store] = httpx.create_ssl_context(trust_env=trust_env)
+    return _contexts[store]
 
 
 @pytest.fixture(scope="session")
