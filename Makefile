@@ -25,11 +25,12 @@ dist: $(VENV)/.dev         ## Build the sdist and the wheel into dist/ (docs/rel
 tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
 	@$(PYTHON) tests/tools.py
 
-drills: $(VENV)/.dev       ## Replay every known attack on the two promises; print a table (ARGS="A1 B3": these only).
+drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only); then try all examples of property tests.
 	$(BIN)/python -m tests.drills.attack $(ARGS)
+	$(if $(ARGS),,TEST_EXAMPLES=all $(BIN)/python -m pytest -m "hypothesis or endurance")
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
-	$(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
+	TEST_EXAMPLES=all $(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
 
 lint: $(VENV)/.dev         ## Style, types, layers, migrations.
 	$(BIN)/ruff check .

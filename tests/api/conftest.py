@@ -17,7 +17,6 @@ import httpx
 import pytest
 import uvicorn
 
-from gtm.api.app import create_app
 from gtm.control.live import tokens
 from gtm.core.model.access import Role
 from gtm.settings import DnssecSettings

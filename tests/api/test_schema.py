@@ -21,6 +21,7 @@ from gtm.core.model.access import Role
 from gtm.storage.session import Database
 from tests.api.conftest import Server, prepare
 from tests.conftest import _TEMPLATE, _fresh
+from tests.effort import examples
 
 if TYPE_CHECKING:
     from gtm.storage.embedded import EmbeddedPostgres
@@ -99,6 +100,7 @@ def _lost_on_the_wire(case: schemathesis.Case) -> bool:
     return any(value is None or value in ([], {}, [None]) for value in (case.query or {}).values())
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
 def test_operation(operation_id: str, server: Server) -> None:
     """No answer to valid or invalid input is one that the description does not name."""
@@ -111,7 +113,11 @@ def test_operation(operation_id: str, server: Server) -> None:
 
     @given(case=cases)
     @settings(
-        max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=PHASES
+        max_examples=examples(20, least=6),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        phases=PHASES,
     )
     def holds(case: schemathesis.Case) -> None:
         case.call_and_validate(

@@ -32,6 +32,7 @@ from tests.dns.world import (
     router,
     subnet_of,
 )
+from tests.effort import examples
 from tests.geoip.databases import write_mmdb
 
 SERVERS = (answerer(), answerer("eu", "ie"), answerer("us"), answerer("eu", "ie", "us", "jp", "big"))
@@ -56,7 +57,7 @@ def asked(draw: st.DrawFn) -> tuple[int, bytes]:
 
 @pytest.mark.rfc("7871", "6", "family 1 and 2, and as few octets of address as the prefix needs, both ways")
 @pytest.mark.rfc("7871", "11.2", "the full option of the query comes back, against birthday attacks")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(asked(), st.sampled_from([*NAMES, "demo.test", "nope.demo.test", "example.com"]), st.booleans())
 def test_the_option_comes_back_for_every_prefix(client: tuple[int, bytes], name: str, tailors: bool) -> None:
     """Family, source and address of the reply are the query's, octet by octet; no scope exceeds the family's bits."""
@@ -187,7 +188,7 @@ def answered(server: Answerer, client: IPv4Network | IPv6Network) -> tuple[dns.m
 @pytest.mark.rfc(
     "7871", "7.2.1", "no longer tailored answer lies within a shorter one, whatever is asked first"
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(anywhere(), min_size=2, max_size=6))
 def test_tailored_answers_never_overlap(
     located: list[Answerer], clients: list[IPv4Network | IPv6Network]
@@ -203,7 +204,7 @@ def test_tailored_answers_never_overlap(
 
 
 @pytest.mark.rfc("7871", "7.3.1", "whoever is inside the scope of an answer would get that answer")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(anywhere(), st.integers(0, 2**128 - 1), st.integers(0, 128), st.integers(0, 2))
 def test_caches_give_nobody_what_they_would_not_have_got(
     located: list[Answerer], client: IPv4Network | IPv6Network, other: int, length: int, number: int

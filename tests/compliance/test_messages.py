@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.dns.io.test_server import TIMEOUT, connect, framed, receive
 from tests.dns.protocol.test_protocol import header, opt, question, with_opt
 from tests.dns.world import POLICY, RESOLVER, ZONES, addresses, answerer, both, query
+from tests.effort import examples
 
 SERVER = answerer()
 HOSTS = [host for service in POLICY.services for host in service.hostnames]
@@ -36,7 +37,7 @@ def raw(packet: bytes, *, tcp: bool = False) -> bytes:
 
 @pytest.mark.rfc("4343", "4.1", "the case of the question comes back exactly, whatever it is (0x20)")
 @pytest.mark.rfc("1034", "3.1", "case tells no names apart")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from([*EXISTING, "nope.demo.test", "example.com"]), st.integers(0, 2**40), st.integers(1, 260)
 )
@@ -129,7 +130,7 @@ def test_authority_is_claimed_for_our_zones_only() -> None:
 
 @pytest.mark.rfc("8020", "2", "below a name that is denied there is nothing; above one that exists all exist")
 @pytest.mark.rfc("2308", "2", "every denial has exactly one SOA, of the zone, in the authority section")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "deep", "chat", "nope", "ns1", "*"]), min_size=1, max_size=4))
 def test_denials_agree_along_a_name(labels: list[str]) -> None:
     """NXDOMAIN for a name means NXDOMAIN for all below it (resolvers cut there)."""
@@ -147,7 +148,7 @@ def test_denials_agree_along_a_name(labels: list[str]) -> None:
 @pytest.mark.rfc("2308", "2.1", "NXDOMAIN is about the name: it does not depend on the type asked for")
 @pytest.mark.rfc("4074", "4.2", "a name with A never gets a name error for AAAA, nor for any other type")
 @pytest.mark.rfc("4074", "4.3", "AAAA of a name with A gets no NOTIMP, FORMERR or other error")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from([*EXISTING, "nope.demo.test"]), st.integers(1, 65535))
 def test_the_type_does_not_decide_whether_a_name_exists(name: str, rdtype: int) -> None:
     """One name is there for every type or for none."""
@@ -194,7 +195,7 @@ def test_extended_errors_need_an_opt() -> None:
 @pytest.mark.rfc(
     "6891", "6.1.2", "an option of unknown code or odd length is skipped, the others still count"
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @example(15, b"\0")
 @example(18, b"")
 @example(22, b"x")

@@ -39,6 +39,7 @@ from gtm.core.model.values import (
 )
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at, resolve
+from tests.effort import examples
 
 SHIPPED = (
     Jurisdiction("EU", "European Union", ("DE", "FR", "IE")),
@@ -74,10 +75,10 @@ MOMENTS = tuple(float(second) for second in range(0, 700, 100))
 """Rules begin and end, and clocks point, at few moments, so that they often meet."""
 
 
-def quick(examples: int) -> settings:
-    """Settings for property tests on a shared machine: no test fails for being slow."""
+def quick(count: int) -> settings:
+    """Settings for property tests on a shared machine: no test fails for being slow. `make drills` tries `count` examples."""
     return settings(
-        max_examples=examples,
+        max_examples=examples(count),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

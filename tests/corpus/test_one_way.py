@@ -57,6 +57,7 @@ def call(path: bytes, query: bytes, headers: tuple[tuple[bytes, bytes], ...], pe
     return Call("GET", path, query, (*headers, (b"authorization", b"Bearer gtm_viewer")), b"", peer, 1)
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("number", range(len(_HERE)), ids=[scene.name for scene in _HERE])
 def test_all_callers_decide_alike(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same region, endpoint and reasons, for each service, client, tenant, data class, model and affinity key."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gtm.core.model.values import Location
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.geoip.records import read_anonymity, read_record
+from tests.effort import examples
 
 VPN = {"is_anonymous": True, "is_anonymous_vpn": True}
 FLAGS = (
@@ -143,7 +144,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(st.sampled_from((*FLAGS, "accuracy_radius", "country_code")), _values) | _values)
 def test_records_of_any_shape(record: object) -> None:
     """Only a flag that is true counts, and only a radius that is one, in whatever a record holds beside."""
@@ -153,7 +154,7 @@ def test_records_of_any_shape(record: object) -> None:
     assert accuracy is None or 0 < accuracy <= 20_040
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_a_location_holds_for_all_of_its_network(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

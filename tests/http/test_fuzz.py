@@ -16,6 +16,7 @@ from gtm.http import incoming
 from gtm.http.app import EdgeOptions
 from gtm.http.lookup import Lookup
 from gtm.http.routes import LookupRoute, Routes
+from tests.effort import examples
 from tests.http.world import Edge, locate, regions
 
 _PATHS = st.sampled_from(
@@ -76,7 +77,7 @@ def _edge() -> Edge:
 EDGE = _edge()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     path=_PATHS,
     raw=st.none() | st.binary(),
@@ -128,7 +129,9 @@ def test_any_scope_gets_one_well_formed_answer(**given_: Any) -> None:
         assert any(headers[b"location"].startswith(url + b"/") for url in _ENDPOINTS)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.binary(max_size=200)
     | st.tuples(_QUERIES, st.binary(max_size=40)).map(

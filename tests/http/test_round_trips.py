@@ -31,6 +31,7 @@ from gtm.http.samples import (
     parse_samples,
     source_of,
 )
+from tests.effort import examples
 from tests.http.world import NOW, TOKENS, Edge, regions
 
 BERLIN = "81.2.69.142"
@@ -347,7 +348,7 @@ _BODIES = st.binary(max_size=60) | (
 ).map(lambda value: json.dumps(value).encode("utf-8", "replace"))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(_BODIES)
 def test_any_body_is_samples_or_a_problem(body: bytes) -> None:
     """Whatever is posted is understood completely, or refused as a problem of the client's."""

@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from gtm.core.model.kinds import KINDS
 from gtm.storage import documents
 from gtm.storage.resources import PutOutcome, sort_policy
 from gtm.storage.session import Database
+from tests.effort import examples
 
 # What outside documents may hold: no NUL and no lone surrogates, finite numbers, offsets in whole minutes.
 texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
@@ -48,6 +50,7 @@ def test_documents_round_trip(policy: model.Policy) -> None:
     assert json.loads(text).keys() == KINDS.keys()
 
 
+@pytest.mark.endurance
 def test_policies_round_trip_through_postgres(database_url: str) -> None:
     """Any policy comes back equal from its rows and from its revision, and storing it again changes nothing."""
 
@@ -73,7 +76,7 @@ def test_policies_round_trip_through_postgres(database_url: str) -> None:
         finally:
             await database.dispose()
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
     @given(policies)
     def attempt(policy: model.Policy) -> None:
         asyncio.run(store(policy))

@@ -33,11 +33,12 @@ from gtm.core.model.values import (
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
+from tests.effort import ALL
 from tests.system.harness import PATIENCE, Process, descendants, eventually, kill_remains
 
 NAME = "chat.demo.test"
 ADDRESS = "192.0.2.7"
-PAUSE = 0.003
+PAUSE = 0.003 if ALL else 0.01
 """Seconds between a client's queries."""
 
 

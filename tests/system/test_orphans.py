@@ -58,6 +58,7 @@ def end(edge: LoneEdge) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.endurance
 def test_no_query_is_lost_when_agents_die(tmp_path: Path) -> None:
     """Kill -9 of agent after agent: everything is answered, alone and while the next takes over, whatever its workers."""
     with lone_edge(tmp_path) as edge:
@@ -113,6 +114,7 @@ def test_orphans_are_ended_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert list(edge.data_dir.glob("edge-worker.*")) == []
 
 
+@pytest.mark.endurance
 def test_workers_of_an_agent_that_fails_go_on(tmp_path: Path) -> None:
     """An error in the agent's own code ends it with a traceback, and its workers answer alone as after kill -9."""
     with lone_edge(tmp_path) as edge:

@@ -19,6 +19,7 @@ from tests.system.lone import ADDRESS, NAME, Clients, free_port, lone_edge
 pytestmark = pytest.mark.system
 
 
+@pytest.mark.endurance
 def test_no_query_is_lost_when_an_edge_is_replaced(tmp_path: Path) -> None:
     """Every query gets exactly one right answer, whatever the numbers of workers, and each predecessor ends."""
     with lone_edge(tmp_path) as edge:
@@ -41,6 +42,7 @@ def test_no_query_is_lost_when_an_edge_is_replaced(tmp_path: Path) -> None:
         assert len(edge.workers(running)) == 2
 
 
+@pytest.mark.endurance
 def test_a_successor_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
     """After a bad option, or a crash with the sockets in its hands, the edge that runs goes on, until a better one comes."""
     with lone_edge(tmp_path) as edge:
@@ -65,6 +67,7 @@ def test_a_successor_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
         assert third.popen.poll() is None
 
 
+@pytest.mark.endurance
 def test_addresses_may_change(tmp_path: Path) -> None:
     """A successor adds an address and gives another up; nobody who asks where both answer loses a query."""
     with lone_edge(tmp_path) as edge:
@@ -106,6 +109,7 @@ def test_nobody_to_replace_is_no_error(tmp_path: Path) -> None:
         assert "no edge to replace" in edge.processes[0].output
 
 
+@pytest.mark.endurance
 def test_what_arrives_while_workers_are_dead_is_answered(tmp_path: Path) -> None:
     """Queries, connections and requests wait in the agent's sockets for the next workers."""
     with lone_edge(tmp_path) as edge:

@@ -83,6 +83,7 @@ def assert_is_user(*pids: int) -> None:
         assert set(status(pid, "Groups")) <= set(os.getgrouplist(USER, user.pw_gid))
 
 
+@pytest.mark.endurance
 def test_agent_and_workers_are_the_user(edge: LoneEdge) -> None:
     """Every process is the user in every guise, before and after a replacement, and no query is lost by it."""
     edge.dns_port = low_port()

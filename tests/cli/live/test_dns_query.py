@@ -18,6 +18,7 @@ from gtm.cli.live.dns_asking import described, told_decision
 from gtm.runtime.serve.facts import Facts
 from tests.cli.conftest import Gtm
 from tests.dns.world import RESOLVER, answerer, query
+from tests.effort import examples
 from tests.resolvers.harness import MANY, Authority, authority
 
 
@@ -139,7 +140,7 @@ SAMPLES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(SAMPLES), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6))
 def test_replies_of_any_content_are_shown(sample: bytes, changes: list[tuple[int, int]]) -> None:
     """Whatever a server sends is described as JSON, or is no DNS message."""

@@ -37,6 +37,7 @@ from tests.dns.world import (
     router,
     subnet_of,
 )
+from tests.effort import examples
 
 SERVERS = [answerer(), answerer("eu", "ie"), answerer("us", "jp"), answerer("eu", "ie", "us", "jp", "big")]
 
@@ -133,7 +134,7 @@ CLIENTS = st.sampled_from(
 UNIT = st.floats(0, 1, exclude_max=True)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(packets(), CLIENTS, st.booleans(), UNIT, st.sampled_from(SERVERS))
 def test_both_ways_agree(packet: bytes, client: str, tcp: bool, draw: float, server: Answerer) -> None:
     """The short way, where it answers, says what the full way says."""
@@ -147,7 +148,7 @@ def test_both_ways_agree(packet: bytes, client: str, tcp: bool, draw: float, ser
         assert dns.message.from_wire(reply).to_text().lower() == dns.message.from_wire(slow).to_text().lower()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(packets(), min_size=1, max_size=3), CLIENTS, UNIT, st.data())
 def test_remembered_replies_are_those_of_the_first_time(
     asked: list[bytes], client: str, drawn: float, data: st.DataObject
@@ -179,7 +180,7 @@ def check_reply(packet: bytes, reply: bytes | None) -> None:
     dns.message.from_wire(reply)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.binary(max_size=200), CLIENTS)
 @example(bytes(12), "10.1.0.1")
 @example(b"\0\0\0\0\0\1\0\0\0\0\0\0" + b"\xc0\x0c\0\1\0\1", "10.1.0.1")
@@ -189,7 +190,7 @@ def test_random_bytes_are_answered_or_dropped(packet: bytes, client: str) -> Non
     check_reply(packet, SERVERS[0].answer(packet, client, tcp=False, draw=0.5))
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(
     packets(),
     st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=3)), max_size=4),
@@ -216,7 +217,7 @@ SNAPSHOT = compile_policy(POLICY, ())
 URLS = [(region.name, endpoint.url) for region in REGIONS for endpoint in region.endpoints]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(st.sampled_from(HealthStatus), min_size=len(URLS), max_size=len(URLS)),
     st.sampled_from(["10.1.2.0/24", "10.4.7.0/24", "203.0.113.0/24", "2001:db8:1::/56", "10.1.0.0/0", None]),

@@ -38,6 +38,7 @@ from tests.dns.world import (
     service,
     subnet_of,
 )
+from tests.effort import examples
 
 DE, US = "10.1.2.0/24", "10.2.3.0/24"
 
@@ -62,7 +63,7 @@ def _world(count: int, most: int | None) -> Router:
     return router(policy=Policy((region,), POLICY.zones, (chat,)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 40), st.none() | st.integers(1, 45), st.sampled_from([wire.A, wire.HTTPS]))
 def test_every_address_comes_first_as_often(count: int, most: int | None, rdtype: int) -> None:
     """Over the turns of a region, answers are as long as said, hold nothing twice, and are fair to addresses."""
@@ -151,7 +152,7 @@ URLS = [(region.name, endpoint.url) for region in SECURE[:4] for endpoint in reg
 FENCED = {address for region in SECURE[:2] for end in region.endpoints for address in (*end.ipv4, *end.ipv6)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.sampled_from(HealthStatus), min_size=len(URLS), max_size=len(URLS)),
     st.sampled_from(["10.1.0.53", "10.4.7.1", "203.0.113.53", "2001:db8:1::53"]),

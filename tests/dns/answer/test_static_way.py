@@ -12,6 +12,7 @@ from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
 from tests.dns.world import both, locate, query, router
 from tests.dns.zone.signing import KEYS, NOW, SIGNED
+from tests.effort import examples
 
 FULL_WAY = "gtm_dns_full_way_total\tudp"
 NAMES = st.one_of(
@@ -36,7 +37,7 @@ def server(counts: Counts, *, signed: bool) -> Answerer:
 SERVERS = [server(Counts(), signed=signed) for signed in (False, True)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(NAMES, TYPES, st.sampled_from(SERVERS), EDNS, st.booleans())
 def test_both_ways_agree(name: str, rdtype: str, subject: Answerer, edns: dict[str, bool], tcp: bool) -> None:
     """Whatever is asked of zones, the reply is what dnspython makes of the same content."""

@@ -43,6 +43,7 @@ from tests.dns.zone.signing import (
     validate,
     zone_keys,
 )
+from tests.effort import examples
 
 ANCHORS = trusted()
 NAMES = sorted(
@@ -66,7 +67,7 @@ UNSIGNED = signing(signer=Signer(NO_KEYS, lambda: NOW))
 @pytest.mark.rfc("4035", "3.1.1", "each set of the answer and authority section comes with its signature")
 @pytest.mark.rfc("4035", "3.1.3", "a negative answer comes with its proof")
 @pytest.mark.rfc("6605", "4", "signatures are ECDSA P-256 with SHA-256, r and s")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(NAMES),
     st.sampled_from(TYPES),
@@ -96,7 +97,7 @@ LABELS = st.lists(
 
 
 @pytest.mark.rfc("4034", "6.1", "names are signed in lower case, whatever case they are asked in")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(LABELS, st.sampled_from(["demo.test", "Chat.DEMO.test", "x.Wild.demo.test"]), st.sampled_from(TYPES))
 def test_any_name_validates(labels: list[bytes], below: str, rdtype: str) -> None:
     """Any name below a signed zone's, of any octets, in any case and as long as names can be."""
@@ -113,7 +114,7 @@ def test_any_name_validates(labels: list[bytes], below: str, rdtype: str) -> Non
     assert message.question[0].name.to_text() == packet.question[0].name.to_text()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.sampled_from(NAMES), st.sampled_from(TYPES), st.sampled_from(CLIENTS), st.sampled_from(DOWN))
 def test_every_way_signs_alike(name: str, rdtype: str, client: str, down: tuple[str, ...]) -> None:
     """What is answered the short way, or remembered whole, is what is answered the full way."""
@@ -152,7 +153,7 @@ def test_changed_data_validates_nothing() -> None:
 
 @pytest.mark.rfc("4035", "3.1", "without DO there is nothing of DNSSEC unless the type asks for it")
 @pytest.mark.rfc("3225", "3", "without DO there are no signatures")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(NAMES), st.sampled_from(TYPES), st.sampled_from(CLIENTS))
 def test_nothing_is_signed_unasked(name: str, rdtype: str, client: str) -> None:
     """A client without DO gets what it would get without keys; the types of DNSSEC themselves have data then."""
@@ -269,7 +270,7 @@ LABEL = st.binary(min_size=1, max_size=63).map(bytes.lower)
 
 
 @pytest.mark.rfc("4471", "3.1.1", "nothing lies between a name and its successor")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(LABEL, min_size=1, max_size=6), st.booleans())
 @example([b"\xff" * 63] * 3 + [b"\xff" * 61], False)
 @example([b"a" * 62 + b"@"] + [b"b" * 63] * 2 + [b"c" * 50], False)
@@ -448,7 +449,7 @@ def test_proofs_of_aliases() -> None:
 
 
 @pytest.mark.rfc("4034", "3.1.5", "signatures have begun, and last longer than resolvers keep what they sign")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.floats(1.7e9, 4.2e9))
 def test_times_of_signatures(now: float) -> None:
     """A signature has begun an hour ago at least, and has two days or more left; all of a period have the same times."""
@@ -539,7 +540,7 @@ RDATA = (
 @pytest.mark.rfc("6840", "5.1", "but not in those that came after")
 @pytest.mark.rfc("4034", "6.3", "records are signed in the order of their data, each once")
 @pytest.mark.rfc("4034", "3.1.3", "a leading asterisk is no label")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(RDATA, min_size=1, max_size=4),
     st.sampled_from(["demo.test.", "www.demo.test.", "*.demo.test.", "a.*.demo.test.", "*.a.b.demo.test."]),

@@ -19,6 +19,7 @@ from gtm.lockfile import LockFile, LockHeld
 from gtm.runtime.edge.handover.handover import FILE, Handover, HandoverError, Predecessor, _listen
 from gtm.runtime.process.listeners import Listener, Listeners, Use
 from gtm.runtime.process.sockets import bind_tcp
+from tests.effort import examples
 
 PATIENCE = 20.0
 
@@ -185,7 +186,9 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(messages=MESSAGES)
 def test_whatever_is_said_is_understood_or_refused(tmp_path: Path, messages: list[bytes]) -> None:
     """A peer that speaks no or another protocol ends the start with one error that says what goes on."""

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from gtm.runtime.process.http import PatientProtocol
 from gtm.runtime.process.http_server import PatientServer
+from tests.effort import examples
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -102,7 +103,9 @@ def status(reply: bytes) -> int:
     more=st.integers(0, 103),
     cuts=st.lists(st.integers(1, 40_000), max_size=5),
 )
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_heads_of_32_kib_and_100_lines_are_read_and_no_others(
     patient: int, target: int, lines: list[int], more: int, cuts: list[int]
 ) -> None:
