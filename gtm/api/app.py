@@ -35,7 +35,7 @@ from gtm.api.schemas.base import ProblemSchema
 from gtm.api.schemas.state import EndpointHealthSchema
 from gtm.control.lead.election import Election
 from gtm.control.replica import Replica
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.settings import (

@@ -18,7 +18,7 @@ from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, moment_of, top_document
 from gtm.control.replica import Replica
 from gtm.core.health.alarm import Alarm
-from gtm.core.model.values import HealthStatus
+from gtm.core.model.state import HealthStatus
 from gtm.core.signing.keys import expiry
 
 REST = 4.0

@@ -23,7 +23,8 @@ from gtm.core.demand.class_keys import ClassKey
 from gtm.core.demand.rows import Row
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.outcomes import Outcome
-from gtm.core.model.values import UNKNOWN_HEALTH, HealthStatus, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.state import UNKNOWN_HEALTH, HealthStatus
 from gtm.core.plan.check import plan_flow
 from gtm.core.plan.problem import ClassDemand
 from gtm.core.quota.names import QuotaName

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gtm.core.model.values import Endpoint, Policy, RefusalAddress
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.services import RefusalAddress
 from gtm.demo.block import PORT, SWITCH_HOST, address
 from gtm.documents.folders import load_folder
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from gtm.core.model.kinds import KINDS
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 from gtm.documents.schema import to_document
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from gtm.core.model.values import AdminState, Region
+from gtm.core.model.regions import AdminState, Region
 
 
 def with_drain_start(region: Region, before: Region | None, now: datetime | None) -> Region:

@@ -16,8 +16,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from gtm.core.model.kinds import KINDS
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem
-from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import yamls

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from gtm.core.model.values import Jurisdiction, Term
+from gtm.core.model.policy import Jurisdiction, Term
 from gtm.documents import yamls
 
 _APPLICABLE = "2018-05-25"

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from gtm.core.findings.report import findings
 from gtm.core.latency import great_circle_km
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Policy, Region
+from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.inhabited import country_cells
 

@@ -12,7 +12,7 @@ import dns.rdatatype
 from dns.rdatatype import RdataType
 
 from gtm.core.model.names import absolute
-from gtm.core.model.values import RecordSet
+from gtm.core.model.services import RecordSet
 
 MAX_SET = 64_000
 """Octets of all records of one name and type: with a signature they must fit into a message (RFC 1035 §4.2.2)."""

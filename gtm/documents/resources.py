@@ -1,6 +1,6 @@
 """Documents of regions, zones and services, and what all documents have in common.
 
-Documents are what operators write, with every limit on single fields. Field names are those of `gtm.core.model.values`, where
+Documents are what operators write, with every limit on single fields. Field names are those of `gtm.core.model`, where
 each is explained at length; what fields say of each other across resources is checked by `gtm.core.policy.compile`.
 """
 
@@ -24,15 +24,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from gtm.core.model.kinds import Resource
-from gtm.core.model.values import (
-    AdminState,
+from gtm.core.model.regions import AdminState, ProbeType, Region
+from gtm.core.model.services import (
     Affinity,
     OnOverload,
     OnUnusable,
     Priority,
-    ProbeType,
     RecordSet,
-    Region,
     Service,
     Steering,
     Zone,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gtm.core.model.values import (
+from gtm.core.model.policy import (
     DataClass,
     EdgeScope,
     Jurisdiction,

@@ -12,7 +12,8 @@ import msgspec
 from pydantic import Field
 
 from gtm.core.model.kinds import KINDS, Resource
-from gtm.core.model.values import Policy, Region
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Region
 from gtm.documents.resources import (
     MAX_RESOURCES,
     Document,

@@ -17,7 +17,8 @@ from gtm.core.demand.cells import cell_of
 from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Location, Priority, Request
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Priority
 from gtm.documents.fields import MODEL_PATTERN, NAME_PATTERN, PATTERN_WORDS
 from gtm.geoip.centres import country_centres
 

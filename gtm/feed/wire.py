@@ -19,8 +19,8 @@ import msgspec
 
 from gtm.core.latency import Delta, LatencyTable, Witness
 from gtm.core.model.access import Access
-from gtm.core.model.state import Plan, State
-from gtm.core.model.values import EndpointHealth, Jurisdiction, Policy
+from gtm.core.model.policy import Jurisdiction, Policy
+from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.core.policy.snapshot import Snapshot

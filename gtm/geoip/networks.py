@@ -6,8 +6,7 @@ from collections.abc import Callable
 from ipaddress import ip_network
 
 from gtm.core.latency.doubt import claim_of
-from gtm.core.model.location import LocationFacts, location_facts, spanning
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location, LocationFacts, location_facts, spanning
 from gtm.geoip.address import network_text, parse_address
 
 MAX_NETWORKS = 256

@@ -16,7 +16,7 @@ import os
 from ipaddress import IPv6Network
 from pathlib import Path
 
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.geoip.address import Address, from_packed, network_text, normal, parse_address
 from gtm.geoip.centres import country_centres
 from gtm.geoip.database import Database

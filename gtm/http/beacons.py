@@ -10,7 +10,7 @@ from random import sample, shuffle
 from urllib.parse import parse_qsl, urlsplit
 
 from gtm.core.model.outcomes import Outcome
-from gtm.core.model.values import Endpoint, Probe, ProbeType
+from gtm.core.model.regions import Endpoint, Probe, ProbeType
 from gtm.http.kind import Kind
 from gtm.http.lookup import check_value
 from gtm.http.problems import ProblemError, Response, json_response

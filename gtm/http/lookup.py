@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from gtm.core.model.values import Priority
+from gtm.core.model.services import Priority
 from gtm.geoip.address import parse_address
 from gtm.http.client import Client
 from gtm.http.memory import Memory

@@ -32,7 +32,7 @@ from gtm.core.decision.choice import Option
 from gtm.core.decision.explain import client_document
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.view import View
-from gtm.core.model.values import Endpoint
+from gtm.core.model.regions import Endpoint
 from gtm.http.kind import Kind
 from gtm.http.memory import Memory
 from gtm.http.problems import Headers, Response, json_headers

@@ -15,8 +15,8 @@ from gtm.core.decision.choice import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
 from gtm.core.model.statements import ContradictionError, agreed
-from gtm.core.model.values import UNKNOWN_LOCATION, Location, Request
 from gtm.http.client import Client
 from gtm.http.kind import Kind
 from gtm.http.lookup import Lookup

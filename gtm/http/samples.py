@@ -22,7 +22,7 @@ import msgspec
 from gtm.core.latency.budget import SourceBudget
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod, Verdict
-from gtm.core.model.values import UNKNOWN_LOCATION, Location
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address, parse_address
 from gtm.http.problems import ProblemError

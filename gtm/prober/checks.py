@@ -28,7 +28,7 @@ import re2
 from cryptography.x509 import load_der_x509_certificate
 
 from gtm.core.health.verdicts import ProbeResult
-from gtm.core.model.values import Probe, ProbeType
+from gtm.core.model.regions import Probe, ProbeType
 from gtm.prober.targets import CheckError, Target, addresses
 from gtm.settings import Network
 from gtm.transport import tls_context

@@ -25,7 +25,8 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from gtm.core.health.verdicts import ProbeResult, Track, advance
-from gtm.core.model.values import AdminState, EndpointHealth, HealthStatus, Probe
+from gtm.core.model.regions import AdminState, Probe
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.snapshot import Snapshot
 from gtm.prober.checks import Checker, target_of
 from gtm.prober.targets import CheckError, Target

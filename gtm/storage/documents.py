@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 
 T = TypeVar("T")
 

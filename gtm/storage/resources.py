@@ -14,17 +14,9 @@ from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.core.model.kinds import KINDS
-from gtm.core.model.values import (
-    DataClass,
-    Jurisdiction,
-    Policy,
-    Region,
-    ResidencyRule,
-    Service,
-    SpilloverRule,
-    Tenant,
-    Zone,
-)
+from gtm.core.model.policy import DataClass, Jurisdiction, Policy, ResidencyRule, SpilloverRule, Tenant
+from gtm.core.model.regions import Region
+from gtm.core.model.services import Service, Zone
 from gtm.storage import documents, locks, tables
 
 T = TypeVar("T", Region, Zone, Service, ResidencyRule, SpilloverRule, Jurisdiction, Tenant, DataClass)

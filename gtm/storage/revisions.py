@@ -10,7 +10,7 @@ from sqlalchemy import Text, cast, func, insert, select
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 from gtm.storage import documents, tables
 from gtm.storage.resources import PolicyRepository, sort_policy
 

@@ -14,7 +14,8 @@ from sqlalchemy import URL, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from gtm.core.model.kinds import KINDS
-from gtm.core.model.values import Jurisdiction, Region
+from gtm.core.model.policy import Jurisdiction
+from gtm.core.model.regions import Region
 from gtm.storage import documents
 from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.demand import DemandRepository

@@ -12,8 +12,9 @@ import pytest
 from gtm.control.lead.vantages import Judgement
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.rows import Row
-from gtm.core.model.state import State
-from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Priority, Request
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Priority
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.storage.session import Database
 from tests.api.conftest import REGIONS, Api, region
 from tests.api.test_resources import problem

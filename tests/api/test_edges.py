@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from gtm.control.live.tokens import speaks_for
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReport
 from tests.api.conftest import Api, region

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from gtm.core.model.access import Role
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (

@@ -21,7 +21,9 @@ from gtm.core.capacity.processing import Times
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment
 from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness
 from gtm.core.model.access import Role
-from gtm.core.model.values import Member, Policy, Region, Service
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Region
+from gtm.core.model.services import Member, Service
 from gtm.feed.wire import EdgeReport, LatencyMessage
 from gtm.storage.session import Database
 from tests.api.conftest import Api, Server, prepare

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from gtm.core.decision.router import Router
-from gtm.core.model.state import State
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.demo.policy import demo_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.holder import ViewHolder

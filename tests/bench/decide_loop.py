@@ -15,7 +15,7 @@ from bench_view import holder
 from gtm.core.decision.decide import decide
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
-from gtm.core.model.values import Location, Request
+from gtm.core.model.requests import Location, Request
 from gtm.core.policy.jurisdictions import countries_at
 
 COLD, REMEMBERED = 2_000, 100_000

@@ -28,20 +28,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Window, view_of
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    Affinity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Member,
-    Policy,
-    Region,
-    Request,
-    Service,
-    Steering,
-)
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Affinity, Member, Service, Steering
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from tests.bench.sim_world import Flags, Floats, zipf

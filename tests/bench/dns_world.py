@@ -14,17 +14,9 @@ from dataclasses import dataclass, replace
 from bench_view import holder
 
 from gtm.core.decision.router import Router
-from gtm.core.model.state import ClassPlan, Plan, State
-from gtm.core.model.values import (
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Match,
-    Places,
-    Policy,
-    Request,
-    ResidencyRule,
-)
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.demo.policy import demo_policy
 from gtm.dns.protocol.subnet import Subnet, locate_subnet
 from gtm.documents.jurisdictions import shipped_jurisdictions

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from gtm.control.dnssec.keys import KeyBook
-from gtm.core.model.values import Zone
+from gtm.core.model.services import Zone
 from gtm.feed.wire import KeysMessage, encode
 from gtm.settings import DnssecSettings
 from gtm.storage import migrate

@@ -42,7 +42,8 @@ from gtm.core.latency import (
     great_circle_km,
 )
 from gtm.core.latency.geographic import Parameters
-from gtm.core.model.values import Location, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 
 NEAREST = 8
 SAMPLES = 20

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 from gtm.core.latency import Estimator, LatencyTable
-from gtm.core.model.values import Location, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 
 CLIENTS = 2_000
 MEMBERS = range(7)

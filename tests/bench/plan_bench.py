@@ -34,8 +34,8 @@ from scipy.sparse import csc_array
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.latency import BASE_MS, MS_PER_KM, great_circle_km
+from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN
-from gtm.core.model.values import Priority
 from gtm.core.plan.advance import advance
 from gtm.core.plan.check import violations
 from gtm.core.plan.model import build

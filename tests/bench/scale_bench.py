@@ -19,21 +19,11 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
 from gtm.core.findings.report import findings
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Match,
-    Member,
-    Places,
-    Policy,
-    Region,
-    Request,
-    ResidencyRule,
-    Service,
-)
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Member, Service
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
 

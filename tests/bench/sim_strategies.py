@@ -16,18 +16,10 @@ from typing import Protocol
 from gtm.control.lead.demand import DemandBook, requests_of, requests_per_answer
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
-from gtm.core.model.state import NO_PLAN, Plan
-from gtm.core.model.values import (
-    Capacity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Member,
-    Policy,
-    Priority,
-    Region,
-    Service,
-)
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Capacity, Endpoint, Region
+from gtm.core.model.services import Member, Priority, Service
+from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan
 from gtm.core.plan.congestion import Fill
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 from gtm.core.quota.buckets import TokenBucket

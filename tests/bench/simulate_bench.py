@@ -20,23 +20,11 @@ from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Member, Priority, Service
 from gtm.core.model.state import State
-from gtm.core.model.values import (
-    AdminState,
-    Capacity,
-    Endpoint,
-    Location,
-    Match,
-    Member,
-    Places,
-    Policy,
-    Priority,
-    Region,
-    Request,
-    ResidencyRule,
-    Service,
-    Tenant,
-)
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data

@@ -16,7 +16,9 @@ from time import process_time
 import msgspec
 
 from gtm.core.findings.zones import zone_findings
-from gtm.core.model.values import Endpoint, Member, Policy, RecordSet, RefusalAddress, Region, Service, Zone
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, RecordSet, RefusalAddress, Service, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.protocol import wire
 from gtm.dns.zone.static import static_content

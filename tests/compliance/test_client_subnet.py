@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.model.values import Location, Service
+from gtm.core.model.requests import Location
+from gtm.core.model.services import Service
 from gtm.dns.answer import clients
 from gtm.dns.answer.answerer import Answerer
 from gtm.geoip.reader import Locator

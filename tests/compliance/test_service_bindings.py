@@ -8,7 +8,7 @@ import dns.rcode
 import dns.rdtypes.svcbbase as svcb
 import pytest
 
-from gtm.core.model.values import HttpsRecord
+from gtm.core.model.services import HttpsRecord
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 from tests.dns.world import (

@@ -6,7 +6,8 @@ import dns.flags
 import dns.rcode
 import pytest
 
-from gtm.core.model.values import NameServer, Policy, RecordSet, Zone
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import NameServer, RecordSet, Zone
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 from tests.dns.world import addresses, both, locate, query, router

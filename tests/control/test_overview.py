@@ -13,18 +13,10 @@ from gtm.control.overview import Moment, _quantile, plan_document, top_document
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row
-from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.model.values import (
-    Capacity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Member,
-    Policy,
-    Priority,
-    Region,
-    Service,
-)
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Capacity, Endpoint, Region
+from gtm.core.model.services import Member, Priority, Service
+from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
 from gtm.feed.wire import EdgeReport
 

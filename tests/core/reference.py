@@ -17,26 +17,22 @@ from math import inf
 
 from gtm.core.decision.view import Window
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    AdminState,
+from gtm.core.model.policy import (
     EdgeScope,
-    HealthStatus,
     Jurisdiction,
-    Location,
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
-    OnUnusable,
     Places,
     Policy,
-    Region,
-    Request,
     ResidencyRule,
     RuleMode,
-    Service,
     Term,
 )
+from gtm.core.model.regions import AdminState, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import OnUnusable, Service
+from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace
 
 Parts = Sequence[Location]

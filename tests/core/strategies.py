@@ -9,34 +9,25 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from gtm.core.decision.view import View, Window, view_of
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    AdminState,
-    Affinity,
+from gtm.core.model.policy import (
     DataClass,
     EdgeScope,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
     Jurisdiction,
-    Location,
     Match,
-    Member,
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
-    OnUnusable,
     Places,
     Policy,
-    Region,
-    Request,
     ResidencyRule,
     RuleMode,
-    Service,
-    Steering,
     Tenant,
     Term,
 )
+from gtm.core.model.regions import AdminState, Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Affinity, Member, OnUnusable, Service, Steering
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at, resolve
 from tests.effort import examples

@@ -18,25 +18,11 @@ from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.latency.doubt import Doubt
 from gtm.core.model.access import Access, Role, TokenGrant, permits
 from gtm.core.model.outcomes import FenceError, Reason, UnknownNameError
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    Affinity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Match,
-    Member,
-    OnDoubtfulLocation,
-    OnUnusable,
-    Places,
-    Policy,
-    Region,
-    Request,
-    ResidencyRule,
-    Service,
-    Steering,
-)
+from gtm.core.model.policy import Match, OnDoubtfulLocation, Places, Policy, ResidencyRule
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Affinity, Member, OnUnusable, Service, Steering
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from tests.core.strategies import SHIPPED
 
@@ -299,8 +285,11 @@ def test_an_unknown_model_is_an_error() -> None:
     """A model that no region serves is a mistake of the caller's, not a want of capacity."""
     from gtm.core.decision.decide import decide
     from gtm.core.decision.view import Window, view_of
+    from gtm.core.model.policy import Policy
+    from gtm.core.model.regions import Endpoint, Region
+    from gtm.core.model.requests import Request
+    from gtm.core.model.services import Member, Service
     from gtm.core.model.state import State
-    from gtm.core.model.values import Endpoint, Member, Policy, Region, Request, Service
 
     region = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),), models=("small",))
     snapshot = compile_policy(

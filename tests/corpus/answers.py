@@ -20,8 +20,11 @@ from gtm.core.decision.router import Router
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.access import Access, Role, TokenGrant
-from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
-from gtm.core.model.values import PLANNED, AdminState, EndpointHealth, HealthStatus, Policy, Priority, Request
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import AdminState
+from gtm.core.model.requests import Request
+from gtm.core.model.services import PLANNED, Priority
+from gtm.core.model.state import NO_PLAN, ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.documents.folders import load_document

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from gtm.core.decision.choice import pick
 from gtm.core.decision.decide import decide
 from gtm.core.decision.endpoints import serving
-from gtm.core.model.values import Priority, Request
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Priority
 from gtm.http import kind
 from tests.core.strategies import quick
 

@@ -12,31 +12,22 @@ import dns.rdatatype
 
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    UNKNOWN_LOCATION,
-    AdminState,
+from gtm.core.model.policy import Jurisdiction, Match, Places, Policy, ResidencyRule
+from gtm.core.model.regions import AdminState, Endpoint, Region
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
+from gtm.core.model.services import (
     Affinity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
     HttpsRecord,
-    Jurisdiction,
-    Location,
-    Match,
     Member,
     NameServer,
     OnUnusable,
-    Places,
-    Policy,
     RecordSet,
     RefusalAddress,
-    Region,
-    ResidencyRule,
     Service,
     Steering,
     Zone,
 )
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer

@@ -17,7 +17,7 @@ from gtm.api.app import create_app
 from gtm.cli.main import app
 from gtm.core.capacity.load_report import FIELDS, NAMED_METRICS
 from gtm.core.model.outcomes import Reason
-from gtm.core.model.values import UNKNOWN_LOCATION
+from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.documents import yamls
 from gtm.documents.check import Expectation, check_folder
 from gtm.documents.resources import Document

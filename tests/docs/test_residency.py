@@ -8,23 +8,19 @@ from dataclasses import replace
 import pytest
 
 from gtm.core.decision.fence import fence
-from gtm.core.model.values import (
-    ANYWHERE,
-    Endpoint,
-    Location,
+from gtm.core.model.policy import (
     Match,
-    Member,
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
     Places,
     Policy,
-    Region,
-    Request,
     ResidencyRule,
-    Service,
     Tenant,
 )
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import ANYWHERE, Location, Request
+from gtm.core.model.services import Member, Service
 from gtm.core.policy.compile import compile_policy
 from tests.core.strategies import SHIPPED
 from tests.docs.blocks import ROOT

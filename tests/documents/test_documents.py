@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from gtm.core.model import values as model
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.values import Policy, Region
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import HttpsRecord, Member, NameServer, RecordSet
 from gtm.core.policy.jurisdictions import countries_at, resolve
 from gtm.documents import resources as documents
 from gtm.documents import yamls
@@ -43,11 +44,11 @@ def _parity(value: Any, document: type[BaseModel]) -> None:
 
 
 PARTS = [
-    (model.Endpoint, documents.EndpointDocument),
-    (model.Member, documents.MemberDocument),
-    (model.NameServer, documents.NameServerDocument),
-    (model.RecordSet, documents.RecordSetDocument),
-    (model.HttpsRecord, documents.HttpsRecordDocument),
+    (Endpoint, documents.EndpointDocument),
+    (Member, documents.MemberDocument),
+    (NameServer, documents.NameServerDocument),
+    (RecordSet, documents.RecordSetDocument),
+    (HttpsRecord, documents.HttpsRecordDocument),
 ]
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
-from gtm.core.model.values import HostName, Policy
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import HostName
 from gtm.documents.diff import diff_policies
 from gtm.documents.schema import PolicyDocument, concise_policy, export_policy
 from gtm.documents.structure import problems_of

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.model.values import Endpoint, Policy, Probe, Region
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Probe, Region
 from gtm.documents.plausibility import plausibility
 
 FRANKFURT = Region("r", 50.11, 8.68, "DE", (Endpoint("https://r.test"),))

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gtm.core.model.values import Policy, Zone
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.zone.zones import build_names, wire_name
 from gtm.documents.records import RecordError, read_data, record_type

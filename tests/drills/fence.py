@@ -65,8 +65,9 @@ import yaml
 
 from gtm.core.decision.choice import pick
 from gtm.core.latency.doubt import Doubt, claim_of
-from gtm.core.model.state import State
-from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Policy, Request
+from gtm.core.model.policy import Policy
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.dns.answer.clients import Clients
 from gtm.dns.protocol.subnet import Subnet
 from gtm.geoip.reader import Locator

@@ -12,8 +12,8 @@ from gtm.core.decision.timekeeping import LEAD, UNKEPT
 from gtm.core.decision.view import Window
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt
+from gtm.core.model.policy import Jurisdiction, Policy
 from gtm.core.model.state import State
-from gtm.core.model.values import Jurisdiction, Policy
 from gtm.feed import clockfile
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage

@@ -7,26 +7,22 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
 
-from gtm.core.model.values import (
+from gtm.core.model.policy import (
     DataClass,
-    Endpoint,
     Jurisdiction,
     Match,
-    Member,
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
-    OnUnusable,
     Places,
     Policy,
-    Region,
     ResidencyRule,
     RuleMode,
-    Service,
-    Steering,
     Tenant,
     Term,
 )
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, OnUnusable, Service, Steering
 from tests.core.reference import Atlas
 from tests.core.strategies import COUNTRIES, DATA_CLASSES, OPERATORS, PLACES, SHIPPED, TENANTS
 

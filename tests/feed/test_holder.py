@@ -10,19 +10,11 @@ import pytest
 
 from gtm.core.decision.router import Router
 from gtm.core.model.access import Access, Role, TokenGrant
+from gtm.core.model.policy import Places, Policy, ResidencyRule
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.state import ClassPlan, Plan, State
-from gtm.core.model.values import (
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Member,
-    Places,
-    Policy,
-    Region,
-    ResidencyRule,
-    Service,
-)
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, Service
+from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.model.access import Access, Role, TokenGrant
+from gtm.core.model.policy import Policy
 from gtm.core.model.state import State
-from gtm.core.model.values import Policy
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, FeedError, HeartbeatMessage, Message, SnapshotMessage, StateMessage
 from tests.core.strategies import SHIPPED, quick

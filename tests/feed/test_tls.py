@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from gtm.cli.common.client import control
 from gtm.cli.common.exits import CommandError
-from gtm.core.model.values import Probe, ProbeType
+from gtm.core.model.regions import Probe, ProbeType
 from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
 from gtm.prober.checks import Checker
 from gtm.settings import LOOPBACK

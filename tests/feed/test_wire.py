@@ -14,20 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.model.access import Access, Role, TokenGrant
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Jurisdiction,
-    Match,
-    OnUnknownLocation,
-    Places,
-    Policy,
-    Region,
-    ResidencyRule,
-    Term,
-)
+from gtm.core.model.policy import Jurisdiction, Match, OnUnknownLocation, Places, Policy, ResidencyRule, Term
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.signing.keys import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.feed import wire
 from gtm.feed.wire import (

@@ -11,7 +11,7 @@ from databases import CITY_DE, CITY_US, write_mmdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.geoip.records import read_anonymity, read_record
 from tests.effort import examples

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from databases import CITY_DE, CITY_US, FLAT_JP, write_mmdb
 
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.geoip.reader import GeoIPError, Locator
 
 MARKER = b"\xab\xcd\xefMaxMind.com"

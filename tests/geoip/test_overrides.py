@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gtm.core.latency import great_circle_km
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.geoip.centres import country_centres
 from gtm.geoip.overrides import Override, OverrideIndex
 from gtm.geoip.overrides_file import load_overrides

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from gtm.core.latency import Estimator, Level, SampleMethod
-from gtm.core.model.state import State
-from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Policy
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage
 from tests.http.world import Edge, locate, policy
 

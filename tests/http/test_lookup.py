@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from gtm.core.model.access import Role
-from gtm.core.model.values import Member, OnUnusable, Policy
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import Member, OnUnusable
 from gtm.telemetry import metric_key
 from tests.http.world import ALL_UP, TOKENS, Edge, replace_service
 

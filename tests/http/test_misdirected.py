@@ -10,7 +10,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from gtm.core.model.values import EdgeScope, NameServer, Policy, Zone
+from gtm.core.model.policy import EdgeScope, Policy
+from gtm.core.model.services import NameServer, Zone
 from gtm.core.policy.edges import EdgePlace
 from tests.http.world import Edge
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.model.values import HostName, Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.services import HostName
 from tests.http.world import Edge
 
 HOSTS = (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gtm.core.model.access import Role
-from gtm.core.model.values import Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import HeartbeatMessage
 from gtm.http.app import EdgeApp, EdgeOptions

@@ -13,7 +13,8 @@ from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, view_of
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
-from gtm.core.model.values import Location, Priority, Request
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Priority
 from gtm.geoip.address import parse_address
 from gtm.http.client import Client
 from gtm.http.kind import Kind

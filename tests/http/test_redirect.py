@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gtm.core.model.state import State
-from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Policy
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage
 from gtm.http.app import EdgeOptions
 from tests.http.world import Edge

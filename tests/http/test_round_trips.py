@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyTable, Level, SampleMethod
 from gtm.core.model.access import Role
-from gtm.core.model.values import UNKNOWN_LOCATION, Location, Policy, Probe, ProbeType
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Probe, ProbeType
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.compile import compile_policy
 from gtm.demo.policy import demo_policy
 from gtm.geoip.reader import Locator

@@ -12,28 +12,11 @@ from typing import Any
 import httpx
 
 from gtm.core.model.access import Access, Role, TokenGrant
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    UNKNOWN_LOCATION,
-    Affinity,
-    DataClass,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Match,
-    Member,
-    Places,
-    Policy,
-    RefusalAddress,
-    Region,
-    ResidencyRule,
-    RuleMode,
-    Service,
-    Steering,
-    Tenant,
-    Zone,
-)
+from gtm.core.model.policy import DataClass, Match, Places, Policy, ResidencyRule, RuleMode, Tenant
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
+from gtm.core.model.services import Affinity, Member, RefusalAddress, Service, Steering, Zone
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.edges import EdgePlace
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage

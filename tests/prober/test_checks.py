@@ -15,7 +15,7 @@ import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
 from gtm.core.health.verdicts import ProbeResult
-from gtm.core.model.values import Probe, ProbeType
+from gtm.core.model.regions import Probe, ProbeType
 from gtm.prober.checks import Checker, CheckError, target_of
 from gtm.settings import LOOPBACK
 from tests.prober.servers import Answer, free_port, http, raw, raw_http, serve

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.core.health.verdicts import ProbeResult
-from gtm.core.model.values import AdminState, Endpoint, EndpointHealth, HealthStatus, Policy, Probe, Region
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.prober import Prober, schedule

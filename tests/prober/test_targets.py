@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gtm.core.model.values import Probe, ProbeType
+from gtm.core.model.regions import Probe, ProbeType
 from gtm.prober.checks import Checker
 from gtm.prober.targets import refusal
 from gtm.settings import LOOPBACK

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.core.model import values as model
 from gtm.core.model.kinds import KINDS
+from gtm.core.model.policy import Policy
 from gtm.storage import documents
 from gtm.storage.resources import PutOutcome, sort_policy
 from gtm.storage.session import Database
@@ -36,14 +36,14 @@ def named(kind: type) -> st.SearchStrategy:
     return st.lists(st.builds(kind, name=names), max_size=3, unique_by=lambda r: r.name).map(tuple)
 
 
-policies = st.builds(model.Policy, **{kind: named(value) for kind, value in KINDS.items()})
+policies = st.builds(Policy, **{kind: named(value) for kind, value in KINDS.items()})
 
 
 @given(policies)
-def test_documents_round_trip(policy: model.Policy) -> None:
+def test_documents_round_trip(policy: Policy) -> None:
     """Any policy comes back equal from its JSON, types included, and has one checksum."""
     text = documents.dumps(documents.to_document(policy))
-    again = documents.from_document(documents.loads(text), model.Policy)
+    again = documents.from_document(documents.loads(text), Policy)
     assert again == policy
     assert documents.dumps(documents.to_document(again)) == text
     assert documents.policy_sha256(again) == documents.policy_sha256(policy)
@@ -54,7 +54,7 @@ def test_documents_round_trip(policy: model.Policy) -> None:
 def test_policies_round_trip_through_postgres(database_url: str) -> None:
     """Any policy comes back equal from its rows and from its revision, and storing it again changes nothing."""
 
-    async def store(policy: model.Policy) -> None:
+    async def store(policy: Policy) -> None:
         database = Database(database_url)
         try:
             async with database.transaction() as tx:
@@ -78,7 +78,7 @@ def test_policies_round_trip_through_postgres(database_url: str) -> None:
 
     @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
     @given(policies)
-    def attempt(policy: model.Policy) -> None:
+    def attempt(policy: Policy) -> None:
         asyncio.run(store(policy))
 
     attempt()

@@ -10,7 +10,9 @@ import pytest
 
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import KINDS
-from gtm.core.model.values import AdminState, DataClass, Endpoint, Policy, Probe, Region, Tenant, Zone
+from gtm.core.model.policy import DataClass, Policy, Tenant
+from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
+from gtm.core.model.services import Zone
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.resources import PutOutcome
 from gtm.storage.revisions import REVISION_CHANNEL

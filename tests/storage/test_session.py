@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from gtm.core.model.values import Tenant
+from gtm.core.model.policy import Tenant
 from gtm.storage.embedded import EmbeddedPostgres
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database

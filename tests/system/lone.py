@@ -18,18 +18,9 @@ import dns.message
 import dns.rdatatype
 
 from gtm.core.model.access import Access
-from gtm.core.model.values import (
-    Endpoint,
-    Member,
-    NameServer,
-    Policy,
-    Probe,
-    ProbeType,
-    RefusalAddress,
-    Region,
-    Service,
-    Zone,
-)
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Probe, ProbeType, Region
+from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage

@@ -19,7 +19,7 @@ from gtm.control.policy.drafts import ExplainRequest, Job, SimulateRequest, expl
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import recorded, since_now
 from gtm.core.demand.traffic import Sample, Traffic
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client

@@ -15,7 +15,7 @@ from gtm.api.schemas.policy import JurisdictionView
 from gtm.control.errors import NotFound
 from gtm.control.policy import resources
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import Jurisdiction, Term
+from gtm.core.model.policy import Jurisdiction, Term
 from gtm.core.policy.jurisdictions import countries_at, resolve
 from gtm.documents.fields import JurisdictionName
 from gtm.documents.jurisdictions import (

@@ -12,7 +12,7 @@ from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest
 from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
 from gtm.core.latency import Disputed, Level, Source
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.geoip.centres import country_centres
 
 router = APIRouter(prefix="/v1", tags=["latency"])

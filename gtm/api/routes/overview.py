@@ -12,7 +12,9 @@ from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.core.capacity.load import Freshness
-from gtm.core.model.values import AdminState, HealthStatus, Priority
+from gtm.core.model.regions import AdminState
+from gtm.core.model.services import Priority
+from gtm.core.model.state import HealthStatus
 
 router = APIRouter(prefix="/v1", tags=["plan"])
 

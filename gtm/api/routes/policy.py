@@ -17,7 +17,7 @@ from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions
 from gtm.control.policy.changes import Outcome
 from gtm.control.policy.safety import SafetyCheck
-from gtm.core.model.values import AdminState
+from gtm.core.model.regions import AdminState
 from gtm.documents import fields, yamls
 from gtm.documents.resources import Document, RegionDocument
 from gtm.documents.schema import PolicyDocument, concise_policy, export_policy

@@ -15,7 +15,8 @@ from gtm.api.schemas.state import HealthView, StatusView
 from gtm.control.lead import edges
 from gtm.control.warnings import warnings
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.model.values import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
 
 router = APIRouter(prefix="/v1")
 

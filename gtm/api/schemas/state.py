@@ -11,7 +11,8 @@ from gtm.control.lead.election import Standing
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.model.access import Role
-from gtm.core.model.values import AdminState, HealthStatus
+from gtm.core.model.regions import AdminState
+from gtm.core.model.state import HealthStatus
 
 
 class TokenView(Schema):

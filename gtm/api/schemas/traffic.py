@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from gtm.api.schemas.base import Schema
-from gtm.core.model.values import Priority
+from gtm.core.model.services import Priority
 
 
 class CellSchema(Schema):

@@ -18,7 +18,8 @@ from gtm.cli.common.policy_folder import explained, read_document
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
     from gtm.core.demand.traffic import Traffic
-    from gtm.core.model.values import Policy, Priority
+    from gtm.core.model.policy import Policy
+    from gtm.core.model.services import Priority
 
 RUNNING = "running"
 RECORDED = "recorded"

@@ -28,7 +28,7 @@ from gtm.control.lead.verdicts import Verdicts
 from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import LatencyTable
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.session import Database
 

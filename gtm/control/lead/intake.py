@@ -15,8 +15,7 @@ from math import isfinite
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES
 from gtm.core.demand.rows import Row
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.model.state import Plan
-from gtm.core.model.values import EndpointHealth
+from gtm.core.model.state import EndpointHealth, Plan
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.names import QuotaName

@@ -36,7 +36,9 @@ from gtm.core.latency.aggregates import LEVEL_FIELDS, check_delta
 from gtm.core.latency.doubt import check_witness
 from gtm.core.latency.samples import Level, keys_of
 from gtm.core.latency.table import Row
-from gtm.core.model.values import Location, Policy, Region
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.latency import SumKey, VoteKey

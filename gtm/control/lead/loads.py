@@ -13,8 +13,8 @@ from gtm.core.capacity.load import MAX_SOURCES, Key, Load, LoadBook
 from gtm.core.capacity.load_report import read_reports
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.health.verdicts import HealthTable
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Policy
 
 
 class Loads:

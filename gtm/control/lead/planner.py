@@ -22,8 +22,8 @@ from gtm.core.decision.view import Basis, Window, build_basis, build_view
 from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Outcome
+from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, Plan, State
-from gtm.core.model.values import PLANNED
 from gtm.core.plan.advance import advance
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick

@@ -13,7 +13,7 @@ from threading import Lock
 
 import msgspec
 
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.jurisdictions import shipped_jurisdictions

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Access, TokenGrant
-from gtm.core.model.state import Plan, State
-from gtm.core.model.values import EndpointHealth, Policy
+from gtm.core.model.policy import Policy
+from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.wire import SnapshotMessage

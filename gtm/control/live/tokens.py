@@ -14,8 +14,8 @@ from hashlib import sha256
 
 from gtm.control.errors import Conflict, Invalid, NotFound
 from gtm.core.model.access import Role
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Policy
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token, TokenNameTaken
 

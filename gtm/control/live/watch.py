@@ -15,8 +15,8 @@ from dataclasses import replace
 from gtm.control.dnssec.keys import KeyBook
 from gtm.control.live.compiled import compiled_message
 from gtm.control.live.present import Current
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.values import Policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import SnapshotMessage
 from gtm.storage.errors import StorageUnavailable

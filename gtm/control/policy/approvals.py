@@ -13,8 +13,8 @@ from hashlib import sha256
 
 from gtm.control.errors import Invalid
 from gtm.core.model.access import Role, permits
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Policy
 from gtm.storage.approvals import Approval
 from gtm.storage.documents import policy_sha256
 from gtm.storage.resources import sort_policy

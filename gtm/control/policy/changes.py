@@ -16,8 +16,8 @@ from gtm.control.live.compiled import compiled
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.change.safety import Verdict
 from gtm.core.model.kinds import KINDS
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import ResourceChange, diff_policies, summary
 from gtm.documents.plausibility import all_findings

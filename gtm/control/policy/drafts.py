@@ -22,8 +22,9 @@ from gtm.control.policy import simulation
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import KindDocument, TrafficDocument
 from gtm.core.demand.traffic import Traffic
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem
-from gtm.core.model.values import Location, Policy, Request
+from gtm.core.model.requests import Location, Request
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
 from gtm.documents.resources import Document

@@ -12,7 +12,7 @@ from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.values import AdminState
+from gtm.core.model.regions import AdminState
 from gtm.documents.draining import with_drain_start
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.resources import ResourceDocument

@@ -6,7 +6,7 @@ from gtm.control.errors import NotFound
 from gtm.control.policy import changes as policies
 from gtm.control.policy.changes import Outcome
 from gtm.control.policy.safety import SafetyCheck
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.storage.revisions import Revision
 from gtm.storage.session import Database, Transaction

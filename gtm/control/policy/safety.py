@@ -13,8 +13,8 @@ from gtm.control.policy.situation import Situation
 from gtm.core.change.protections import deletions, opened
 from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
 from gtm.core.model.access import Role, permits
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Policy
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys

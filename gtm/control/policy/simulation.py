@@ -10,9 +10,11 @@ from gtm.core.decision.decide import routed
 from gtm.core.decision.explain import answer, lines
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.state import State
-from gtm.core.model.values import HealthStatus, Policy, Priority, Request
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Priority
+from gtm.core.model.state import HealthStatus, State
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot

@@ -15,7 +15,8 @@ from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import Location, Priority, Request
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Priority
 from gtm.documents import fields as f
 from gtm.documents.resources import Document
 from gtm.geoip.centres import country_centres

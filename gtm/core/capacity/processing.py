@@ -23,7 +23,9 @@ from operator import mul
 
 from gtm.core.capacity.load import Freshness, Key, Load, freshness
 from gtm.core.capacity.occupancy import Occupancy, observe
-from gtm.core.model.values import Capacity, Policy, Service
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Capacity
+from gtm.core.model.services import Service
 
 SMOOTHING = 30.0
 """Time constant, in seconds, of the smoothed times."""

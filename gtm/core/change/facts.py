@@ -10,8 +10,8 @@ from math import inf
 from gtm.core.change.ground import CODES
 from gtm.core.decision.fence import matches_place, settings_of
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.location import LocationFacts, location_facts
-from gtm.core.model.values import ANYWHERE, Location, ResidencyRule
+from gtm.core.model.policy import ResidencyRule
+from gtm.core.model.requests import ANYWHERE, Location, LocationFacts, location_facts
 from gtm.core.policy.snapshot import CompiledRule
 
 MOST_FACTS = 100_000

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.references import some
-from gtm.core.model.values import Region
+from gtm.core.model.regions import Region
 from gtm.core.policy.edges import EdgePlace, inside, settled
 from gtm.core.policy.snapshot import CompiledRule
 

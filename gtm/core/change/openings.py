@@ -26,7 +26,7 @@ from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, covers, overla
 from gtm.core.change.facts import Facts, TooManyFacts
 from gtm.core.change.ground import Ground, Way
 from gtm.core.change.walls import Bounded
-from gtm.core.model.values import Match, Places, Policy, ResidencyRule, RuleMode
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.policy.snapshot import Snapshot, bits
 
 MOST_STEPS = 4_000_000

@@ -8,8 +8,8 @@ from gtm.core.change.openings import UNNAMED, Opening, openings
 from gtm.core.change.safety import Breach, SafetyRule
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
+from gtm.core.model.policy import Policy
 from gtm.core.model.references import some, utc
-from gtm.core.model.values import Policy
 from gtm.core.policy.snapshot import Snapshot
 
 MOST_DELETED = 10

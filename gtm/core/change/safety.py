@@ -25,7 +25,8 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.demand.traffic import Sample
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import Location, Policy, Request
+from gtm.core.model.policy import Policy
+from gtm.core.model.requests import Location, Request
 from gtm.core.signing.keys import Keys, trusted_zones
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection

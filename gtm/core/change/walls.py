@@ -21,8 +21,9 @@ from gtm.core.change.boxes import Box, Wall
 from gtm.core.change.facts import Facts
 from gtm.core.change.ground import CODES, OPERATORS, Ground
 from gtm.core.decision.fence import matches_statement
+from gtm.core.model.policy import Places, Policy, ResidencyRule
 from gtm.core.model.references import Checks
-from gtm.core.model.values import Places, Policy, Region, ResidencyRule
+from gtm.core.model.regions import Region
 from gtm.core.policy.jurisdictions import Membership
 from gtm.core.policy.rules import RuleCompiler
 from gtm.core.policy.snapshot import CompiledRule

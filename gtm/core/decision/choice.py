@@ -29,7 +29,7 @@ Laws:
 
 Example. Frankfurt serves 70 % of what is admitted, Dublin 30 %, and 10 % is shed: 0.1 to 0.73 is Frankfurt's (0.1 + 0.9 × 0.7).
 
->>> from gtm.core.model.values import UNKNOWN_LOCATION, Location
+>>> from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 >>> fra = Option(0, "fra", Outcome.SERVED, Reason.NEAREST)
 >>> dub = Option(1, "dub", Outcome.SERVED, Reason.SPILLOVER, ("fra-to-dub",))
 >>> shed = Option(-1, None, Outcome.REFUSED_OVERLOAD, Reason.SHED)
@@ -80,8 +80,9 @@ from gtm.core.decision.weights import (
 )
 from gtm.core.model.affinity import fraction, key_hash, rendezvous
 from gtm.core.model.outcomes import FenceError, Outcome, Reason
+from gtm.core.model.requests import Request
+from gtm.core.model.services import PLANNED, Affinity, OnOverload, OnUnusable, Steering
 from gtm.core.model.state import ClassPlan
-from gtm.core.model.values import PLANNED, Affinity, OnOverload, OnUnusable, Request, Steering
 
 Afford = Callable[[tuple[str, ...]], bool]
 """Takes one token of each quota named, or none and says no."""

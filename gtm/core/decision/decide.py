@@ -21,7 +21,9 @@ from gtm.core.decision.fence import Fence
 from gtm.core.decision.ranking import Ranking, rank
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.values import Affinity, Endpoint, Request
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Affinity
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 from gtm.core.decision.view import View
 from gtm.core.model.affinity import key_hash, rendezvous
 from gtm.core.model.outcomes import Reason
-from gtm.core.model.values import Endpoint
+from gtm.core.model.regions import Endpoint
 
 
 class Ended(Protocol):

@@ -12,7 +12,9 @@ from gtm.core.decision.candidates import Candidate, Exclusion
 from gtm.core.decision.decide import Decision, RuleTrace
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, Location, Request
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.edges import NOWHERE, servers_inside
 
 MAX_REASONS = 20

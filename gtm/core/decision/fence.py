@@ -23,14 +23,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from gtm.core.model.location import LocationFacts, location_facts
-from gtm.core.model.values import (
-    OnAnonymous,
-    OnDoubtfulLocation,
-    OnUnknownLocation,
-    Request,
-    ResidencyRule,
-)
+from gtm.core.model.policy import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, ResidencyRule
+from gtm.core.model.requests import LocationFacts, Request, location_facts
 from gtm.core.policy.snapshot import CompiledRule
 
 NOT_STATED = "not stated"

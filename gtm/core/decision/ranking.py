@@ -16,7 +16,8 @@ from gtm.core.demand.cells import cell_of, with_service
 from gtm.core.demand.class_keys import ClassKey
 from gtm.core.latency import NetworkPath
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.values import Priority, Request, Steering
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Priority, Steering
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
 
 ORDER_DEPTH = 4

@@ -10,8 +10,7 @@ from gtm.core.decision.choice import Choice, Option, choice, pick
 from gtm.core.decision.decide import Decision, Routing
 from gtm.core.decision.ranking import Classes, Ranking, RankingClass, alike, families, rank
 from gtm.core.decision.view import Basis, View
-from gtm.core.model.location import location_facts
-from gtm.core.model.values import Location, Request
+from gtm.core.model.requests import Location, Request, location_facts
 
 CANDIDATES = 1_000_000
 """How many ways from clients to regions all remembered rankings may hold together: some 150 MB."""

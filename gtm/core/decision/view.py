@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from gtm.core.health.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
-from gtm.core.model.state import State
-from gtm.core.model.values import AdminState, Endpoint, HealthStatus
+from gtm.core.model.regions import AdminState, Endpoint
+from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 

@@ -11,8 +11,8 @@ from math import inf
 
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import Spill, View
+from gtm.core.model.services import PLANNED, Steering
 from gtm.core.model.state import ClassPlan
-from gtm.core.model.values import PLANNED, Steering
 from gtm.core.policy.snapshot import bits
 from gtm.core.quota.names import QuotaName
 

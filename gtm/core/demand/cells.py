@@ -11,8 +11,8 @@ from math import floor, inf
 
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.joined import cut, escaped, join
-from gtm.core.model.location import location_facts
-from gtm.core.model.values import ANYWHERE, UNLOCATED, Location, Priority, Request
+from gtm.core.model.requests import ANYWHERE, UNLOCATED, Location, Request, location_facts
+from gtm.core.model.services import Priority
 
 CELL_DEGREES = 5.0
 """Cells are 5° wide: within one, estimates differ by less (some 6 ms) than estimates err."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.values import PLANNED, Capacity, Policy, Region, Service
+from gtm.core.model.regions import Capacity, Region
+from gtm.core.model.services import PLANNED, Service
 
 
 def capacity_findings(policy: Policy) -> Iterator[Problem]:

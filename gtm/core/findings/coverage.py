@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from gtm.core.decision.fence import matches_place, matches_statement
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.location import location_facts
+from gtm.core.model.policy import OnUnknownLocation
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.values import HostName, Location, OnUnknownLocation
+from gtm.core.model.requests import Location, location_facts
+from gtm.core.model.services import HostName
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
 _UNKNOWN = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.values import NameServer
+from gtm.core.model.services import NameServer
 from gtm.core.policy.edges import binding_edges, inside, place_of
 from gtm.core.policy.snapshot import CompiledRule, Snapshot
 

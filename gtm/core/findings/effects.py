@@ -8,22 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import (
-    PLANNED,
-    Affinity,
-    Capacity,
-    Member,
-    OnOverload,
-    Policy,
-    Probe,
-    ProbeType,
-    RefusalAddress,
-    Region,
-    Service,
-    SpillIn,
-    Steering,
-)
+from gtm.core.model.regions import Capacity, Probe, ProbeType, Region, SpillIn
+from gtm.core.model.services import PLANNED, Affinity, Member, OnOverload, RefusalAddress, Service, Steering
 
 _PROBE = Probe()
 _HTTP_ONLY = ("path", "host", "expected_status", "body_regex", "json_field", "json_value")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gtm.core.findings.coverage import client_words, concerned, may_concern
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.values import HostName
+from gtm.core.model.services import HostName
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
 

@@ -15,9 +15,9 @@ from gtm.core.findings.effects import effect_findings
 from gtm.core.findings.pinned import pinned
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.findings.zones import zone_findings
+from gtm.core.model.policy import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
-from gtm.core.model.values import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.policy.jurisdictions import Membership, countries_at
 from gtm.core.policy.snapshot import Snapshot
 

@@ -10,8 +10,8 @@ from math import inf
 from typing import TypeVar
 
 from gtm.core.decision.fence import matches_place, settings_of
-from gtm.core.model.location import LocationFacts
-from gtm.core.model.values import ResidencyRule
+from gtm.core.model.policy import ResidencyRule
+from gtm.core.model.requests import LocationFacts
 from gtm.core.policy.snapshot import CompiledRule, Snapshot
 
 MOST_COMPARISONS = 10_000_000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.values import Zone
+from gtm.core.model.services import Zone
 from gtm.core.policy.snapshot import Snapshot
 
 _ADDRESSES = frozenset({"A", "AAAA"})

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus
 
 WINDOW = 30.0
 """Seconds within which regions go down at once."""

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.model.values import UNKNOWN_HEALTH, AdminState, EndpointHealth, HealthStatus, Region
+from gtm.core.model.regions import AdminState, Region
+from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
 
 STEPS = 20
 """Steps in a whole: one is 5 %."""

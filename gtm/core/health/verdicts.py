@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gtm.core.model.values import UNKNOWN_HEALTH, EndpointHealth, HealthStatus, Probe
+from gtm.core.model.regions import Probe
+from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
 
 HealthTable = Mapping[str, Mapping[str, EndpointHealth]]
 """Region name → endpoint URL → health."""

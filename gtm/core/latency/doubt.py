@@ -24,7 +24,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, square_key, square_of
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 
 ERROR_MS = 1.0
 """What clocks may be wrong by."""

@@ -77,7 +77,8 @@ from gtm.core.latency.mutual import fit_mutual
 from gtm.core.latency.squares import Correction, Squares
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, Square, arc_km, parse_square, square_of
-from gtm.core.model.values import Location, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 
 _Totals = dict[int, tuple[float, Source]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""

@@ -24,7 +24,8 @@ from gtm.core.latency.geographic import SHIPPED, Parameters, Point, model_ms, po
 from gtm.core.latency.table import asn_key, network_key
 from gtm.core.model.affinity import key_hash
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, arc_km, square_key, square_of
-from gtm.core.model.values import Location, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 
 MAX_RTT_MS = 3000.0
 """A round trip above this is a stalled client, not a distance."""

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.geometry import parse_square
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 
 Row = dict[str, tuple[float, float]]
 """Region name → residual (measured less the geographic model's) in ms, and how many samples it is worth."""

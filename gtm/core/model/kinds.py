@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gtm.core.model.values import (
-    DataClass,
-    Jurisdiction,
-    Region,
-    ResidencyRule,
-    Service,
-    SpilloverRule,
-    Tenant,
-    Zone,
-)
+from gtm.core.model.policy import DataClass, Jurisdiction, ResidencyRule, SpilloverRule, Tenant
+from gtm.core.model.regions import Region
+from gtm.core.model.services import Service, Zone
 
 Resource = Region | Zone | Service | ResidencyRule | SpilloverRule | Jurisdiction | Tenant | DataClass
 
@@ -30,7 +23,7 @@ KINDS: Mapping[str, type[Resource]] = MappingProxyType(
         "data_classes": DataClass,
     }
 )
-"""Kind → its value. The kinds are the fields of `gtm.core.model.values.Policy`, in its order."""
+"""Kind → its value. The kinds are the fields of `gtm.core.model.policy.Policy`, in its order."""
 
 
 def label(kind: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 
 WILDCARD = "*."
 """What a wildcard's name begins with (RFC 4592 §2.1.1)."""

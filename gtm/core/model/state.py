@@ -3,8 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from gtm.core.model.values import EndpointHealth
+
+class HealthStatus(StrEnum):
+    """What probes say of an endpoint. Unknown is never treated as healthy."""
+
+    UP = "up"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointHealth:
+    """An endpoint's health. `since` is a POSIX time in seconds, `detail` the last failure in words.
+
+    `recovered`: it is up after having been down, so that slow start counts from `since`.
+    """
+
+    status: HealthStatus = HealthStatus.UNKNOWN
+    since: float = 0.0
+    detail: str = ""
+    latency_ms: float | None = None
+    recovered: bool = False
+
+
+UNKNOWN_HEALTH = EndpointHealth()
 
 
 @dataclass(frozen=True, slots=True)

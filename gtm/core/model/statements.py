@@ -6,7 +6,7 @@ is no reading that is the strictest, and the request is refused.
 
 from __future__ import annotations
 
-from gtm.core.model.values import HostName
+from gtm.core.model.services import HostName
 
 
 class ContradictionError(ValueError):

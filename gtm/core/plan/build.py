@@ -12,7 +12,8 @@ from gtm.core.decision.view import View
 from gtm.core.demand.cells import Cell
 from gtm.core.demand.class_keys import ClassKey
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.values import PLANNED, OnOverload, Policy, Priority
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import PLANNED, OnOverload, Priority
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 
 Demand = Mapping[tuple[str, str], float]

@@ -38,7 +38,7 @@ Frankfurt serves 10/s, so two of the Germans go to Dublin. One more request/s th
 The Irish do not go there, for their 25 ms more and 30 ms for the place are a reduced cost of 55 ms.
 
 >>> from gtm.core.capacity.supply import Supply
->>> from gtm.core.model.values import Priority
+>>> from gtm.core.model.services import Priority
 >>> from gtm.core.plan.model import build
 >>> from gtm.core.plan.problem import ClassDemand, Problem
 >>> def solved(german):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.model.values import OnOverload, Priority
+from gtm.core.model.services import OnOverload, Priority
 
 
 @dataclass(frozen=True, slots=True)

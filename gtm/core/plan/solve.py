@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import Plan
-from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan.fairness import Group, Tenants, fair_shares, groups, levels, split
 from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
 from gtm.core.plan.lp import GAP_MS, Answer, Parts, Programme

@@ -13,19 +13,11 @@ from types import MappingProxyType
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.names import WILDCARD, existing_names
+from gtm.core.model.policy import Jurisdiction, Policy, SpilloverRule
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.references import Checks
-from gtm.core.model.values import (
-    AdminState,
-    Endpoint,
-    HostName,
-    Jurisdiction,
-    Policy,
-    Region,
-    Service,
-    SpilloverRule,
-    https_port,
-)
+from gtm.core.model.regions import AdminState, Endpoint, Region, https_port
+from gtm.core.model.services import HostName, Service
 from gtm.core.policy.jurisdictions import resolve
 from gtm.core.policy.rules import RuleCompiler, RulePeriods
 from gtm.core.policy.snapshot import CompiledService, Snapshot, Timed

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gtm.core.model.names import closest
-from gtm.core.model.values import EdgeScope, NameServer, Policy, Region, RuleMode, Zone
+from gtm.core.model.policy import EdgeScope, Policy, RuleMode
+from gtm.core.model.regions import Region
+from gtm.core.model.services import NameServer, Zone
 from gtm.core.policy.snapshot import CompiledRule, Snapshot
 
 

@@ -14,8 +14,8 @@ from math import inf
 from types import MappingProxyType
 
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.problems import Problem
-from gtm.core.model.values import Jurisdiction
 
 Periods = tuple[tuple[float, frozenset[str]], ...]
 """From each POSIX time (in seconds, ascending, the first minus infinity) until the next: the countries covered."""

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.policy import EdgeScope, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.model.references import Checks, some, utc
-from gtm.core.model.values import EdgeScope, Places, Policy, ResidencyRule, RuleMode, Service
+from gtm.core.model.services import Service
 from gtm.core.policy.jurisdictions import (
     MAX_PERIODS,
     Membership,

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from gtm.core.model.names import WILDCARD, closest
-from gtm.core.model.values import HostName, Policy, Region, ResidencyRule, Service, Zone
+from gtm.core.model.policy import Policy, ResidencyRule
+from gtm.core.model.regions import Region
+from gtm.core.model.services import HostName, Service, Zone
 from gtm.core.policy.jurisdictions import Membership
 
 

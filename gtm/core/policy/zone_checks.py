@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
+from gtm.core.model.policy import Policy
 from gtm.core.model.references import Checks
-from gtm.core.model.values import Policy, RecordSet, Service, Zone
+from gtm.core.model.services import RecordSet, Service, Zone
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 _OF_CUTS = frozenset({"NS", "DS"})

@@ -18,8 +18,8 @@ from gtm.core.decision.candidates import Objections
 from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.weights import canaries_of
 from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
-from gtm.core.model.values import PLANNED
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
 from gtm.core.plan.knobs import Knobs

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from gtm.core.demand.cells import Cell
-from gtm.core.model.values import Region
+from gtm.core.model.regions import Region
 from gtm.core.simulate.compare import Comparison, MainRegion, Place, Simulation
 from gtm.core.simulate.project import Latency, Projection, Room
 from gtm.core.simulate.world import World

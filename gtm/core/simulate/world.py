@@ -11,7 +11,8 @@ from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
+from gtm.core.model.policy import Policy
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.plan.build import ranking_of
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Basis, elsewhere
-from gtm.core.model.values import UNKNOWN_LOCATION, Location
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.dns.answer.clients import Clients
 from gtm.dns.answer.fast import FastWay, query_key
 from gtm.dns.answer.full import Query, Question, Rejected, read_query, render

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import SIZES
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions

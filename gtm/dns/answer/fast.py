@@ -39,8 +39,11 @@ Example. One region, two spellings: id, RD flag and case come from the packet, a
 
 >>> from gtm.core.decision.view import Window, view_of
 >>> from gtm.core.model.state import State
->>> from gtm.core.model.values import (
-...     UNKNOWN_LOCATION, Endpoint, EndpointHealth, HealthStatus, Member, Policy, RefusalAddress, Region, Service, Zone)
+>>> from gtm.core.model.policy import Policy
+>>> from gtm.core.model.regions import Endpoint, Region
+>>> from gtm.core.model.requests import UNKNOWN_LOCATION
+>>> from gtm.core.model.services import Member, RefusalAddress, Service, Zone
+>>> from gtm.core.model.state import EndpointHealth, HealthStatus
 >>> from gtm.core.policy.compile import compile_policy
 >>> from gtm.dns.answer.answerer import Answerer
 >>> fra = Region("fra", 50.1, 8.7, "DE", (Endpoint("https://fra.test", ("192.0.2.10",)),))

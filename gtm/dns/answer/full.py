@@ -22,7 +22,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from gtm.core.model.values import UNKNOWN_LOCATION, Location
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import Verdict
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions, chaos_reply, chaos_text, reply_options

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.dns.protocol import wire
 from gtm.geoip.networks import Locate, length_of, locate_network
 

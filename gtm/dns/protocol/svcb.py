@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from socket import AF_INET, AF_INET6, inet_pton
 
-from gtm.core.model.values import Endpoint, HttpsRecord, https_port
+from gtm.core.model.regions import Endpoint, https_port
+from gtm.core.model.services import HttpsRecord
 
 _ALPN, _PORT, _IPV4_HINT, _IPV6_HINT = 1, 3, 4, 6
 """SvcParamKeys (RFC 9460 §14.3.2)."""

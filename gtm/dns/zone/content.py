@@ -19,7 +19,9 @@ from gtm.core.decision.fence import NOT_STATED
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
-from gtm.core.model.values import Endpoint, Request, Service
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Service
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.svcb import BARE, alias_data, https_data
 from gtm.dns.zone.zones import Cut, Host, ZoneData, wire_name

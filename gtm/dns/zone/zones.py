@@ -17,7 +17,8 @@ import dns.rdataclass
 import dns.rdatatype
 
 from gtm.core.model.names import absolute, closest
-from gtm.core.model.values import Location, RecordSet, Request, Zone
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import RecordSet, Zone
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 

@@ -15,7 +15,7 @@ import dns.rdataclass
 import dns.rdatatype
 from pydantic import ValidationError
 
-from gtm.core.model.values import RecordSet
+from gtm.core.model.services import RecordSet
 from gtm.documents.fields import HOSTNAME_PATTERN
 from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered
 from gtm.documents.records import RecordError, check_sets, record_type

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from gtm.control.live import tokens
 from gtm.control.policy import changes as policies
 from gtm.core.model.access import Role
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 from gtm.documents.schema import PolicyDocument
 from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable

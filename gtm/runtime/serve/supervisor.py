@@ -22,7 +22,7 @@ from pathlib import Path
 
 import httpx
 
-from gtm.core.model.values import Policy
+from gtm.core.model.policy import Policy
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, claim_block
 from gtm.demo.inference import DEFAULT_SLOTS

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import Endpoint, Policy, Region
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Region
 from gtm.documents.cities import UnknownCityError, cities, city, folded
 from gtm.documents.plausibility import plausibility
 from tests.cli.conftest import Gtm

@@ -12,8 +12,7 @@ import pytest
 from gtm.cli.common.exits import Exit
 from gtm.control.lead.vantages import Judgement
 from gtm.core.model.access import Role
-from gtm.core.model.state import State
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from tests.api.conftest import Server, prepare
 from tests.cli.conftest import DEMO, Gtm
 

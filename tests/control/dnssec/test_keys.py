@@ -18,7 +18,7 @@ from gtm.control.dnssec.keys import KeyBook
 from gtm.control.dnssec.signing import ds_rdata
 from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.control.replica import Replica
-from gtm.core.model.values import Zone
+from gtm.core.model.services import Zone
 from gtm.core.signing.keys import CDNSKEY, CDS, DNSKEY, Keys, key_tag
 from gtm.core.signing.rollover import DAY, HOUR, KeyRole, KeyState
 from gtm.feed.holder import ViewHolder

@@ -22,8 +22,9 @@ from gtm.core.capacity.processing import TimeSource
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
+from gtm.core.model.policy import Policy
+from gtm.core.model.requests import Request
 from gtm.core.model.state import State
-from gtm.core.model.values import Policy, Request
 from gtm.core.policy.compile import compile_policy
 from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up
 from tests.core.strategies import SHIPPED

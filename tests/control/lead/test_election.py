@@ -15,8 +15,8 @@ import pytest
 from gtm.control.lead.active import Active
 from gtm.control.lead.election import FENCE, Election, Standing
 from gtm.control.live.present import Current, Present
+from gtm.core.model.policy import Policy
 from gtm.core.model.state import State
-from gtm.core.model.values import Policy
 from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReport

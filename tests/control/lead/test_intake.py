@@ -16,17 +16,10 @@ from gtm.control.lead.latency import MAX_SHARE, LatencyBook
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.demand.rows import Row
 from gtm.core.latency import Delta, Level
-from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.model.values import (
-    Capacity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Member,
-    Policy,
-    Region,
-    Service,
-)
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Capacity, Endpoint, Region
+from gtm.core.model.services import Member, Service
+from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.leases import Lease, LeaseUse
 from gtm.feed.wire import EdgeReport

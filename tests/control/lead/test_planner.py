@@ -12,8 +12,11 @@ from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Reason
+from gtm.core.model.policy import Policy, SpilloverRule
+from gtm.core.model.regions import Capacity
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Steering
 from gtm.core.model.state import NO_PLAN, Plan, State
-from gtm.core.model.values import Capacity, Policy, Request, SpilloverRule, Steering
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
 from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _choice, _ranking, _up

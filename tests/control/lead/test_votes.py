@@ -14,7 +14,7 @@ from gtm.control.errors import Conflict
 from gtm.control.lead.vantages import GATHERING, MAX_AGE, MAX_EDGES, MAX_INSTANCES, OVERLAP, Vantages
 from gtm.core.health.alarm import HOLD, WINDOW
 from gtm.core.health.verdicts import followed, up_regions
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReport

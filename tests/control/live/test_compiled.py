@@ -15,9 +15,11 @@ from gtm.control.policy.changes import apply
 from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.situation import Situation
 from gtm.control.replica import Replica
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, Service
 from gtm.core.model.state import State
-from gtm.core.model.values import Endpoint, Member, Policy, Region, Service
 from gtm.core.policy.compile import compile_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.schema import PolicyDocument, export_policy

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gtm.control.policy.traffic import TrafficDocument, traffic_json
 from gtm.core.demand.cells import Cell
 from gtm.core.demand.traffic import Traffic, TrafficBuilder
-from gtm.core.model.values import Location, Priority
+from gtm.core.model.requests import Location
+from gtm.core.model.services import Priority
 from gtm.documents.traffic_csv import COLUMNS, MAX_PROBLEMS, TrafficError, read_csv
 from gtm.geoip.address import parse_address
 

@@ -13,18 +13,10 @@ from hypothesis import strategies as st
 from gtm.core.capacity.load import Freshness, Key, Load
 from gtm.core.capacity.processing import Sent, TimeSource
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, Supply, assess
-from gtm.core.model.values import (
-    AdminState,
-    Capacity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Member,
-    Policy,
-    Region,
-    Service,
-    SpillIn,
-)
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region, SpillIn
+from gtm.core.model.services import Member, Service
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0

@@ -17,30 +17,25 @@ from hypothesis import strategies as st
 from gtm.core.change import openings as subject
 from gtm.core.change.openings import Opening, Openings, openings
 from gtm.core.decision.view import Window
-from gtm.core.model.location import LocationFacts
-from gtm.core.model.problems import PolicyError
-from gtm.core.model.state import State
-from gtm.core.model.values import (
+from gtm.core.model.policy import (
     DataClass,
     EdgeScope,
-    Endpoint,
-    HostName,
     Jurisdiction,
-    Location,
     Match,
-    Member,
     OnAnonymous,
     OnUnknownLocation,
     Places,
     Policy,
-    Region,
-    Request,
     ResidencyRule,
     RuleMode,
-    Service,
     Tenant,
     Term,
 )
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Location, LocationFacts, Request
+from gtm.core.model.services import HostName, Member, Service
+from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
 from tests.core.policy import test_compile as plain

@@ -15,16 +15,10 @@ from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import rank
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
-from gtm.core.model.values import (
-    AdminState,
-    Match,
-    Places,
-    Policy,
-    Priority,
-    Request,
-    ResidencyRule,
-    Tenant,
-)
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.regions import AdminState
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Priority
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.world import World
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world

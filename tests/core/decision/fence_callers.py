@@ -9,8 +9,8 @@ import json
 import sys
 
 from gtm.core.decision import fence
-from gtm.core.model.location import LocationFacts
-from gtm.core.model.values import ResidencyRule
+from gtm.core.model.policy import ResidencyRule
+from gtm.core.model.requests import LocationFacts
 
 CALLERS = ("ranking", "reach", "openings", "coverage", "pinned", "shadows")
 BY_PLACE = frozenset(CALLERS)

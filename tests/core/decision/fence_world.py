@@ -6,26 +6,19 @@ from dataclasses import replace
 
 from gtm.core.decision.ranking import rank
 from gtm.core.decision.view import View, Window, view_of
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
+from gtm.core.model.policy import (
     Match,
-    Member,
     OnDoubtfulLocation,
     OnUnknownLocation,
     Places,
     Policy,
-    RefusalAddress,
-    Region,
-    Request,
     ResidencyRule,
-    Service,
     Tenant,
-    Zone,
 )
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Member, RefusalAddress, Service, Zone
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.world import World

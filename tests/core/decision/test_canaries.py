@@ -12,19 +12,11 @@ from hypothesis import strategies as st
 from gtm.core.decision.choice import choice, pick
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Reason
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
 from gtm.core.model.problems import PolicyError
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Affinity, Member, Service, Steering
 from gtm.core.model.state import ClassPlan, Plan, State
-from gtm.core.model.values import (
-    Affinity,
-    Match,
-    Member,
-    Places,
-    Policy,
-    Request,
-    ResidencyRule,
-    Service,
-    Steering,
-)
 from gtm.core.policy.compile import compile_policy
 from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, _ranking, _up
 from tests.core.strategies import SHIPPED, quick

@@ -16,29 +16,11 @@ from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, build_basis, build_view, view_of
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
-from gtm.core.model.values import (
-    AdminState,
-    Affinity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Match,
-    Member,
-    OnOverload,
-    Places,
-    Policy,
-    Priority,
-    Region,
-    Request,
-    ResidencyRule,
-    Service,
-    SpillIn,
-    SpilloverRule,
-    Steering,
-    Tenant,
-)
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule, Tenant
+from gtm.core.model.regions import AdminState, Endpoint, Region, SpillIn
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Affinity, Member, OnOverload, Priority, Service, Steering
+from gtm.core.model.state import NO_PLAN, ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.core.policy.compile import compile_policy
 from tests.core.strategies import SHIPPED, World, draws, questions, quick, requests
 

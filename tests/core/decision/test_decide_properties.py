@@ -16,16 +16,10 @@ from gtm.core.decision.ranking import rank
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.values import (
-    UNKNOWN_LOCATION,
-    AdminState,
-    Location,
-    OnAnonymous,
-    OnUnknownLocation,
-    Request,
-    RuleMode,
-    Steering,
-)
+from gtm.core.model.policy import OnAnonymous, OnUnknownLocation, RuleMode
+from gtm.core.model.regions import AdminState
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
+from gtm.core.model.services import Steering
 from tests.core.reference import Reference
 from tests.core.strategies import MOMENTS, SHIPPED, World, draws, questions, quick, requests, worlds
 

@@ -16,26 +16,11 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window, build_basis, view_of
 from gtm.core.findings.report import findings
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    EdgeScope,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Match,
-    Member,
-    NameServer,
-    Places,
-    Policy,
-    RefusalAddress,
-    Region,
-    Request,
-    ResidencyRule,
-    RuleMode,
-    Service,
-    Zone,
-)
+from gtm.core.model.policy import EdgeScope, Match, Places, Policy, ResidencyRule, RuleMode
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace, place_of, rules_against, servers_inside, zones_elsewhere
 from gtm.core.policy.snapshot import Snapshot

@@ -13,27 +13,11 @@ from gtm.core.decision.endpoints import endpoint_for, serving
 from gtm.core.decision.explain import MAX_REASONS, answer, lines, reasons
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Outcome, UnknownNameError
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    AdminState,
-    Affinity,
-    Endpoint,
-    EndpointHealth,
-    HealthStatus,
-    Location,
-    Match,
-    Member,
-    OnUnusable,
-    Places,
-    Policy,
-    Region,
-    Request,
-    ResidencyRule,
-    RuleMode,
-    Service,
-    Steering,
-    Tenant,
-)
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode, Tenant
+from gtm.core.model.regions import AdminState, Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Affinity, Member, OnUnusable, Service, Steering
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from tests.core.strategies import World, draws, questions, quick
 

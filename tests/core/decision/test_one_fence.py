@@ -12,7 +12,7 @@ from hypothesis import given
 
 from gtm.core.decision.fence import fence
 from gtm.core.findings.coverage import client_fences
-from gtm.core.model.values import Location, Request
+from gtm.core.model.requests import Location, Request
 from tests.core.decision.fence_callers import BY_PLACE, BY_STATEMENT, CALLERS
 from tests.core.strategies import World, quick, worlds
 from tests.docs.blocks import ROOT

@@ -20,31 +20,24 @@ from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.latency import Doubt, LatencyTable
 from gtm.core.model.countries import COUNTRIES as KNOWN
-from gtm.core.model.location import location_facts
-from gtm.core.model.problems import PolicyError
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    ANYWHERE,
-    UNKNOWN_LOCATION,
-    Endpoint,
+from gtm.core.model.policy import (
     Jurisdiction,
-    Location,
     Match,
-    Member,
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
     Places,
     Policy,
-    Priority,
-    Region,
-    Request,
     ResidencyRule,
     RuleMode,
-    Service,
     Tenant,
     Term,
 )
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import ANYWHERE, UNKNOWN_LOCATION, Location, Request, location_facts
+from gtm.core.model.services import Member, Priority, Service
+from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import MAX_PERIODS, countries_at, resolve
 from gtm.geoip.networks import locate_network

@@ -12,7 +12,8 @@ from gtm.core.demand.cells import Cell, cell_of, with_service
 from gtm.core.demand.class_keys import ClassKey
 from gtm.core.demand.rows import LONGEST, Row, row_text
 from gtm.core.model.joined import cut, join
-from gtm.core.model.values import Priority, Request
+from gtm.core.model.requests import Request
+from gtm.core.model.services import Priority
 from gtm.core.quota.names import QuotaName
 from tests.core.strategies import locations
 

@@ -8,22 +8,9 @@ from typing import Any
 import pytest
 
 from gtm.core.findings.effects import effect_findings
-from gtm.core.model.values import (
-    Affinity,
-    Capacity,
-    Endpoint,
-    Member,
-    OnOverload,
-    Policy,
-    Probe,
-    ProbeType,
-    RefusalAddress,
-    Region,
-    Service,
-    SpillIn,
-    SpilloverRule,
-    Steering,
-)
+from gtm.core.model.policy import Policy, SpilloverRule
+from gtm.core.model.regions import Capacity, Endpoint, Probe, ProbeType, Region, SpillIn
+from gtm.core.model.services import Affinity, Member, OnOverload, RefusalAddress, Service, Steering
 
 REGION = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),))
 CHAT = Service("chat", (Member("de"), Member("ie")))

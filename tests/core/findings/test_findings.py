@@ -18,35 +18,25 @@ from gtm.core.findings.coverage import coverage
 from gtm.core.findings.report import findings
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.problems import Problem
-from gtm.core.model.state import State
-from gtm.core.model.values import (
-    UNKNOWN_LOCATION,
-    AdminState,
-    Capacity,
+from gtm.core.model.policy import (
     DataClass,
-    Endpoint,
     Jurisdiction,
-    Location,
     Match,
-    Member,
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
     Places,
     Policy,
-    RecordSet,
-    RefusalAddress,
-    Region,
-    Request,
     ResidencyRule,
     RuleMode,
-    Service,
-    Steering,
     Tenant,
     Term,
-    Zone,
 )
+from gtm.core.model.problems import Problem
+from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
+from gtm.core.model.services import Member, RecordSet, RefusalAddress, Service, Steering, Zone
+from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from tests.core.strategies import COUNTRIES as FEW

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.health.verdicts import ProbeResult, Track, VantageReport, advance, combine, fill, overruled
-from gtm.core.model.values import EndpointHealth, HealthStatus, Probe
+from gtm.core.model.regions import Probe
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from tests.core.strategies import quick
 
 UP, DOWN, UNKNOWN = HealthStatus.UP, HealthStatus.DOWN, HealthStatus.UNKNOWN

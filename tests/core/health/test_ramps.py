@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.health.ramps import drain_factor, endpoint_factor, next_change, slow_start_factor
-from gtm.core.model.values import AdminState, Endpoint, EndpointHealth, HealthStatus, Region
+from gtm.core.model.regions import AdminState, Endpoint, Region
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0

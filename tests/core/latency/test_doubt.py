@@ -32,7 +32,8 @@ from gtm.core.latency import (
 )
 from gtm.core.latency.doubt import check_witness, claim_of, tellable
 from gtm.core.model.geometry import great_circle_km
-from gtm.core.model.values import Location, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 from tests.core.strategies import quick
 
 FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())

@@ -23,7 +23,8 @@ from gtm.core.model.geometry import (
     square_vector,
     unit_vector,
 )
-from gtm.core.model.values import Location, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 from tests.core.strategies import quick
 
 FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())

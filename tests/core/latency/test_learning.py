@@ -27,7 +27,8 @@ from gtm.core.latency import (
 )
 from gtm.core.latency.geographic import model_ms, point_at, terminal_at
 from gtm.core.latency.samples import source_bit
-from gtm.core.model.values import Location, Region
+from gtm.core.model.regions import Region
+from gtm.core.model.requests import Location
 from tests.core.strategies import quick
 
 FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())

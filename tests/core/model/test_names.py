@@ -9,17 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.model.names import absolute, existing_names
-from gtm.core.model.values import (
-    Endpoint,
-    Member,
-    NameServer,
-    Policy,
-    RecordSet,
-    RefusalAddress,
-    Region,
-    Service,
-    Zone,
-)
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, NameServer, RecordSet, RefusalAddress, Service, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire

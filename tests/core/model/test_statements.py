@@ -12,24 +12,12 @@ from gtm.core.decision.decide import decide
 from gtm.core.decision.fence import fence
 from gtm.core.findings.coverage import coverage
 from gtm.core.findings.report import findings
+from gtm.core.model.policy import DataClass, Match, Places, Policy, ResidencyRule, Tenant
 from gtm.core.model.problems import PolicyError
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Request
+from gtm.core.model.services import HostName, Member, RefusalAddress, Service, Zone
 from gtm.core.model.statements import ContradictionError, agreed
-from gtm.core.model.values import (
-    DataClass,
-    Endpoint,
-    HostName,
-    Match,
-    Member,
-    Places,
-    Policy,
-    RefusalAddress,
-    Region,
-    Request,
-    ResidencyRule,
-    Service,
-    Tenant,
-    Zone,
-)
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from tests.core.reference import Reference

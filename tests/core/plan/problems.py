@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.model.values import OnOverload, Priority
+from gtm.core.model.services import OnOverload, Priority
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 
 REGIONS = tuple("abcdefg")

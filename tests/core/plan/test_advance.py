@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
-from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan.advance import _rounded, advance
 from gtm.core.plan.check import Breach, plan_flow, plan_violations, violations
 from gtm.core.plan.knobs import Knobs

@@ -7,18 +7,9 @@ import pytest
 from gtm.core.capacity.supply import Supply
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
-from gtm.core.model.values import (
-    Location,
-    Match,
-    OnOverload,
-    Places,
-    Priority,
-    Request,
-    ResidencyRule,
-    Service,
-    SpilloverRule,
-    Steering,
-)
+from gtm.core.model.policy import Match, Places, ResidencyRule, SpilloverRule
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import OnOverload, Priority, Service, Steering
 from gtm.core.plan.build import problem_of, ranking_of
 from gtm.core.plan.problem import Problem, SpillQuota
 from tests.core.decision.test_choice import BERLIN, SERVICE, _ranking, _up, _view

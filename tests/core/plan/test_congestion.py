@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN
-from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan.check import violations
 from gtm.core.plan.congestion import LEVELS, Tick, marginal_wait_ms, solve_tick
 from gtm.core.plan.problem import ClassDemand, Problem

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.model.values import OnOverload, Priority
+from gtm.core.model.services import OnOverload, Priority
 from gtm.core.plan.check import violations
 from gtm.core.plan.fairness import water_fill
 from gtm.core.plan.problem import ClassDemand, Problem, Solution

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.model.values import OnOverload, Priority
 from gtm.core.plan import lp
 from gtm.core.plan.check import violations
 from gtm.core.plan.knobs import Knobs

@@ -13,29 +13,20 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gtm.core.model.kinds import KINDS
-from gtm.core.model.problems import PolicyError, Problem
-from gtm.core.model.values import (
-    AdminState,
+from gtm.core.model.policy import (
     DataClass,
-    Endpoint,
-    HttpsRecord,
     Jurisdiction,
     Match,
-    Member,
-    NameServer,
     Places,
     Policy,
-    Probe,
-    RecordSet,
-    RefusalAddress,
-    Region,
     ResidencyRule,
     RuleMode,
-    Service,
     SpilloverRule,
     Tenant,
-    Zone,
 )
+from gtm.core.model.problems import PolicyError, Problem
+from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
+from gtm.core.model.services import HttpsRecord, Member, NameServer, RecordSet, RefusalAddress, Service, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at
 from gtm.core.policy.snapshot import Snapshot

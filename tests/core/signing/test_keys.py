@@ -7,7 +7,8 @@ from base64 import b64decode
 import pytest
 
 from gtm.core.change.safety import SafetyRule, unsigned
-from gtm.core.model.values import Policy, Zone
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import Zone
 from gtm.core.signing.keys import (
     CDS,
     DELETE_CDS,

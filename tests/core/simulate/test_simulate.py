@@ -16,23 +16,11 @@ from gtm.core.decision.ranking import rank
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Member, Priority, Service, Steering
 from gtm.core.model.state import State
-from gtm.core.model.values import (
-    AdminState,
-    Capacity,
-    Endpoint,
-    Location,
-    Match,
-    Member,
-    Places,
-    Policy,
-    Priority,
-    Region,
-    Request,
-    ResidencyRule,
-    Service,
-    Steering,
-)
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from gtm.core.decision.decide import decide
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, bound_within, build_view, view_of
-from gtm.core.model.values import Jurisdiction, Match, Places, Policy, Request, ResidencyRule, RuleMode, Term
+from gtm.core.model.policy import Jurisdiction, Match, Places, Policy, ResidencyRule, RuleMode, Term
+from gtm.core.model.requests import Request
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer

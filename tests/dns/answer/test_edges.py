@@ -11,8 +11,9 @@ import pytest
 
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
+from gtm.core.model.policy import EdgeScope
+from gtm.core.model.services import Member, NameServer, RecordSet, Service, Zone
 from gtm.core.model.state import State
-from gtm.core.model.values import EdgeScope, Member, NameServer, RecordSet, Service, Zone
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts

@@ -15,7 +15,7 @@ import dns.message
 import dns.rcode
 import pytest
 
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.dns.answer import clients
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.answer.clients import Clients

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gtm.core.demand.cells import Cell
-from gtm.core.model.values import DataClass, HostName, Match, Places, ResidencyRule, Tenant
+from gtm.core.model.policy import DataClass, Match, Places, ResidencyRule, Tenant
+from gtm.core.model.services import HostName
 from gtm.telemetry import Counts
 from tests.dns.world import POLICY, RECORDS, ZONES, addresses, answerer, both, query
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
 from gtm.core.model.names import absolute
-from gtm.core.model.state import State
-from gtm.core.model.values import EndpointHealth, HealthStatus, Location, Service
+from gtm.core.model.requests import Location
+from gtm.core.model.services import Service
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts

@@ -15,8 +15,11 @@ from gtm.core.decision.choice import pick
 from gtm.core.decision.decide import decide
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, build_view, view_of
-from gtm.core.model.state import Plan, State
-from gtm.core.model.values import Endpoint, EndpointHealth, HealthStatus, HttpsRecord, Policy, Region, Request
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Request
+from gtm.core.model.services import HttpsRecord
+from gtm.core.model.state import EndpointHealth, HealthStatus, Plan, State
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire

@@ -13,7 +13,7 @@ import dns.opcode
 import dns.rcode
 import pytest
 
-from gtm.core.model.values import Location
+from gtm.core.model.requests import Location
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.subnet import Subnet

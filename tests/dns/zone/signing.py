@@ -19,7 +19,7 @@ from dns.exception import ValidationFailure
 from dns.rdtypes.ANY.NSEC import NSEC
 from dns.rdtypes.ANY.RRSIG import RRSIG
 
-from gtm.core.model.values import RecordSet
+from gtm.core.model.services import RecordSet
 from gtm.core.signing.keys import ZSK_FLAGS, Keys, SignedSet, ZoneKeys, key_tag
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire

@@ -10,7 +10,8 @@ import dns.rcode
 import pytest
 
 from gtm.core.decision.router import Router
-from gtm.core.model.values import Match, Places, Policy, RefusalAddress, ResidencyRule, Tenant, Zone
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.services import RefusalAddress, Zone
 from gtm.core.signing.keys import NO_KEYS
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer

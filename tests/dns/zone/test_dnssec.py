@@ -19,7 +19,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gtm.core.model.names import absolute
-from gtm.core.model.values import EdgeScope, Match, NameServer
+from gtm.core.model.policy import EdgeScope, Match
+from gtm.core.model.services import NameServer
 from gtm.core.policy.edges import EdgePlace
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.dns.answer.answerer import Answerer

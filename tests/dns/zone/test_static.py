@@ -9,7 +9,8 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
-from gtm.core.model.values import Policy, RecordSet, Zone
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import RecordSet, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.zones import build_names

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.model.values import NameServer, Policy, RecordSet, Zone
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import NameServer, RecordSet, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import Content

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.model.state import NO_PLAN, ClassPlan, Plan, State
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import NO_PLAN, ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.runtime.edge.line.messages import PulseMessage

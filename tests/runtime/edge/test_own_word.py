@@ -11,8 +11,7 @@ import pytest
 from gtm.control.live import subscribers
 from gtm.control.live.present import Current, Present
 from gtm.control.live.subscribers import Subscribers
-from gtm.core.model.state import State
-from gtm.core.model.values import EndpointHealth, HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage, decode
 from gtm.runtime.edge.agent.edge_name import remember, remembered
 from gtm.runtime.edge.agent.veto import PATIENCE, Veto

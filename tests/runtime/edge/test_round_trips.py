@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from gtm.core.latency import Level
-from gtm.core.model.values import Endpoint, Policy, Region
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Region
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.runtime.edge.agent import round_trips

@@ -20,8 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.decision.timekeeping import KEEP_EVERY, UNKEPT, Kept, Times
+from gtm.core.model.policy import Places, Policy, ResidencyRule
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, Service
 from gtm.core.model.state import State
-from gtm.core.model.values import Endpoint, Member, Places, Policy, Region, ResidencyRule, Service
 from gtm.feed import clockfile, lastgood
 from gtm.feed.holder import ViewHolder
 from gtm.feed.wire import (

@@ -15,8 +15,8 @@ import dns.edns
 import dns.message
 import pytest
 
-from gtm.core.model.state import NO_PLAN, Plan, State
-from gtm.core.model.values import EndpointHealth, HealthStatus, Policy
+from gtm.core.model.policy import Policy
+from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan, State
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.zone.signatures import PERIOD
 from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from gtm.core.model.state import PLAN_KEPT, State, kept_plan
-from gtm.core.model.values import EndpointHealth
+from gtm.core.model.state import PLAN_KEPT, EndpointHealth, State, kept_plan
 from gtm.feed.wire import StateMessage
 from gtm.runtime.edge.agent.veto import Veto
 

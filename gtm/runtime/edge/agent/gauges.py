@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gtm.core.health.verdicts import HealthTable, ProbeResult
-from gtm.core.model.values import HealthStatus
+from gtm.core.model.state import HealthStatus
 from gtm.feed.wire import SnapshotMessage
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.telemetry import GaugeValue

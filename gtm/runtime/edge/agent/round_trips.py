@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleMethod, Witness
-from gtm.core.model.values import UNKNOWN_LOCATION
+from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.core.policy.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)

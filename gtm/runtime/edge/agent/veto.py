@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from gtm.core.health.verdicts import HealthTable, followed, overruled
-from gtm.core.model.values import EndpointHealth
+from gtm.core.model.state import EndpointHealth
 from gtm.telemetry import EdgeMetrics
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What a fence looks at of where a client is; of a subnet, of all its parts together."""
+"""Requests, and where clients are: what is known, and what a fence looks at of it (of a subnet, all its parts together)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,61 @@ from math import inf
 from typing import NamedTuple
 
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.values import ANYWHERE, UNLOCATED, Location
+from gtm.core.model.services import Priority
+
+
+class Location(NamedTuple):  # made for each client that is new: a frozen dataclass takes four times as long
+    """Where a client is, as far as a GeoIP database or an operator's override says. None: unknown.
+
+    `network` is the widest CIDR around the client for which all of this holds: its length is the SCOPE
+    PREFIX-LENGTH of a DNS answer (RFC 7871 §7.2.1). `source` names what said so: `geoip`, `override` or `none`.
+    `anonymous`: the network is a VPN, a proxy, Tor or a hosting provider, so that the client may be anywhere.
+    `accuracy_km` is the radius around the coordinates within which the database expects the client. `central`: nobody
+    said coordinates, and these are the middle of its country. `doubtful`: measured round trips contradict it
+    (docs/latency.md); whoever locates clients leaves it False, for a ranking finds out by its latency table.
+
+    A client may be a subnet, of which DNS resolvers keep the answer for every part. `subnet` is it, where it holds more
+    than `network`. `spans` are its countries, where what a fence looks at differs inside it: `?` for parts that nobody
+    can locate, `*` alone for one of too many parts to look at. Then `anonymous` says that some part is, `accuracy_km` is
+    the worst, and `country` the one that all parts are in. `parts` are its networks and what is claimed of each
+    (`gtm.core.latency.doubt.claim_of`), but those that an override places.
+    """
+
+    country: str | None = None
+    subdivision: str | None = None
+    continent: str | None = None
+    lat: float | None = None
+    lon: float | None = None
+    asn: int | None = None
+    network: str | None = None
+    prefix_length: int = 0
+    source: str = "none"
+    anonymous: bool = False
+    accuracy_km: float | None = None
+    subnet: str | None = None
+    spans: tuple[str, ...] = ()
+    central: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+    doubtful: bool = False
+
+
+UNKNOWN_LOCATION = Location()
+UNLOCATED = "?"
+"""Among the countries that a subnet spans: a part of it that nobody can locate."""
+ANYWHERE = ("*",)
+"""What a subnet spans that has too many parts to look at."""
+
+
+class Request(NamedTuple):  # made for each question
+    """One question: which region should serve this? None: the request does not say."""
+
+    service: str
+    location: Location = UNKNOWN_LOCATION
+    tenant: str | None = None
+    data_class: str | None = None
+    model: str | None = None
+    affinity: str | None = None
+    priority: Priority | None = None
 
 
 class LocationFacts(NamedTuple):
