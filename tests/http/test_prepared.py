@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +15,11 @@ from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, view_of
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
+from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Priority
+from gtm.core.model.services import Member, Priority, Steering
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.policy.compile import compile_policy
 from gtm.geoip.address import parse_address
 from gtm.http.client import Client
 from gtm.http.kind import Kind
@@ -22,11 +27,14 @@ from gtm.http.lookup import Queries, parse_query
 from gtm.http.memory import Memory
 from gtm.http.prepared import Prepared
 from gtm.http.problems import ProblemError, Response, json_response
-from tests.core.strategies import COUNTRIES, DATA_CLASSES, TENANTS, World, quick, requests, worlds
+from tests.core.strategies import COUNTRIES, DATA_CLASSES, SHIPPED, TENANTS, World, quick, requests, worlds
 
 CLIENTS = tuple(Client.plain(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1"))
 NETWORK = "192.0.2.0/24"
 """What the table of measured worlds knows most of."""
+
+
+LEVELS = st.sets(st.sampled_from(["networks", "asns", "countries", "doubts"]))
 
 
 def alone(view: View, request: Request, client: str, draw: float) -> Response:
@@ -39,8 +47,29 @@ def alone(view: View, request: Request, client: str, draw: float) -> Response:
     return json_response(status, document, headers, kind.counted_as(option, "lookup"))
 
 
-def measured(world: World, location: Location) -> View:
-    """A view of the world in which a country, an operator, a place and a network were measured, and a network is in doubt."""
+def lively(world: World) -> World:
+    """The same with all regions up and open, and each service's requests spread over them: most have several ways to end."""
+    policy = replace(
+        world.policy,
+        regions=tuple(replace(region, admin_state=AdminState.ACTIVE) for region in world.policy.regions),
+        services=tuple(
+            replace(
+                service,
+                steering=Steering.WEIGHTED,
+                members=tuple(Member(member.region) for member in service.members),
+            )
+            for service in world.policy.services
+        ),
+    )
+    up = EndpointHealth(HealthStatus.UP)
+    health = {region.name: {one.url: up for one in region.endpoints} for region in policy.regions}
+    state = State(epoch=3, health=health)
+    view = view_of(compile_policy(policy, SHIPPED, revision=7), state, world.window)
+    return World(policy, state, world.window, view)
+
+
+def measured(world: World, location: Location, levels: set[str]) -> View:
+    """A view of the world in which some of these were measured: countries, operators, networks; or doubts are known."""
     names = [region.name for region in world.policy.regions]
 
     def row(ms: float) -> dict[str, tuple[float, float]]:
@@ -48,13 +77,13 @@ def measured(world: World, location: Location) -> View:
 
     claim = claim_of(location)
     doubts = {NETWORK: Doubt(claim, doubtful=True, fastest={names[-1]: 3.0})} if claim else {}
-    table = LatencyTable(
-        1,
-        networks={"198.51.100.0/24": row(-9.0)},
-        asns={"64500|DE": row(25.0)},
-        countries={"DE": row(7.0), "US": row(-5.0)},
-        doubts=doubts,
-    )
+    known: dict[str, dict[str, Any]] = {
+        "networks": {"198.51.100.0/24": row(-9.0)},
+        "asns": {"64500|DE": row(25.0)},
+        "countries": {"DE": row(7.0), "US": row(-5.0)},
+        "doubts": doubts,
+    }
+    table = LatencyTable(1, **{level: rows for level, rows in known.items() if level in levels})
     return view_of(world.view.snapshot, world.state, world.window, table)
 
 
@@ -79,6 +108,10 @@ def like(request: Request, world: World) -> list[Request]:
         here._replace(subnet="192.0.0.0/16", spans=("*",), country=None),
         located,
         located._replace(asn=64500),
+        located._replace(network="10.0.0.0/8", subnet="192.0.0.0/16"),
+        located._replace(
+            network="10.0.0.0/8", subnet="192.0.0.0/16", parts=((NETWORK, claim_of(here) or ""),)
+        ),
     ]
     models = sorted({model for region in world.policy.regions for model in region.models})
     return [
@@ -98,8 +131,10 @@ def like(request: Request, world: World) -> list[Request]:
 def test_a_prepared_answer_is_that_of_a_process_that_remembers_nothing(data: st.DataObject) -> None:
     """Status, headers, body and what is counted, in random worlds, however clients follow each other, and after forgetting."""
     world = data.draw(worlds())
+    if data.draw(st.booleans()):
+        world = lively(world)
     first = data.draw(requests(world.policy))
-    view = measured(world, first.location) if data.draw(st.booleans()) else world.view
+    view = measured(world, first.location, data.draw(LEVELS))
     router = Router(view, Ranker(view.basis, limit=data.draw(st.sampled_from([3, 65_536]))))
     prepared = Prepared(view, room=data.draw(st.sampled_from([1, 6_000, 1 << 24])))
     # One drawn seed: 50 orders, clients and draws of hypothesis's own leave it no room for worlds.
@@ -122,8 +157,10 @@ def test_a_prepared_answer_is_that_of_a_process_that_remembers_nothing(data: st.
 def test_a_shared_ranking_is_that_of_each_who_shares_it(data: st.DataObject) -> None:
     """Fence, reasons why rules match, ways to regions and class are those of the request alone."""
     world = data.draw(worlds())
+    if data.draw(st.booleans()):
+        world = lively(world)
     first = data.draw(requests(world.policy))
-    view = measured(world, first.location) if data.draw(st.booleans()) else world.view
+    view = measured(world, first.location, data.draw(LEVELS))
     router = Router(view)
     asked = like(first, world)
     random.Random(data.draw(st.integers(0, 1 << 30))).shuffle(asked)
