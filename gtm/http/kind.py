@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from random import random
 from typing import Any, NamedTuple
 
-from gtm.core.decision.choice import Afford, Option
+from gtm.core.decision.choice import Afford, Option, pick
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.explain import answer
 from gtm.core.decision.router import Router
@@ -64,7 +64,8 @@ class Kind(NamedTuple):  # made for each client that is new
 
     def pick(self) -> Option:
         """How one request of this kind ends."""
-        return self.routing.pick(random(), self.afford)
+        routing = self.routing
+        return pick(routing.choice, routing.request, random(), self.afford)
 
     def counted_as(self, option: Option, via: str) -> str:
         """The key that an answer is counted under."""
