@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 import dns.asyncquery
 import dns.exception
@@ -16,25 +14,6 @@ import dns.rdatatype
 logger = logging.getLogger(__name__)
 
 _TIMEOUT = 5.0
-_PORT = 53
-
-
-def resolver_address(text: str) -> tuple[str, int]:
-    """Parse `192.0.2.53`, `192.0.2.53:5353`, `2001:db8::53` or `[2001:db8::53]:5353`.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    try:
-        return str(ip_address(text)), _PORT
-    except ValueError:
-        try:
-            parts = urlsplit(f"//{text}")
-            return str(ip_address(parts.hostname or "")), parts.port or _PORT
-        except ValueError:
-            raise ValueError(
-                f"`{text}` is not the address of a resolver, such as 192.0.2.53 or [2001:db8::53]:5353"
-            ) from None
 
 
 async def ds_records(zone: str, resolver: tuple[str, int]) -> frozenset[bytes] | None:

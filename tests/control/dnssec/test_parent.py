@@ -12,11 +12,8 @@ import dns.query
 import dns.rcode
 import dns.rrset
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gtm.control.dnssec.parent import ds_records, resolver_address
-from tests.core.strategies import quick
+from gtm.control.dnssec.parent import ds_records
 
 pytestmark = pytest.mark.anyio
 
@@ -75,33 +72,3 @@ async def test_what_is_no_answer_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         closed = unused.getsockname()[:2]
     assert await ds_records("demo.test", closed) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("192.0.2.53", ("192.0.2.53", 53)),
-        ("192.0.2.53:5353", ("192.0.2.53", 5353)),
-        ("2001:db8::53", ("2001:db8::53", 53)),
-        ("[2001:db8::53]:5353", ("2001:db8::53", 5353)),
-        ("[2001:db8::53]", ("2001:db8::53", 53)),
-    ],
-)
-def test_addresses_of_resolvers(text: str, address: tuple[str, int]) -> None:
-    """IPv4 and IPv6 addresses, with a port or without."""
-    assert resolver_address(text) == address
-
-
-@quick(100)
-@given(
-    st.text(max_size=30)
-    | st.sampled_from(["resolver.test", "192.0.2.53:x", "192.0.2.53:99999", "", "::1]:5"])
-)
-def test_what_is_no_address_is_told(text: str) -> None:
-    """Whatever is written, it is an address and a port, or an error that repeats it."""
-    try:
-        _, port = resolver_address(text)
-    except ValueError as error:
-        message = str(error)
-        port = 53 if f"`{text}` is not the address" in message else -1
-    assert 0 < port < 65536
