@@ -14,7 +14,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -23,12 +23,13 @@ import msgspec
 
 from gtm.core.decision.choice import Afford
 from gtm.core.latency import SampleMethod, Verdict
-from gtm.core.model.access import Role
 from gtm.feed.holder import ViewHolder
+from gtm.geoip.address import Address
 from gtm.http import beacons
-from gtm.http.access import Grant, check_reporter, check_scraper, check_subject, grant_of, reporter_of
-from gtm.http.client import Client, ClientFinder, peer_address
-from gtm.http.incoming import LISTS, SAID, Incoming, Receive, Scope, Send
+from gtm.http.access import Grant, check_subject
+from gtm.http.callers import Callers
+from gtm.http.client import Client
+from gtm.http.incoming import SAID, Incoming, Receive, Scope, Send
 from gtm.http.lookup import (
     MAX_BATCH_BYTES,
     Lookup,
@@ -38,9 +39,10 @@ from gtm.http.lookup import (
     parse_item,
     read_priority,
 )
-from gtm.http.problems import NO_STORE, ProblemError, Response, instance_of, json_response
+from gtm.http.pages import REDIRECT, Page
+from gtm.http.problems import NO_STORE, Headers, ProblemError, Response, instance_of, json_response
 from gtm.http.routes import Locate, LookupRoute, RedirectRoute, Routes
-from gtm.http.samples import MAX_BEACON_BYTES, MAX_SAMPLES_BYTES, Intake, parse_beacon, parse_samples
+from gtm.http.samples import MAX_BEACON_BYTES, MAX_SAMPLES_BYTES, Intake, Posted, parse_beacon, parse_samples
 from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts
 
@@ -56,8 +58,6 @@ _BURST = 25
 """Look-ups of a batch answered in one go, before other requests get their turn."""
 
 _PRINTABLE = re.compile(rb"[\x21-\x7e]*")
-_OPEN_ROUTES = frozenset({"beacons", "beacon_targets"})
-"""Routes that pages of any origin call: they read the errors too."""
 _METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -108,29 +108,31 @@ class EdgeApp:
     ) -> None:
         self._holder = holder
         self._locate = locate
-        self._options = options
         self._counts = counts
         self._metrics = metrics
         self._silent = silent
         self._afford = afford
         self._alone = alone
-        self._clock = clock
-        self._clients = ClientFinder(options.trusted_proxies)
+        self._callers = Callers(
+            holder,
+            trusted_proxies=options.trusted_proxies,
+            metrics_allow=options.metrics_allow,
+            token_max_age=options.token_max_age,
+            open_lookups=options.open_lookups,
+            clock=clock,
+        )
         self._queries = Queries()
         self._routes = Routes(None, locate)
         self.intake = Intake(lambda: holder.snapshot, locate, clock, lambda: holder.table.doubts)
         """Where posted samples gather; whoever runs the application takes them from there."""
-        self._pages: dict[str, tuple[str, Callable[[Incoming, Routes], Response]]] = {
-            "/v1/route": ("lookup", self._lookup),
-            "/healthz": ("healthz", self._healthz),
-            "/readyz": ("readyz", self._readyz),
-            "/metrics": ("metrics", self._metrics_page),
-        }
-        self._posts = {"/v1/route:batch": "batch", "/v1/latency-samples": "latency_samples"}
-        if options.beacons:
-            self._pages["/v1/beacon.js"] = ("beacon_script", lambda _incoming, _routes: beacons.SCRIPT)
-            self._pages["/v1/beacon-targets"] = ("beacon_targets", self._beacon_targets)
-            self._posts["/v1/beacons"] = "beacons"
+        self._pages = {
+            "/v1/route": Page("lookup", self._lookup),
+            "/v1/route:batch": Page("batch", take=self._take_batch, methods="POST"),
+            "/v1/latency-samples": Page("latency_samples", take=self._take_samples, methods="POST"),
+            "/healthz": Page("healthz", self._healthz),
+            "/readyz": Page("readyz", self._readyz),
+            "/metrics": Page("metrics", self._metrics_page),
+        } | (self._beacon_pages() if options.beacons else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI 3 has it."""
@@ -138,30 +140,20 @@ class EdgeApp:
             await _other_protocol(scope, receive, send)
             return
         incoming = Incoming(scope)
-        started = False
         try:
-            routes = self._current()
-            response = self._respond(incoming, routes)
-            if response is None and incoming.route != "batch":
-                response = await self._take_samples(incoming, receive)
-                if response is None:
-                    return
-            elif response is None:
-                lookups = await self._read_batch(incoming, receive)
-                if lookups is None:
-                    return
-                started = True
-                await self._send_batch(lookups, incoming, send)
+            response = self._respond(incoming, self._current())
+            if response is None and incoming.page.take is not None:
+                response = await incoming.page.take(incoming, receive, send)
+            if response is None:
                 return
         except ProblemError as error:
-            open_to_pages = beacons.OPEN if incoming.route in _OPEN_ROUTES else ()
-            response = error.response(instance_of(incoming.raw_path), open_to_pages)
+            response = error.response(instance_of(incoming.raw_path), incoming.page.error_headers)
         except Exception:
             logger.exception("could not answer %s %r", scope.get("method"), incoming.raw_path[:256])
-            if started:
+            if incoming.started:
                 raise  # the server cuts the connection, so that nobody takes half a batch for a whole one
             response = ProblemError("internal_error", "this is a bug in gtm").response("/")
-        self._count_request(incoming.route, response.status)
+        self._count_request(incoming.page, response.status)
         if response.count is not None:
             self._counts.add(response.count)
         await send(response.start)
@@ -176,8 +168,22 @@ class EdgeApp:
             self._routes = Routes(router, self._locate, self._afford)
         return self._routes
 
-    def _count_request(self, route: str, status: int) -> None:
-        self._counts.add(f"gtm_http_requests_total\t{route}\t{status}")
+    def _count_request(self, page: Page, status: int) -> None:
+        self._counts.add(f"gtm_http_requests_total\t{page.label}\t{status}")
+
+    def _beacon_pages(self) -> dict[str, Page]:
+        """What browsers call, from pages of any origin: these read the errors too."""
+        return {
+            "/v1/beacon.js": Page("beacon_script", lambda _incoming, _routes: beacons.SCRIPT),
+            "/v1/beacon-targets": Page("beacon_targets", self._beacon_targets, error_headers=beacons.OPEN),
+            "/v1/beacons": Page(
+                "beacons",
+                take=self._take_beacons,
+                methods="POST, OPTIONS",
+                preflight=beacons.PREFLIGHT,
+                error_headers=beacons.OPEN,
+            ),
+        }
 
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None where the body has to be read first."""
@@ -188,16 +194,11 @@ class EdgeApp:
             return self._redirect(incoming, routes, *service, incoming.raw_path)
         page = self._pages.get(incoming.path)
         if page is not None:
-            incoming.route, handler = page
-            incoming.require("GET, HEAD")
-            return handler(incoming, routes)
-        post = self._posts.get(incoming.path)
-        if post is not None:
-            incoming.route = post
-            if post == "beacons" and incoming.scope["method"] == "OPTIONS":
-                return beacons.PREFLIGHT
-            incoming.require("POST, OPTIONS" if post == "beacons" else "POST")
-            return None
+            incoming.page = page
+            if page.preflight is not None and incoming.scope["method"] == "OPTIONS":
+                return page.preflight
+            incoming.require(page.methods)
+            return None if page.answer is None else page.answer(incoming, routes)
         if incoming.raw_path.startswith(b"/r/"):
             name, slash, rest = incoming.raw_path[3:].partition(b"/")
             return self._redirect(incoming, routes, name.decode("latin-1"), None, slash + rest or b"/")
@@ -208,8 +209,8 @@ class EdgeApp:
 
     def _lookup(self, incoming: Incoming, routes: Routes) -> Response:
         query = incoming.query
-        grant = self._grant(incoming)
-        forwarded = self._forwarded(incoming)
+        grant = self._callers.grant(incoming)
+        forwarded = self._callers.forwarded(incoming)
         # Whatever a token that is not enough is wrong by, the answer about the caller is the same.
         granted = grant is Grant.GRANTED
         key = (query, granted, incoming.peer, forwarded)
@@ -220,7 +221,7 @@ class EdgeApp:
             lookup = self._queries.read(query)
             client = lookup.client_ip
             if client is None or not granted:
-                client = _subject(lookup, self._caller(incoming.peer, forwarded), grant)
+                client = _subject(lookup, self._callers.client(incoming.peer, forwarded), grant)
             kind = routes.kind(lookup, client, "/v1/route")
             if lookup.explain or not routes.again(key) or not _short(query, *forwarded):
                 return routes.lookup(kind)
@@ -232,7 +233,7 @@ class EdgeApp:
         self, incoming: Incoming, routes: Routes, service: str, host: str | None, rest: bytes
     ) -> Response:
         """Send a request on; `host` is the host name that it came by, if that states something."""
-        incoming.route = "redirect"
+        incoming.page = REDIRECT
         query = incoming.query
         if len(rest) + len(query) > MAX_URL:
             raise ProblemError("uri_too_long", f"path and query are longer than {MAX_URL} bytes together")
@@ -242,33 +243,36 @@ class EdgeApp:
                 "path and query may hold printable ascii characters only; percent-encode the others",
             )
         said = tuple(incoming.headers.get(name) for name in SAID)
-        forwarded = self._forwarded(incoming)
+        forwarded = self._callers.forwarded(incoming)
         key = (service, host, said, incoming.peer, forwarded)
         route = routes.redirects.get(key)
         if route is None:
             tenant, data_class, model, affinity, priority = map(_header_text, SAID.values(), said)
             urgency = None if priority is None else read_priority("X-GTM-Priority", priority)
             lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency, host=host)
-            caller = self._caller(incoming.peer, forwarded)
+            caller = self._callers.client(incoming.peer, forwarded)
             route = RedirectRoute(routes.kind(lookup, caller, instance_of(b"/r/" + service.encode())))
             if _short(*forwarded):
                 routes.remember(routes.redirects, key, route)
         return route.respond(rest, query)
 
-    async def _read_batch(self, incoming: Incoming, receive: Receive) -> list[Any] | None:
-        """The items of a batch, None if the client went away."""
+    async def _take_batch(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+        """Read a batch, and answer it unless the client went away."""
         incoming.require_json()
         body = await incoming.body(receive, MAX_BATCH_BYTES)
-        return None if body is None else parse_batch(body)
+        if body is not None:
+            items = parse_batch(body)
+            incoming.started = True
+            await self._send_batch(items, incoming, send)
 
     async def _send_batch(self, items: list[Any], incoming: Incoming, send: Send) -> None:
         """Answer a batch piece by piece: explanations of many regions do not fit in memory at once.
 
         Each piece is answered from the View of its time: whoever reads slowly gets nothing that has ceased to be lawful.
         """
-        grant = self._grant(incoming)
-        caller = self._caller(incoming.peer, self._forwarded(incoming))
-        self._count_request(incoming.route, 200)
+        grant = self._callers.grant(incoming)
+        caller = self._callers.client(incoming.peer, self._callers.forwarded(incoming))
+        self._count_request(incoming.page, 200)
         headers = ((b"content-type", b"application/json"), NO_STORE)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         piece = b'{"results":['
@@ -298,63 +302,44 @@ class EdgeApp:
 
     def _beacon_targets(self, incoming: Incoming, routes: Routes) -> Response:
         service = beacons.parse_service(incoming.query)
-        caller = self._caller(incoming.peer, self._forwarded(incoming))
+        caller = self._callers.client(incoming.peer, self._callers.forwarded(incoming))
         return beacons.targets(routes.kind(Lookup(service), caller, "/v1/beacon-targets"))
 
-    async def _take_samples(self, incoming: Incoming, receive: Receive) -> Response | None:
-        """Take round trips in: of browsers from everybody, of balancers with a token. None if the client went away."""
-        beacon, reporter = incoming.route == "beacons", ""
-        if not beacon:
-            authorization = incoming.headers.get(b"authorization")
-            reporter = reporter_of(authorization)
-            check_reporter(self._granted(authorization, Role.REPORTER))
+    async def _take_beacons(self, incoming: Incoming, receive: Receive, _: Send) -> Response | None:
+        """Take round trips in that browsers measured, from everybody. None if the client went away."""
         # `navigator.sendBeacon` sends text as text/plain, which takes no preflight.
-        incoming.require_json("text/plain" if beacon else None)
-        body = await incoming.body(receive, MAX_BEACON_BYTES if beacon else MAX_SAMPLES_BYTES)
+        incoming.require_json("text/plain")
+        body = await incoming.body(receive, MAX_BEACON_BYTES)
         if body is None:
             return None
-        samples = parse_beacon(body) if beacon else parse_samples(body)
-        caller = self._clients.find(incoming.peer, *self._forwarded(incoming)) if beacon else None
-        kind = SampleMethod.BEACON if beacon else SampleMethod.BALANCER
-        verdicts = await self.intake.take_in(samples, caller, kind, reporter)
+        caller = self._callers.address(incoming.peer, self._callers.forwarded(incoming))
+        return await self._learn(parse_beacon(body), caller, SampleMethod.BEACON, "", headers=beacons.OPEN)
+
+    async def _take_samples(self, incoming: Incoming, receive: Receive, _: Send) -> Response | None:
+        """Take round trips in that balancers measured, with a reporter's token. None if the client went away."""
+        reporter = self._callers.reporter(incoming)
+        incoming.require_json()
+        body = await incoming.body(receive, MAX_SAMPLES_BYTES)
+        if body is None:
+            return None
+        return await self._learn(parse_samples(body), None, SampleMethod.BALANCER, reporter, headers=())
+
+    async def _learn(
+        self,
+        samples: Sequence[Posted],
+        caller: Address | None,
+        method: SampleMethod,
+        reporter: str,
+        *,
+        headers: Headers,
+    ) -> Response:
+        """Let round trips count, and say how many did."""
+        verdicts = await self.intake.take_in(samples, caller, method, reporter)
         for verdict, count in verdicts.items():
-            self._counts.add(f"gtm_latency_samples_total\t{kind}\t{verdict}", count)
+            self._counts.add(f"gtm_latency_samples_total\t{method}\t{verdict}", count)
         accepted = verdicts.pop(Verdict.ACCEPTED, 0)
         document = {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
-        return json_response(200, document, beacons.OPEN if beacon else ())
-
-    def _grant(self, incoming: Incoming) -> Grant:
-        if self._options.open_lookups:
-            return Grant.GRANTED
-        return self._granted(incoming.headers.get(b"authorization"), Role.VIEWER)
-
-    def _granted(self, authorization: bytes | None, needed: Role) -> Grant:
-        holder, most = self._holder, self._options.token_max_age
-        outdated = authorization is not None and most < inf and holder.window.age >= most
-        return grant_of(authorization, holder.access, self._clock(), needed, outdated=outdated)
-
-    def _forwarded(self, incoming: Incoming) -> tuple[bytes | None, bytes | None]:
-        """The X-Forwarded-For and Forwarded headers, if they come from a trusted proxy."""
-        if LISTS.isdisjoint(incoming.headers) or not self._clients.trusts(incoming.peer):
-            return None, None
-        return incoming.headers.get(b"x-forwarded-for"), incoming.headers.get(b"forwarded")
-
-    def _caller(self, peer: str | None, forwarded: tuple[bytes | None, bytes | None]) -> Client | None:
-        """Who asks, None if that is unknown."""
-        return Client.of(self._clients.find(peer, *forwarded))
-
-    def _near(self, incoming: Incoming) -> bool:
-        """Whether a request comes from where the metrics are read without a token.
-
-        Through a proxy that nobody named it could be anybody's, although the proxy may stand near.
-        """
-        if LISTS.isdisjoint(incoming.headers):
-            client = peer_address(incoming.peer)
-        elif self._clients.trusts(incoming.peer):
-            client = self._clients.find(incoming.peer, *self._forwarded(incoming))
-        else:
-            return False
-        return client is not None and any(client in network for network in self._options.metrics_allow)
+        return json_response(200, document, headers)
 
     def _healthz(self, _incoming: Incoming, _routes: Routes) -> Response:
         return json_response(200, {"status": "ok"})
@@ -371,9 +356,7 @@ class EdgeApp:
         return json_response(200, document | self._alone())
 
     def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:
-        if not self._near(incoming):
-            authorization = incoming.headers.get(b"authorization")
-            check_scraper(self._granted(authorization, Role.VIEWER))
+        self._callers.check_scraper(incoming)
         return Response(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import quote
 
+from gtm.http.pages import OTHER
 from gtm.http.problems import ProblemError
 
 Scope = MutableMapping[str, Any]
@@ -34,9 +35,13 @@ _READ = LISTS.union(_SINGLE)
 
 
 class Incoming:
-    """One request. `route` is its label in the metrics, `headers` the ones gtm reads, once `read_headers` was called."""
+    """One request.
 
-    __slots__ = ("headers", "path", "peer", "query", "raw_path", "route", "scope")
+    `page` is what answers it, `headers` are the ones gtm reads, once `read_headers` was called. `started`: a part of the
+    answer has been sent.
+    """
+
+    __slots__ = ("headers", "page", "path", "peer", "query", "raw_path", "scope", "started")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -46,7 +51,8 @@ class Incoming:
         self.query: bytes = scope.get("query_string", b"")
         client = scope.get("client")
         self.peer: str | None = client[0] if client else None
-        self.route = "other"
+        self.page = OTHER
+        self.started = False
         self.headers: dict[bytes, bytes] = {}
 
     def read_headers(self) -> None:

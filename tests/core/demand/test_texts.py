@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +50,7 @@ def test_cells_come_back(location: object, stated: list[str | None], service: st
     assert Cell.parse(cell.text) == cell
     assert [cell.service, cell.tenant, cell.data_class, cell.model] == [service, *stated]
     moved = with_service(text, other)
-    assert moved == cell_of(replace(request, service=other), Priority.BATCH)
+    assert moved == cell_of(request._replace(service=other), Priority.BATCH)
 
 
 @given(CLASSES, HOSTILE, HOSTILE)

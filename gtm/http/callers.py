@@ -1,0 +1,105 @@
+"""Who asks, and what they may: by the socket's peer, what trusted proxies say of it, and the token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from gtm.core.model.access import Role
+from gtm.feed.holder import ViewHolder
+from gtm.geoip.address import Address
+from gtm.http.access import Grant, check_reporter, check_scraper, grant_of, reporter_of
+from gtm.http.client import Client, ClientFinder, peer_address
+from gtm.http.incoming import LISTS, Incoming
+from gtm.settings import Network
+
+Forwarded = tuple[bytes | None, bytes | None]
+"""The X-Forwarded-For and Forwarded headers."""
+
+
+class Callers:
+    """Tells those who call apart.
+
+    Args:
+        holder: has the tokens that count, and how old they are.
+        trusted_proxies: the networks whose forwarding headers count.
+        metrics_allow: clients there read the metrics without a token.
+        token_max_age: seconds without control after which no token is accepted.
+        open_lookups: anybody may ask about any client.
+        clock: POSIX seconds, for the end of tokens.
+    """
+
+    def __init__(
+        self,
+        holder: ViewHolder,
+        *,
+        trusted_proxies: tuple[Network, ...],
+        metrics_allow: tuple[Network, ...],
+        token_max_age: float,
+        open_lookups: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._holder = holder
+        self._finder = ClientFinder(trusted_proxies)
+        self._metrics_allow = metrics_allow
+        self._token_max_age = token_max_age
+        self._open_lookups = open_lookups
+        self._clock = clock
+
+    def grant(self, incoming: Incoming) -> Grant:
+        """Whether the caller may ask about other clients."""
+        if self._open_lookups:
+            return Grant.GRANTED
+        return self._granted(incoming.headers.get(b"authorization"), Role.VIEWER)
+
+    def reporter(self, incoming: Incoming) -> str:
+        """Which reporter of round trips calls.
+
+        Raises:
+            ProblemError: none, as its token says.
+        """
+        authorization = incoming.headers.get(b"authorization")
+        reporter = reporter_of(authorization)
+        check_reporter(self._granted(authorization, Role.REPORTER))
+        return reporter
+
+    def check_scraper(self, incoming: Incoming) -> None:
+        """Let the metrics be read from the networks for that, or with a token.
+
+        Raises:
+            ProblemError: neither is so.
+        """
+        if not self._near(incoming):
+            check_scraper(self._granted(incoming.headers.get(b"authorization"), Role.VIEWER))
+
+    def forwarded(self, incoming: Incoming) -> Forwarded:
+        """What proxies say of the client, if they are trusted."""
+        if LISTS.isdisjoint(incoming.headers) or not self._finder.trusts(incoming.peer):
+            return None, None
+        return incoming.headers.get(b"x-forwarded-for"), incoming.headers.get(b"forwarded")
+
+    def address(self, peer: str | None, forwarded: Forwarded) -> Address | None:
+        """The caller's address; None: unknown."""
+        return self._finder.find(peer, *forwarded)
+
+    def client(self, peer: str | None, forwarded: Forwarded) -> Client | None:
+        """The caller as a client; None: unknown."""
+        return Client.of(self._finder.find(peer, *forwarded))
+
+    def _granted(self, authorization: bytes | None, needed: Role) -> Grant:
+        holder, most = self._holder, self._token_max_age
+        outdated = authorization is not None and most < inf and holder.window.age >= most
+        return grant_of(authorization, holder.access, self._clock(), needed, outdated=outdated)
+
+    def _near(self, incoming: Incoming) -> bool:
+        """Whether a request comes from where the metrics are read without a token.
+
+        Through a proxy that nobody named it could be anybody's, although the proxy may stand near.
+        """
+        if LISTS.isdisjoint(incoming.headers):
+            client = peer_address(incoming.peer)
+        elif self._finder.trusts(incoming.peer):
+            client = self.address(incoming.peer, self.forwarded(incoming))
+        else:
+            return False
+        return client is not None and any(client in network for network in self._metrics_allow)
