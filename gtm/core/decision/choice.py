@@ -66,6 +66,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import assert_never
 
 from gtm.core.decision.ranking import RankingClass, ranked
 from gtm.core.decision.view import View
@@ -348,14 +349,17 @@ def _sticky(
 
 def _reason(group: RankingClass) -> Reason:
     """In one word, what decided among the eligible regions, affinity and plan aside."""
-    steering = group.service.service.steering
-    if steering is Steering.FAILOVER:
-        return Reason.FAILOVER_ORDER
-    if steering is Steering.WEIGHTED:
-        return Reason.WEIGHTED
-    if not group.located:
-        return Reason.LOCATION_UNKNOWN
-    return Reason.NEAREST if steering is Steering.GEO else Reason.LOWEST_LATENCY
+    match group.service.service.steering:
+        case Steering.FAILOVER:
+            return Reason.FAILOVER_ORDER
+        case Steering.WEIGHTED:
+            return Reason.WEIGHTED
+        case Steering.GEO:
+            return Reason.NEAREST if group.located else Reason.LOCATION_UNKNOWN
+        case Steering.LATENCY:
+            return Reason.LOWEST_LATENCY if group.located else Reason.LOCATION_UNKNOWN
+        case other:
+            assert_never(other)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import assert_never
 
 from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.view import Basis
@@ -218,15 +219,20 @@ def _order(
 ) -> tuple[int, ...]:
     """The members in the order of preference. Members of weight 0 come last, whatever the steering."""
     position = {number: index for index, number in enumerate(service.members)}
-    steering = service.service.steering
+    keys: Mapping[int, float]
+    match service.service.steering:
+        case Steering.WEIGHTED:
+            keys = {number: -weight for number, weight in service.weights.items()}
+        case Steering.FAILOVER:
+            keys = {}
+        case Steering.GEO:
+            keys = {number: path.distance_km for number, path in paths.items()}
+        case Steering.LATENCY:
+            keys = latency
+        case other:
+            assert_never(other)
 
     def rank_of(number: int) -> tuple[bool, float, int]:
-        reserve = service.weights[number] == 0
-        if steering is Steering.WEIGHTED:
-            return reserve, -service.weights[number], position[number]
-        if steering is Steering.FAILOVER or not paths:
-            return reserve, 0.0, position[number]
-        length = paths[number].distance_km if steering is Steering.GEO else latency[number]
-        return reserve, length, position[number]
+        return service.weights[number] == 0, keys.get(number, 0.0), position[number]
 
     return tuple(sorted(service.members, key=rank_of))
