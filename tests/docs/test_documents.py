@@ -18,6 +18,7 @@ from gtm.cli.main import app
 from gtm.core.capacity.load_report import FIELDS, NAMED_METRICS
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.requests import UNKNOWN_LOCATION
+from gtm.core.model.services import PLANNED, Steering
 from gtm.documents import yamls
 from gtm.documents.check import Expectation, check_folder
 from gtm.documents.resources import Document
@@ -33,6 +34,7 @@ PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 API = (ROOT / "docs/api.md").read_text()
+CONCEPTS = (ROOT / "docs/concepts.md").read_text()
 POLICY = (ROOT / "docs/policy.md").read_text()
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -173,6 +175,12 @@ def _default(field: FieldInfo) -> str | None:
     return f"`{plain}`" if isinstance(plain, str) else f"`{json.dumps(plain)}`"
 
 
+def _values(annotation: Any) -> list[str]:
+    """The values of the enumeration that a field's type is, if it is one."""
+    kinds = (annotation, *get_args(annotation))
+    return [value for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum) for value in kind]
+
+
 @pytest.mark.parametrize(("kind", "part", "document"), TABLES)
 def test_fields_are_described(kind: str, part: str | None, document: type[Document]) -> None:
     """The policy's page lists exactly the fields of every document, each with its default."""
@@ -184,9 +192,11 @@ def test_fields_are_described(kind: str, part: str | None, document: type[Docume
         if line.startswith("| `")
     ]
     assert [row[0] for row in rows] == [f"`{name}`" for name in document.model_fields]
-    for (name, _, default, _), field in zip(rows, document.model_fields.values(), strict=True):
+    for (name, values, default, _), field in zip(rows, document.model_fields.values(), strict=True):
         wanted = _default(field)
         assert default == wanted if wanted is not None else default and default != "required", name
+        listed = values if "`" in values else section  # a long list stands below the table
+        assert [value for value in _values(field.annotation) if f"`{value}`" not in listed] == [], name
 
 
 def test_policy_of_the_page_is_sound(tmp_path: Path) -> None:
@@ -205,9 +215,22 @@ def test_policy_of_the_page_is_sound(tmp_path: Path) -> None:
 
 
 def test_reasons_are_described() -> None:
-    """The policy's page names every reason that an expectation may ask for."""
-    section = _section(POLICY, "##", "expectations")
-    assert [reason for reason in Reason if f"`{reason.value}`" not in section] == []
+    """Every reason is named where people look for it: what an expectation may ask for, what answers say, what each means."""
+    (answers,) = re.findall(r"^\| `reason` \|.*$", API, re.MULTILINE)
+    meanings = CONCEPTS.partition("\n### Reasons\n")[2].partition("\n## ")[0]
+    for section in (_section(POLICY, "##", "expectations"), answers, meanings):
+        assert [reason for reason in Reason if f"`{reason.value}`" not in section] == []
+
+
+def test_steering_is_described() -> None:
+    """The table of steering has a row for each; whether the planner moves it is said below; the API's page lists them."""
+    section = CONCEPTS.partition("\n## Steering\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == ["steering", *Steering]
+    (planned, own) = re.findall(r"steering is (.*?); (.*?) are your own word", CONCEPTS)[0]
+    assert set(re.findall(r"`(\w+)`", planned)) == PLANNED
+    assert set(re.findall(r"`(\w+)`", own)) == set(Steering) - PLANNED
+    (listed,) = re.findall(r"`steering`: ([^.]*)\.", API)
+    assert re.findall(r"`(\w+)`", listed) == list(Steering)
 
 
 def test_files_of_the_walks_exist() -> None:
