@@ -8,7 +8,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.regions import Capacity, Region
-from gtm.core.model.services import PLANNED, Service
+from gtm.core.model.services import PLANNED, Service, Steering
 
 
 def capacity_findings(policy: Policy) -> Iterator[Problem]:
@@ -35,10 +35,8 @@ def _of_region(region: Region, services: list[Service]) -> Iterator[Problem]:
     planned = [service for service in services if service.steering in PLANNED]
     timeless = [service for service in planned if service.service_time_ms is None]
     if capacity != Capacity() and not planned:
-        text = (
-            "bounds nothing: every service here has steering `weighted` or `failover`, which sends clients whatever room "
-            "there is"
-        )
+        own = " or ".join(f"`{steering}`" for steering in Steering if steering not in PLANNED)
+        text = f"bounds nothing: every service here has steering {own}, which sends clients whatever room there is"
         yield Problem(path, "bounds_nothing", text)
     elif capacity.outstanding is not None and timeless:
         yield Problem(f"{path}.outstanding", "bounds_nothing", _unless_reported(timeless))
