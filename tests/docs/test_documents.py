@@ -16,9 +16,17 @@ from pydantic.fields import FieldInfo
 from gtm.api.app import create_app
 from gtm.cli.main import app
 from gtm.core.capacity.load_report import FIELDS, NAMED_METRICS
+from gtm.core.decision.decide import decide
+from gtm.core.decision.explain import answer
+from gtm.core.decision.view import Window, view_of
 from gtm.core.model.outcomes import Reason
-from gtm.core.model.requests import UNKNOWN_LOCATION
-from gtm.core.model.services import PLANNED, Steering
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import UNKNOWN_LOCATION, Request
+from gtm.core.model.services import PLANNED, Member, Service, Steering
+from gtm.core.model.state import State
+from gtm.core.policy.compile import compile_policy
+from gtm.dns.protocol import wire
 from gtm.documents import yamls
 from gtm.documents.check import Expectation, check_folder
 from gtm.documents.resources import Document
@@ -122,6 +130,24 @@ def test_fields_of_load_reports_are_described() -> None:
     rows = "".join(line for line in section.splitlines() if line.startswith("| "))
     listed = set(re.findall(r"`(\w+)`", rows))
     assert listed >= FIELDS | set(NAMED_METRICS)
+
+
+def test_candidates_are_described() -> None:
+    """The API's page names everything that an explanation says of a region."""
+    region = Region("r", 0.0, 0.0, "DE", (Endpoint("https://r.test"),))
+    policy = Policy(regions=(region,), services=(Service("s", (Member("r"),)),))
+    view, request = view_of(compile_policy(policy, ()), State(), Window(0.0, 0.0)), Request("s")
+    told = answer(view, request, decide(view, request, 0.0), client=None, endpoint=None, full=True)
+    section = API.partition("\n### `explain=1`\n")[2].partition("\n### ")[0]
+    assert [key for candidate in told["candidates"] for key in candidate if f"`{key}`" not in section] == []
+
+
+def test_edns_options_are_described() -> None:
+    """The table of EDNS options has a row for each that gtm knows, and one for all others."""
+    known = [name for name in vars(wire) if name.startswith("OPTION_")]
+    section = (ROOT / "docs/dns.md").read_text().partition("\n## EDNS options\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]*) \|", section, re.MULTILINE)
+    assert (rows[0], len(rows[1:-1]), rows[-1]) == ("option", len(known), "any other")
 
 
 def test_bodies_are_documents() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import re
+from dataclasses import fields, is_dataclass, replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
+import gtm.settings
 from gtm.cli.main import app
 from gtm.cli.servers.declared import Given
 from gtm.options import options
@@ -20,6 +22,7 @@ from gtm.runtime.process.handed import document, read
 from gtm.runtime.serve.supervisor import Supervisor
 from gtm.settings import ControlSettings, EdgeSettings, ServerSettings, ServeSettings
 
+PACKAGE = Path(gtm.settings.__file__).parent
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 OTHERS: dict[str, Any] = {
     "data_dir": Path("/x"),
@@ -88,6 +91,19 @@ def test_commands_offer_what_is_declared(command: str, kinds: tuple[type, ...], 
         found = offered[one.name]
         assert (found.opts[0], found.envvar, found.help) == (one.flag, one.variable, one.option.help)
     assert not without & {*offered}
+
+
+def _fields(kind: type) -> set[str]:
+    """The names of the fields that have options, in a class of settings and its parts."""
+    own = {one.name for one in fields(kind)}
+    return own.union(*(_fields(type(one.default)) for one in fields(kind) if is_dataclass(one.default)))
+
+
+@pytest.mark.parametrize("kind", [ControlSettings, EdgeSettings])
+def test_what_is_declared_is_read(kind: type) -> None:
+    """An option that nobody reads would be taken and do nothing. Only files that know of settings are looked at."""
+    sources = "".join(text for path in PACKAGE.rglob("*.py") if "Settings" in (text := path.read_text()))
+    assert {name for name in _fields(kind) if not re.search(rf"\.{name}\b", sources)} == set()
 
 
 def test_what_is_given_is_handed_on_whole() -> None:
