@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import fields
 
 import dns.edns
 import dns.flags
@@ -21,7 +22,8 @@ from tests.dns.world import RESOLVER, both, locate, query, router
 
 CLIENT = bytes(range(8))
 COOKIES = ServerCookies(bytes(16))
-SERVER = Answerer(router(), locate, Counts(), options=ServerOptions(b"fra-1", b"gtm 1.0", 10.0, COOKIES))
+EVERYTHING = ServerOptions(b"fra-1", b"gtm 1.0", 10.0, COOKIES)
+SERVER = Answerer(router(), locate, Counts(), options=EVERYTHING)
 PLAIN = Answerer(router(), locate, Counts())
 NAMES = ["chat.demo.test", "nope.demo.test", "example.com", "demo.test"]
 
@@ -134,6 +136,16 @@ def test_a_cookie_by_itself() -> None:
         (alone((wire.OPTION_COOKIE, CLIENT)), PLAIN),
     ]:
         assert both(server, packet).rcode() == dns.rcode.FORMERR
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("tcp", [False, True])
+def test_both_ways_offer_everything_alike(name: str, tcp: bool) -> None:
+    """A server that offers all there is to offer replies the same by the short way and the full one."""
+    assert [one.name for one in fields(ServerOptions) if getattr(EVERYTHING, one.name) == one.default] == []
+    server = Answerer(router(), locate, Counts(), options=EVERYTHING)
+    for options in ([], [(wire.OPTION_NSID, b"")], [(wire.OPTION_NSID, b""), (wire.OPTION_COOKIE, CLIENT)]):
+        both(server, asked(*options, name=name), tcp=tcp)
 
 
 def test_options_come_beside_the_client_subnet() -> None:
