@@ -44,6 +44,7 @@ PAGES = [
 API = (ROOT / "docs/api.md").read_text()
 CONCEPTS = (ROOT / "docs/concepts.md").read_text()
 POLICY = (ROOT / "docs/policy.md").read_text()
+TOUR = (ROOT / "docs/tour.md").read_text()
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -260,7 +261,10 @@ def test_steering_is_described() -> None:
 
 
 def test_files_of_the_walks_exist() -> None:
-    """Where docs/architecture.md sends a newcomer, there is a file, and every room of the package is named."""
+    """Where docs/architecture.md and docs/tour.md send a newcomer, there is a file, and every room of the package is named."""
+    paths = re.findall(r"`((?:gtm|tests|docs|migrations|policies)/[\w/.-]+|[A-Z]+\.md)`", TOUR)
+    assert len(set(paths)) > 40
+    assert [path for path in paths if not (ROOT / path).exists()] == []
     text = (ROOT / "docs" / "architecture.md").read_text()
     walks = text[text.index("## Five walks") : text.index("## From a request")]
     named = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", walks)
