@@ -25,9 +25,9 @@ dist: $(VENV)/.dev         ## Build the sdist and the wheel into dist/ (docs/rel
 tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
 	@$(PYTHON) tests/tools.py
 
-drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only); then try all examples of property tests.
+drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only); then try all examples of property tests (those of tests/core and tests/feed: make coverage).
 	$(BIN)/python -m tests.drills.attack $(ARGS)
-	$(if $(ARGS),,TEST_EXAMPLES=all $(BIN)/python -m pytest -m "hypothesis or endurance")
+	$(if $(ARGS),,TEST_EXAMPLES=all $(BIN)/python -m pytest -q -m "hypothesis or endurance" --ignore tests/core --ignore tests/feed)
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
 	TEST_EXAMPLES=all $(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
