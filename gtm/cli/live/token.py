@@ -15,6 +15,7 @@ from gtm.cli.common.exits import CommandError
 from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
+    from gtm.control.live.tokens import NewToken
     from gtm.storage.session import Database
     from gtm.storage.tokens import Token
 
@@ -205,32 +206,25 @@ def _create_directly(
     if not re.fullmatch(NAME_PATTERN, name):
         raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
 
-    async def make(found: Database) -> tokens.NewToken:
-        return await tokens.create(
-            found, name, role, now=datetime.now(UTC), expires_at=expires_at, edges=edges
-        )
+    def make(found: Database) -> Awaitable[NewToken]:
+        return tokens.create(found, name, role, now=datetime.now(UTC), expires_at=expires_at, edges=edges)
 
-    made = _with_database(url, data_dir, make)
-    return {**_view(made.token), "token": made.text}
+    return _new_view(_with_database(url, data_dir, make))
 
 
 def _rotate_directly(name: str, grace: timedelta, url: str | None, data_dir: Path) -> dict[str, Any]:
     from gtm.control.live import tokens
 
-    async def make(found: Database) -> tokens.NewToken:
-        return await tokens.rotate(found, name, now=datetime.now(UTC), grace=grace)
+    def make(found: Database) -> Awaitable[NewToken]:
+        return tokens.rotate(found, name, now=datetime.now(UTC), grace=grace)
 
-    made = _with_database(url, data_dir, make)
-    return {**_view(made.token), "token": made.text}
+    return _new_view(_with_database(url, data_dir, make))
 
 
 def _revoke_directly(identity: str, url: str | None, data_dir: Path) -> dict[str, Any]:
     from gtm.control.live import tokens
 
-    async def end(found: Database) -> Token:
-        return await tokens.revoke(found, identity)
-
-    return _view(_with_database(url, data_dir, end))
+    return _view(_with_database(url, data_dir, lambda found: tokens.revoke(found, identity)))
 
 
 def _with_database(url: str | None, data_dir: Path, work: Callable[[Database], Awaitable[T]]) -> T:
@@ -265,6 +259,11 @@ def _view(token: Token) -> dict[str, Any]:
         "edges": token.edges,
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
     }
+
+
+def _new_view(made: NewToken) -> dict[str, Any]:
+    """A token just made, with its text, likewise."""
+    return {**_view(made.token), "token": made.text}
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -66,7 +66,7 @@ class DatabaseWatch:
                     tokens = await transaction.tokens.live()
                     latest = await transaction.revisions.latest()
                     policy = None
-                    if latest is not None and not _is(held, latest):
+                    if latest is not None and not _same(held, latest):
                         policy = await transaction.revisions.policy(latest.number)
                     await self._keys.refresh(transaction)
             except StorageUnavailable:
@@ -138,7 +138,7 @@ class DatabaseWatch:
                 await asyncio.sleep(POLL)
 
 
-def _is(held: SnapshotMessage | None, latest: Revision) -> bool:
+def _same(held: SnapshotMessage | None, latest: Revision) -> bool:
     """Whether a revision is the one that is held. Numbers repeat once a database was restored from a backup."""
     return held is not None and (held.revision, held.created) == (
         latest.number,
