@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
+from math import inf
 
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.locks import Seat
@@ -50,6 +52,11 @@ class Sole:
     standbys = 0
     terms = 0
 
+    @staticmethod
+    def sure(now: float) -> float:
+        """Until when nobody else was active: as `Election.sure`."""
+        return now
+
 
 class Election:
     """One process's part in it.
@@ -58,9 +65,16 @@ class Election:
         database: which all share.
         name: what others are told of this process: a host and a port.
         deposed: called when another is active in its place.
+        monotonic: seconds that never step back.
     """
 
-    def __init__(self, database: Database, name: str, deposed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        deposed: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.standing = Standing.STANDBY
         self.active = ""
         """Who is active, as far as is known: empty if nobody, or this process."""
@@ -72,7 +86,14 @@ class Election:
         self._database = database
         self._name = name
         self._deposed = deposed
+        self._monotonic = monotonic
         self._looked = asyncio.Event()
+        self._held_at = -inf
+        """When the last look began that found the lock held here."""
+
+    def sure(self, now: float) -> float:
+        """Until when nobody else can have been active, in monotonic seconds: `now` where nobody stands by."""
+        return min(now, self._held_at) if self.standbys else now
 
     async def first(self) -> None:
         """Wait for the first look, or for the database to be found away, and a moment for a predecessor to be gone."""
@@ -110,7 +131,7 @@ class Election:
             late.cancel()
 
     async def _look(self, seat: Seat) -> None:
-        new = not seat.held
+        began, new = self._monotonic(), not seat.held
         if new and not await seat.take():
             self.active = (await seat.holder()).removeprefix(_PREFIX)
             if self.standing is not Standing.STANDBY:
@@ -120,6 +141,7 @@ class Election:
             return
         self.terms += new
         self.standbys = await seat.waiting()
+        self._held_at = began
         if self.standing is not Standing.ACTIVE:
             logger.info("this control is active")
             self.standing, self.active = Standing.ACTIVE, ""

@@ -1,7 +1,10 @@
 """Leases of quotas to edges, by the one control process that is active.
 
-Law: whoever takes the lock anew begins with empty books, and counts everything as leased by another until that other has
-noticed that it lost the lock (`FENCE`).
+Laws:
+  1. Whoever takes the lock anew begins with empty books, and counts everything as leased by another until that other has
+     noticed that it lost the lock (`FENCE`).
+  2. Whoever has lost the lock and not noticed yet leases nobody what an edge held that it no longer hears: the other may hear
+     it, and lets it go on. Leases end in the books no sooner than the lock was last seen to be held (`Election.sure`).
 """
 
 from __future__ import annotations
@@ -41,16 +44,18 @@ class Leases:
         """
         if use is None or self._election.standing is not Standing.ACTIVE:
             return None
-        return self._current().answer(edge, use, now)
+        return self._current(now).answer(edge, use, now)
 
     def apportion(self, rates: Mapping[str, float]) -> None:
         """Divide what edges may spend of each quota, in requests per second, among them."""
-        self._current().apportion(rates, self._monotonic())
+        now = self._monotonic()
+        self._current(now).apportion(rates, now)
 
-    def _current(self) -> LeaseLedger:
+    def _current(self, now: float) -> LeaseLedger:
         if self._election.terms != self._term:
             self._term = self._election.terms
             self._ledger = self._begin(FENCE)
+        self._ledger.horizon = self._election.sure(now)
         return self._ledger
 
     def _begin(self, wait: float) -> LeaseLedger:

@@ -63,7 +63,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, sqrt
+from math import exp, inf, sqrt
 
 from gtm.core.quota.buckets import WINDOW, depth
 from gtm.core.quota.leases import DURATION, Lease, LeaseGrant, LeaseUse
@@ -128,6 +128,9 @@ class LeaseLedger:
     """
 
     def __init__(self, now: float, first_sequence: int = 0) -> None:
+        self.horizon = inf
+        """When it was last sure that no other ledger grants. The lease of an edge that fell silent ends no sooner in the books:
+        another ledger may have heard the edge since, and gone on with its lease (`_adopt`)."""
         self._sequence = first_sequence
         self._alone = now + (DURATION + WINDOW) * (1 + MARGIN)
         self._quotas: dict[str, float] = {}
@@ -190,7 +193,8 @@ class LeaseLedger:
         return resting + sum(share.rate for book in self._books.values() if (share := book.shares.get(quota)))
 
     def _end(self, now: float) -> None:
-        """Close the books of holders whose leases have all ended, and let go what has rested."""
+        """Close the books of holders whose leases have all ended, and let go what has rested, both as of `horizon`."""
+        now = min(now, self.horizon)
         for holder, book in [item for item in self._books.items() if item[1].ends <= now]:
             for quota, share in book.shares.items():
                 self._rest(quota, share.rate, book.ends + share.rest(0.0))
