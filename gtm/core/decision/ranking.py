@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import inf
 from typing import assert_never
 
 from gtm.core.decision.fence import Fence, fence
@@ -233,6 +234,7 @@ def _order(
             assert_never(other)
 
     def rank_of(number: int) -> tuple[bool, float, int]:
-        return service.weights[number] == 0, keys.get(number, 0.0), position[number]
+        # A member that nothing is known of comes after those that are measured, never before.
+        return service.weights[number] == 0, keys.get(number, inf), position[number]
 
     return tuple(sorted(service.members, key=rank_of))
