@@ -39,6 +39,24 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
+def context_for(url: str, ca_file: Path | None, *, direct: bool) -> ssl.SSLContext:
+    """What `tls_context` gives where a connection may need it; else one that trusts nobody, made in no time.
+
+    Reading the public certificates takes 30 ms, which is much of a short command.
+
+    Args:
+        url: whom the connection is to.
+        ca_file: as for `tls_context`: if there is one, it is read in any case, for what is wrong with it is wrong now.
+        direct: no proxy leads there, to which the connection might need TLS.
+
+    Raises:
+        CertificatesError: as `tls_context`.
+    """
+    if direct and ca_file is None and urlsplit(url).scheme == "http":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return tls_context(ca_file)
+
+
 def in_the_clear(url: str) -> bool:
     """Whether what is sent to a URL can be read on the way: http to another machine."""
     parts = urlsplit(url)

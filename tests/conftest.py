@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import ssl
@@ -25,9 +26,9 @@ _contexts: dict[tuple[str | None, ...] | None, ssl.SSLContext] = {}
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than cores, or as PYTEST_XDIST_AUTO_NUM_WORKERS says: tests of whole systems wait for much of their time."""
+    """Two more than cores, or as PYTEST_XDIST_AUTO_NUM_WORKERS says: tests of whole systems wait for much of their time."""
     said = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
-    return int(said) if said else (os.cpu_count() or 1) + 1
+    return int(said) if said else (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(trylast=True)
@@ -81,6 +82,17 @@ def _ssl_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -
     if store not in _contexts:
         _contexts[store] = httpx.create_ssl_context(trust_env=trust_env)
     return _contexts[store]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Have no garbage looked for among what thousands of tests are made of, which stays: that was a fifth of all work."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

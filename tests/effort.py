@@ -7,6 +7,6 @@ import os
 ALL = os.environ.get("TEST_EXAMPLES") == "all"
 
 
-def examples(count: int, least: int = 25) -> int:
-    """How many of `count` random examples to try: all of them, or a quarter, but no fewer than `least`."""
-    return count if ALL else max(count // 4, min(count, least))
+def examples(count: int, least: int = 12) -> int:
+    """How many of `count` random examples to try: all of them, or a sixth, but no fewer than `least`."""
+    return count if ALL else max(count // 6, min(count, least))

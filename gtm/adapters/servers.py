@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gtm.adapters.exposition import MetricsError, Samples, read_samples
-from gtm.adapters.reading import Reading, Totals
+from gtm.adapters.scrape import Scrape, Totals
 
 
-class Kind(StrEnum):
+class ServerType(StrEnum):
     """A server whose metrics are known."""
 
     VLLM = "vllm"
@@ -68,47 +68,47 @@ def read_series(text: str) -> Series:
 
 
 def read_server(
-    kind: Kind,
+    server_type: ServerType,
     text: str,
     at: float,
     labels: Mapping[str, str] | None = None,
     series: Mapping[str, Series] | None = None,
-) -> Reading:
+) -> Scrape:
     """What a server's metrics say.
 
     Args:
-        kind: what it is.
+        server_type: what it is.
         text: its answer.
         at: when, in monotonic seconds.
         labels: that series must carry (`model_name` of one model, `proxy` of one of HAProxy's backends).
-        series: of `Kind.PROMETHEUS`: signal → series, signals as in GAUGES, MEANS and RATES.
+        series: of `ServerType.PROMETHEUS`: signal → series, signals as in GAUGES, MEANS and RATES.
 
     Raises:
         MetricsError: the text is not what such a server answers.
     """
-    if kind is Kind.NGINX:
+    if server_type is ServerType.NGINX:
         return _nginx(text, at)
     samples = read_samples(text)
-    if kind is Kind.PROMETHEUS:
+    if server_type is ServerType.PROMETHEUS:
         return _named(samples_of=lambda wanted: Samples(samples, wanted), series=series or {}, at=at)
-    return _READERS[kind](Samples(samples, labels), at)
+    return _READERS[server_type](Samples(samples, labels), at)
 
 
-def _reading(
+def _scrape(
     at: float, gauges: Mapping[str, float | None], totals: Totals, needed: Mapping[str, str], **more: object
-) -> Reading:
-    """A reading of the gauges that are there; `needed` has those that should be, with their series."""
+) -> Scrape:
+    """A scrape of the gauges that are there; `needed` has those that should be, with their series."""
     known = {name: value for name, value in gauges.items() if value is not None and value >= 0}
     missing = tuple(series for name, series in needed.items() if name not in known)
-    return Reading(at, known, totals, missing=missing, **more)  # type: ignore[arg-type]
+    return Scrape(at, known, totals, missing=missing, **more)  # type: ignore[arg-type]
 
 
 def _models(found: Samples, name: str, label: str) -> tuple[str, ...]:
     return tuple(sorted({sample.labels[label] for sample in found.all(name) if sample.labels.get(label)}))
 
 
-def _vllm(found: Samples, at: float) -> Reading:
-    return _reading(
+def _vllm(found: Samples, at: float) -> Scrape:
+    return _scrape(
         at,
         {
             "outstanding": found.total("vllm:num_requests_running"),
@@ -128,14 +128,14 @@ def _vllm(found: Samples, at: float) -> Reading:
     )
 
 
-def _sglang(found: Samples, at: float) -> Reading:
+def _sglang(found: Samples, at: float) -> Scrape:
     # Ranks of one tensor-parallel group say the same thing each, where they all say it; data-parallel ones add up.
     ranked = {"tp_rank": "0"} if found.all("sglang:num_running_reqs", tp_rank="0") else {}
     whole, waited = (
         found.total("sglang:e2e_request_latency_seconds_sum"),
         found.total("sglang:queue_time_seconds_sum"),
     )
-    return _reading(
+    return _scrape(
         at,
         {
             "outstanding": found.total("sglang:num_running_reqs", **ranked),
@@ -156,8 +156,8 @@ def _sglang(found: Samples, at: float) -> Reading:
     )
 
 
-def _tgi(found: Samples, at: float) -> Reading:
-    return _reading(
+def _tgi(found: Samples, at: float) -> Scrape:
+    return _scrape(
         at,
         {"outstanding": found.total("tgi_batch_current_size"), "queue": found.total("tgi_queue_size")},
         Totals(
@@ -172,13 +172,13 @@ def _tgi(found: Samples, at: float) -> Reading:
     )
 
 
-def _triton(found: Samples, at: float) -> Reading:
+def _triton(found: Samples, at: float) -> Scrape:
     whole, waited = (
         found.total("nv_inference_request_duration_us"),
         found.total("nv_inference_queue_duration_us"),
     )
     requests = found.total("nv_inference_request_success")
-    return _reading(
+    return _scrape(
         at,
         {
             "queue": found.total("nv_inference_pending_request_count"),
@@ -198,7 +198,7 @@ def _triton(found: Samples, at: float) -> Reading:
     )
 
 
-def _haproxy(found: Samples, at: float) -> Reading:
+def _haproxy(found: Samples, at: float) -> Scrape:
     up = {
         (sample.labels.get("proxy"), sample.labels.get("server"))
         for sample in found.all("haproxy_server_status", state="UP")
@@ -210,7 +210,7 @@ def _haproxy(found: Samples, at: float) -> Reading:
         if (sample.labels.get("proxy"), sample.labels.get("server")) in up
     ]
     waiting = [found.total("haproxy_backend_current_queue"), found.total("haproxy_server_current_queue")]
-    return _reading(
+    return _scrape(
         at,
         {
             "outstanding": found.total("haproxy_server_current_sessions"),
@@ -229,18 +229,18 @@ _STUB = re.compile(
 )
 
 
-def _nginx(text: str, at: float) -> Reading:
+def _nginx(text: str, at: float) -> Scrape:
     """`stub_status`: requests whose answers are being made or sent, but for the one that asked. It has no queue."""
     found = _STUB.fullmatch(text.strip()) if len(text) < 10_000 else None
     if found is None:
         raise MetricsError("this is not NGINX's stub_status (`location = /status { stub_status; }`)")
     requests, writing = float(found[4]), float(found[6])
-    return Reading(at, {"outstanding": max(writing - 1, 0.0)}, Totals(requests=requests))
+    return Scrape(at, {"outstanding": max(writing - 1, 0.0)}, Totals(requests=requests))
 
 
 def _named(
     samples_of: Callable[[Mapping[str, str]], Samples], series: Mapping[str, Series], at: float
-) -> Reading:
+) -> Scrape:
     gauges: dict[str, float | None] = {}
     totals: dict[str, float | None] = {}
     for signal, one in series.items():
@@ -254,13 +254,13 @@ def _named(
             totals[sum_] = found.total(f"{one.name}_sum")
             totals[count] = found.total(f"{one.name}_count")
     needed = {signal: one.name for signal, one in series.items() if signal in GAUGES}
-    return _reading(at, gauges, Totals(**totals), needed)
+    return _scrape(at, gauges, Totals(**totals), needed)
 
 
-_READERS: Mapping[Kind, Callable[[Samples, float], Reading]] = {
-    Kind.VLLM: _vllm,
-    Kind.SGLANG: _sglang,
-    Kind.TGI: _tgi,
-    Kind.TRITON: _triton,
-    Kind.HAPROXY: _haproxy,
+_READERS: Mapping[ServerType, Callable[[Samples, float], Scrape]] = {
+    ServerType.VLLM: _vllm,
+    ServerType.SGLANG: _sglang,
+    ServerType.TGI: _tgi,
+    ServerType.TRITON: _triton,
+    ServerType.HAPROXY: _haproxy,
 }

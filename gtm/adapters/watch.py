@@ -11,8 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
-from gtm.adapters.reading import Reading, signals
-from gtm.adapters.servers import Kind, Series, read_server
+from gtm.adapters.scrape import Scrape, signals
+from gtm.adapters.servers import Series, ServerType, read_server
 
 _AT_ONCE = 16
 PATIENCE = 10.0
@@ -23,7 +23,7 @@ PATIENCE = 10.0
 class Target:
     """One server: what it is, and where its metrics are. `source` is the reporter's name in load reports."""
 
-    kind: Kind
+    server_type: ServerType
     url: str
 
     @property
@@ -42,7 +42,7 @@ class Fixed:
     """What somebody says of every server because its metrics don't: the region, and what is known of it.
 
     `limit` is how many requests one server serves at once. `labels` are those that series must carry, `series` those of
-    `Kind.PROMETHEUS`.
+    `ServerType.PROMETHEUS`.
     """
 
     region: str
@@ -69,7 +69,7 @@ class Watch:
         self._fixed = fixed
         self._client = client
         self._monotonic = monotonic
-        self._readings: dict[Target, Reading] = {}
+        self._scrapes: dict[Target, Scrape] = {}
         self._said: dict[Target, str] = {}
         self._pool = ThreadPoolExecutor(min(len(self.targets), _AT_ONCE))
 
@@ -84,11 +84,11 @@ class Watch:
         news: list[str] = []
         for target, found in zip(self.targets, self._pool.map(self._ask, self.targets), strict=True):
             if isinstance(found, str):
-                self._readings.pop(target, None)
+                self._scrapes.pop(target, None)
                 news += self._tell(target, f"{found}; nothing is reported of it, which counts as silence")
                 continue
-            known = signals(self._readings.get(target), found)
-            self._readings[target] = found
+            known = signals(self._scrapes.get(target), found)
+            self._scrapes[target] = found
             if self._fixed.limit is not None:
                 known["limit"] = self._fixed.limit
             news += self._tell(target, self._lacking(found, known))
@@ -100,7 +100,7 @@ class Watch:
         """Ask nobody any more."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _report(self, target: Target, found: Reading, known: Mapping[str, float]) -> dict[str, object]:
+    def _report(self, target: Target, found: Scrape, known: Mapping[str, float]) -> dict[str, object]:
         report: dict[str, object] = {"region": self._fixed.region, "source": target.source, **known}
         if self._fixed.service is not None:
             report["service"] = self._fixed.service
@@ -108,7 +108,7 @@ class Watch:
             report["models"] = list(found.models)
         return report
 
-    def _lacking(self, found: Reading, known: Mapping[str, float]) -> str:
+    def _lacking(self, found: Scrape, known: Mapping[str, float]) -> str:
         if found.missing:
             return f"its metrics lack {', '.join(found.missing)}: unknown, which is not idle"
         if "limit" not in known:
@@ -120,8 +120,8 @@ class Watch:
         if what != before:
             yield f"{target.shown}: {what or 'all is read again'}"
 
-    def _ask(self, target: Target) -> Reading | str:
-        """A reading, or why there is none."""
+    def _ask(self, target: Target) -> Scrape | str:
+        """A scrape, or why there is none."""
         end = self._monotonic() + PATIENCE
         try:
             with self._client.stream("GET", target.url) as response:
@@ -136,7 +136,7 @@ class Watch:
                         return f"has not answered in full after {PATIENCE:g} s"
             text = body.decode(errors="replace")
             fixed = self._fixed
-            return read_server(target.kind, text, self._monotonic(), fixed.labels, fixed.series)
+            return read_server(target.server_type, text, self._monotonic(), fixed.labels, fixed.series)
         except MetricsError as error:
             return str(error)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:

@@ -66,13 +66,13 @@ class Context:
         """
         return self.replica.leading()
 
-    def situation(self) -> Situation:
+    async def situation(self) -> Situation:
         """The present, for simulations, explanations and safety rules.
 
         Raises:
             Unavailable: this control stands by, and knows nothing of it.
         """
-        return situation_of(self.present, self.leading(), time.time())
+        return await situation_of(self.present, self.leading(), time.time())
 
     def safety_check(self, who: Principal, *, force: bool, reason: str) -> SafetyCheck:
         """What judges somebody's change; see `force_reason` for what is wrong with the parameters."""

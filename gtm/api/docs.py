@@ -6,13 +6,14 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from starlette.exceptions import HTTPException
 
 from gtm import __version__
 from gtm.api.context import reply
+from gtm.api.query import strict_router
 
-router = APIRouter(include_in_schema=False)
+router = strict_router(include_in_schema=False)
 
 
 @router.get("/")

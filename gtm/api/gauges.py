@@ -110,15 +110,16 @@ class ControlGauges(Collector):
         async with self._looking:
             if monotonic() < self._until:
                 return
-            began = thread_time()
+            asked = monotonic()
             active = self._replica.active
-            moment = moment_of(self._replica.now, active, time())
+            moment = await moment_of(self._replica.now, active, time())
+            waited, began = monotonic() - asked, thread_time()
             edges = active.reports.vantages.live() if active is not None else []
             ours = [*_of_control(self._replica, moment, edges)]
             spent = thread_time() - began
             theirs, more = await asyncio.to_thread(_of_world, moment, edges)
             self._seen = [*ours, *theirs]
-            self._until = monotonic() + REST * (spent + more)
+            self._until = monotonic() + REST * (waited + spent + more)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Names alone, for the registry to find clashes by."""

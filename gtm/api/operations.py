@@ -9,13 +9,14 @@ from gtm.api.context import Credentials, Ctx, reply, requires
 from gtm.api.gauges import ControlGauges, ReportsDropped
 from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Liveness, Readiness, errors
 from gtm.control.replica import Replica
 from gtm.core.model.access import Role
 from gtm.geoip.address import parse_address
 from gtm.settings import Network
 
-router = APIRouter(tags=["operations"])
+router = strict_router(tags=["operations"])
 
 
 @router.get("/healthz", operation_id="healthz", summary="Whether the process runs", response_model=Liveness)
@@ -53,7 +54,7 @@ def metrics_router(metrics: Metrics, replica: Replica, allowed: tuple[Network, .
     gauges = ControlGauges(replica)
     metrics.registry.register(gauges)
     metrics.registry.register(ReportsDropped(replica))
-    scraped = APIRouter(tags=["operations"])
+    scraped = strict_router(tags=["operations"])
 
     @scraped.get(
         "/metrics",

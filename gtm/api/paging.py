@@ -27,7 +27,7 @@ IfNoneMatch = Annotated[
 _TAGS = re.compile(r'\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
 _PREFIX = "after:"
-_NO_CURSOR = "`cursor` is not one that was handed out here: start without one"
+NO_CURSOR = "`cursor` is not one that was handed out here: start without one"
 
 
 def encode_cursor(last: str) -> str:
@@ -48,7 +48,7 @@ def decode_cursor(cursor: str | None) -> str | None:
     except ValueError:
         text = ""
     if not text.startswith(_PREFIX) or encode_cursor(text.removeprefix(_PREFIX)) != cursor or "\0" in text:
-        raise BadRequest(_NO_CURSOR)
+        raise BadRequest(NO_CURSOR)
     return text.removeprefix(_PREFIX)
 
 
@@ -83,7 +83,7 @@ def decode_number(cursor: str | None) -> int | None:
     if last is None:
         return None
     if not is_number(last):
-        raise BadRequest(_NO_CURSOR)
+        raise BadRequest(NO_CURSOR)
     return int(last)
 
 

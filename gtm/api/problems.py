@@ -13,7 +13,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.routing import compile_path
 
 from gtm.control.errors import ControlError, UnsafeChange
 from gtm.core.model.problems import PolicyError, Problem
@@ -161,11 +160,8 @@ async def _http(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> set[str]:
     """The methods of the path asked for, over all routes (RFC 9110 §15.5.6 wants them all)."""
-    found: set[str] = set()
-    for template, operations in request.app.openapi()["paths"].items():
-        if compile_path(template.replace("}", ":segment}"))[0].match(request.url.path):
-            found |= {method.upper() for method in operations}
-    return found or {"GET"}
+    here = (route for route in request.app.routes if route.path_regex.match(request.url.path))
+    return {method for route in here for method in route.methods}
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import Request
+from enum import Enum
+
+from fastapi import APIRouter, Depends, Request
 from fastapi.exceptions import RequestValidationError
+
+
+def strict_router(
+    prefix: str = "", tags: list[str | Enum] | None = None, *, include_in_schema: bool = True
+) -> APIRouter:
+    """A router whose endpoints reject query parameters that they do not have. All of the application's are made by this."""
+    return APIRouter(
+        prefix=prefix, tags=tags, include_in_schema=include_in_schema, dependencies=[Depends(known_query)]
+    )
 
 
 async def known_query(request: Request) -> None:

@@ -6,9 +6,10 @@ problem; of classes that it does not have, nothing counts as spilled.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -45,17 +46,23 @@ class Moment:
     rates: Mapping[Row, float]
 
 
-def moment_of(present: Present, active: Active | None, now: float) -> Moment:
-    """What a control process knows at a POSIX time; one that stands by knows the policy alone."""
-    return Moment(
+async def moment_of(present: Present, active: Active | None, now: float) -> Moment:
+    """What a control process knows at a POSIX time; one that stands by knows the policy alone.
+
+    Demand is added up beside the event loop.
+    """
+    found = Moment(
         now=now,
         revision=present.revision,
         epoch=present.state.epoch,
         regions=present.policy.regions,
         health=active.health if active is not None else {},
         planned=active.planning.latest if active is not None else Planned(),
-        rates=active.reports.rates() if active is not None else {},
+        rates={},
     )
+    if active is None:
+        return found
+    return replace(found, rates=await asyncio.to_thread(active.reports.reported.rates))
 
 
 def plan_document(moment: Moment) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def address(block: int, host: int) -> str:
     return f"127.0.{block}.{host}"
 
 
-def claim_block() -> tuple[int, socket.socket]:
-    """The first block where every address of the demo world is free, claimed.
+def reserve_block() -> tuple[int, socket.socket]:
+    """The first block where every address of the demo world is free, reserved.
 
     Returns:
         The block, and a socket bound to its switch address: whoever holds that holds the block, so that two demos

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 
+from gtm.transport import context_for
+
 logger = logging.getLogger(__name__)
 
 EVERY = 1.0
@@ -26,7 +28,8 @@ async def report(control_url: str, token: str, reports: Callable[[], list[dict[s
     """
     headers = {"Authorization": f"Bearer {token}"}
     failing = False
-    async with httpx.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=False) as client:
+    verify = context_for(control_url, None, direct=True)
+    async with httpx.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify) as client:
         while True:
             found = reports()
             problem = ""

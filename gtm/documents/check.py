@@ -24,9 +24,8 @@ from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.regions import AdminState
-from gtm.core.model.requests import Location, Request
+from gtm.core.model.requests import ContradictionError, Location, Request, agreed
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
-from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.policy.compile import compile_policy
 from gtm.documents import fields as f
 from gtm.documents.folders import EXPECTATIONS, check_references, read_folder, read_yaml

@@ -13,7 +13,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot
-from gtm.geoip.inhabited import country_cells
+from gtm.geoip.inhabited import country_tiles
 
 NEAR_KM = 500.0
 """From the middle of a cell of 2.5° in which a country has addresses; a cell is at most 280 km wide each way."""
@@ -57,7 +57,7 @@ def _misplaced(region: Region) -> str:
 
 def _near(country: str, lat: float, lon: float) -> bool:
     """Whether a country has addresses around there; also where nothing is known of it, or the place is none."""
-    cells = country_cells().get(country)
-    if cells is None:
+    tiles = country_tiles().get(country)
+    if tiles is None:
         return True
-    return abs(lat) <= 90 and any(great_circle_km(lat, lon, *cell) <= NEAR_KM for cell in cells)
+    return abs(lat) <= 90 and any(great_circle_km(lat, lon, *tile) <= NEAR_KM for tile in tiles)

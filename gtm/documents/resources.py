@@ -12,7 +12,6 @@ from typing import Annotated, Any, Generic, Self, TypeVar, cast
 import msgspec
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Discriminator,
     Field,
@@ -36,6 +35,7 @@ from gtm.core.model.services import (
     Zone,
 )
 from gtm.documents import fields as f
+from gtm.documents.described import Described
 from gtm.documents.draining import with_drain_start
 from gtm.documents.records import RecordError, check_sets, read_data
 
@@ -45,10 +45,10 @@ MAX_RESOURCES = 10_000
 C = TypeVar("C", bound=Resource)
 
 
-class Document(BaseModel):
+class Document(Described):
     """Base of all documents: unknown fields are errors, and so are values of another type."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ResourceDocument(Document, Generic[C]):

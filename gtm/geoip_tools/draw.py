@@ -8,37 +8,37 @@ from pathlib import Path
 
 import maxminddb
 
-from gtm.geoip.inhabited import CELL_DEGREES, COUNTRY_CELLS_FILE, INHABITED_FILE
+from gtm.geoip.inhabited import COUNTRY_TILES_FILE, INHABITED_FILE, TILE_DEGREES
 from gtm.geoip.reader import SHIPPED_DATABASE
 from gtm.geoip.records import read_record
 
-_ROWS, _COLUMNS = int(180 / CELL_DEGREES), int(360 / CELL_DEGREES)
+_ROWS, _COLUMNS = int(180 / TILE_DEGREES), int(360 / TILE_DEGREES)
 
 
-def _cell(lat: float, lon: float) -> tuple[int, int]:
-    row = min(max(floor((90 - lat) / CELL_DEGREES), 0), _ROWS - 1)
-    return row, floor((lon + 180) / CELL_DEGREES) % _COLUMNS
+def _tile(lat: float, lon: float) -> tuple[int, int]:
+    row = min(max(floor((90 - lat) / TILE_DEGREES), 0), _ROWS - 1)
+    return row, floor((lon + 180) / TILE_DEGREES) % _COLUMNS
 
 
 def picture(points: Iterable[tuple[float, float]]) -> str:
     """The text of the file for addresses at some points (latitude and longitude in degrees)."""
     marks = [["."] * _COLUMNS for _ in range(_ROWS)]
     for lat, lon in points:
-        row, column = _cell(lat, lon)
+        row, column = _tile(lat, lon)
         marks[row][column] = "#"
     return "".join("".join(row) + "\n" for row in marks)
 
 
 def by_country(places: Iterable[tuple[str, float, float]]) -> str:
     """The text of the countries' file for addresses at some places (country, latitude and longitude in degrees)."""
-    cells: dict[str, set[tuple[int, int]]] = {}
+    tiles: dict[str, set[tuple[int, int]]] = {}
     for country, lat, lon in places:
-        cells.setdefault(country, set()).add(_cell(lat, lon))
+        tiles.setdefault(country, set()).add(_tile(lat, lon))
     lines = (
         f"{country},{' '.join(f'{row}:{column}' for row, column in sorted(found))}\n"
-        for country, found in sorted(cells.items())
+        for country, found in sorted(tiles.items())
     )
-    return "country,cells\n" + "".join(lines)
+    return "country,tiles\n" + "".join(lines)
 
 
 def _places(database: Path) -> set[tuple[str, float, float]]:
@@ -55,4 +55,4 @@ def _places(database: Path) -> set[tuple[str, float, float]]:
 if __name__ == "__main__":
     _FOUND = _places(SHIPPED_DATABASE)
     INHABITED_FILE.write_text(picture((lat, lon) for _, lat, lon in _FOUND), encoding="ascii")
-    COUNTRY_CELLS_FILE.write_text(by_country(_FOUND), encoding="ascii")
+    COUNTRY_TILES_FILE.write_text(by_country(_FOUND), encoding="ascii")

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -22,10 +22,7 @@ from typing import Any
 import msgspec
 
 from gtm.core.decision.choice import Afford
-from gtm.core.latency import SampleMethod, Verdict
-from gtm.feed.holder import ViewHolder
-from gtm.geoip.address import Address
-from gtm.http import beacons
+from gtm.feed.current import CurrentView
 from gtm.http.access import Grant, check_subject
 from gtm.http.callers import Callers
 from gtm.http.client import Client
@@ -40,9 +37,16 @@ from gtm.http.lookup import (
     read_priority,
 )
 from gtm.http.pages import REDIRECT, Page
-from gtm.http.problems import NO_STORE, Headers, ProblemError, Response, instance_of, json_response
+from gtm.http.problems import (
+    NO_STORE,
+    ProblemError,
+    Response,
+    instance_of,
+    json_response,
+    response_of,
+)
 from gtm.http.routes import Locate, LookupRoute, RedirectRoute, Routes
-from gtm.http.samples import MAX_BEACON_BYTES, MAX_SAMPLES_BYTES, Intake, Posted, parse_beacon, parse_samples
+from gtm.http.samples import Intake, SamplePages
 from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts
 
@@ -82,12 +86,12 @@ class EdgeApp:
     """The application.
 
     Args:
-        holder: where the current Router is.
+        current: where the current Router is.
         locate: where an address is.
         options: see `EdgeOptions`.
         counts: where requests and decisions are counted.
         metrics: the whole edge's metrics as Prometheus text.
-        silent: the kinds of worker of which none listens, for `/readyz` (a caller that answers is no such kind).
+        silent: the kinds of worker of which none listens, for `/readyz` (a process that is asked listens).
         afford: asked before a spillover quota is used; None: nothing is asked.
         alone: what `/readyz` says besides of a process that answers without its agent.
         clock: POSIX seconds, for the end of tokens.
@@ -95,7 +99,7 @@ class EdgeApp:
 
     def __init__(
         self,
-        holder: ViewHolder,
+        current: CurrentView,
         locate: Locate,
         options: EdgeOptions,
         counts: Counts,
@@ -106,7 +110,7 @@ class EdgeApp:
         alone: Callable[[], dict[str, object]] = dict,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._holder = holder
+        self._current_view = current
         self._locate = locate
         self._counts = counts
         self._metrics = metrics
@@ -114,7 +118,7 @@ class EdgeApp:
         self._afford = afford
         self._alone = alone
         self._callers = Callers(
-            holder,
+            current,
             trusted_proxies=options.trusted_proxies,
             metrics_allow=options.metrics_allow,
             token_max_age=options.token_max_age,
@@ -123,47 +127,72 @@ class EdgeApp:
         )
         self._queries = Queries()
         self._routes = Routes(None, locate)
-        self.intake = Intake(lambda: holder.snapshot, locate, clock, lambda: holder.table.doubts)
+        self.intake = Intake(lambda: current.snapshot, locate, clock, lambda: current.table.doubts)
         """Where posted samples gather; whoever runs the application takes them from there."""
         self._pages = {
             "/v1/route": Page("lookup", self._lookup),
-            "/v1/route:batch": Page("batch", take=self._take_batch, methods="POST"),
-            "/v1/latency-samples": Page("latency_samples", take=self._take_samples, methods="POST"),
+            "/v1/route:batch": Page("batch", take=self._take_batch, methods=("POST",)),
             "/healthz": Page("healthz", self._healthz),
             "/readyz": Page("readyz", self._readyz),
             "/metrics": Page("metrics", self._metrics_page),
-        } | (self._beacon_pages() if options.beacons else {})
+        }
+        self._pages |= SamplePages(lambda: self.intake, self._callers, counts).pages(
+            open_to_all=options.beacons
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI 3 has it."""
         if scope["type"] != "http":
             await _other_protocol(scope, receive, send)
             return
-        incoming = Incoming(scope)
+        incoming = Incoming.of_scope(scope)
+        response = self.answer(incoming)
+        if response is None and incoming.page.take is not None:
+            try:
+                response = await incoming.page.take(incoming, receive, send)
+            except Exception as error:  # noqa: BLE001  # logged there
+                response = self._failed(incoming, error)
+            if response is not None:
+                self._count(incoming, response)
+        if response is not None:
+            await send(response.start)
+            await send({"type": "http.response.body", "body": response.body})
+
+    def answer(self, incoming: Incoming) -> Response | None:
+        """The response to a request, by its head; None where the body has to be read first. Whatever fails is answered."""
         try:
             response = self._respond(incoming, self._current())
-            if response is None and incoming.page.take is not None:
-                response = await incoming.page.take(incoming, receive, send)
-            if response is None:
-                return
-        except ProblemError as error:
-            response = error.response(instance_of(incoming.raw_path), incoming.page.error_headers)
-        except Exception:
-            logger.exception("could not answer %s %r", scope.get("method"), incoming.raw_path[:256])
-            if incoming.started:
-                raise  # the server cuts the connection, so that nobody takes half a batch for a whole one
-            response = ProblemError("internal_error", "this is a bug in gtm").response("/")
-        self._count_request(incoming.page, response.status)
-        if response.count is not None:
-            self._counts.add(response.count)
-        await send(response.start)
-        await send(response.body)
+        except Exception as error:  # noqa: BLE001  # logged there
+            response = self._failed(incoming, error)
+        if response is not None:
+            self._count(incoming, response)
+        return response
+
+    def answer_head(
+        self,
+        method: str,
+        target: bytes,
+        lines: list[tuple[bytes, bytes]],
+        peer: str | None,
+        version: str,
+    ) -> Response | None:
+        """The same for a request that is all head: see `Incoming` for what the arguments are."""
+        return self.answer(Incoming(method, target, lines, peer, version))
+
+    def _failed(self, incoming: Incoming, error: Exception) -> Response:
+        """What is answered where a request ends in an error, which is logged if it is ours."""
+        if isinstance(error, ProblemError):
+            return error.response(instance_of(incoming.raw_path), incoming.page.error_headers)
+        logger.error("could not answer %s %r", incoming.method, incoming.raw_path[:256], exc_info=error)
+        if incoming.started:
+            raise error  # the server cuts the connection, so that nobody takes half a batch for a whole one
+        return ProblemError("internal_error", "this is a bug in gtm").response("/")
 
     def _current(self) -> Routes:
-        holder = self._holder
-        if holder.deadline < inf and holder.boot() >= holder.deadline:
-            holder.tick()  # this process slept across a boundary
-        router = holder.router
+        current = self._current_view
+        if current.deadline < inf and current.boot() >= current.deadline:
+            current.tick()  # this process slept across a boundary
+        router = current.router
         if self._routes.router is not router:
             self._routes = Routes(router, self._locate, self._afford)
         return self._routes
@@ -171,19 +200,10 @@ class EdgeApp:
     def _count_request(self, page: Page, status: int) -> None:
         self._counts.add(f"gtm_http_requests_total\t{page.label}\t{status}")
 
-    def _beacon_pages(self) -> dict[str, Page]:
-        """What browsers call, from pages of any origin: these read the errors too."""
-        return {
-            "/v1/beacon.js": Page("beacon_script", lambda _incoming, _routes: beacons.SCRIPT),
-            "/v1/beacon-targets": Page("beacon_targets", self._beacon_targets, error_headers=beacons.OPEN),
-            "/v1/beacons": Page(
-                "beacons",
-                take=self._take_beacons,
-                methods="POST, OPTIONS",
-                preflight=beacons.PREFLIGHT,
-                error_headers=beacons.OPEN,
-            ),
-        }
+    def _count(self, incoming: Incoming, response: Response) -> None:
+        self._count_request(incoming.page, response.head.status)
+        if response.counted_as is not None:
+            self._counts.add(response.counted_as)
 
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None where the body has to be read first."""
@@ -195,7 +215,7 @@ class EdgeApp:
         page = self._pages.get(incoming.path)
         if page is not None:
             incoming.page = page
-            if page.preflight is not None and incoming.scope["method"] == "OPTIONS":
+            if page.preflight is not None and incoming.method == "OPTIONS":
                 return page.preflight
             incoming.require(page.methods)
             return None if page.answer is None else page.answer(incoming, routes)
@@ -222,10 +242,10 @@ class EdgeApp:
             client = lookup.client_ip
             if client is None or not granted:
                 client = _subject(lookup, self._callers.client(incoming.peer, forwarded), grant)
-            kind = routes.kind(lookup, client, "/v1/route")
+            resolved = routes.resolve(lookup, client, "/v1/route")
             if lookup.explain or not routes.again(key) or not _short(query, *forwarded):
-                return routes.lookup(kind)
-            route = LookupRoute(kind, routes.prepared)
+                return routes.lookup(resolved)
+            route = LookupRoute(resolved, routes.prepared)
             routes.remember(routes.lookups, key, route)
         return route.respond()
 
@@ -251,7 +271,7 @@ class EdgeApp:
             urgency = None if priority is None else read_priority("X-GTM-Priority", priority)
             lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency, host=host)
             caller = self._callers.client(incoming.peer, forwarded)
-            route = RedirectRoute(routes.kind(lookup, caller, instance_of(b"/r/" + service.encode())))
+            route = RedirectRoute(routes.resolve(lookup, caller, instance_of(b"/r/" + service.encode())))
             if _short(*forwarded):
                 routes.remember(routes.redirects, key, route)
         return route.respond(rest, query)
@@ -293,53 +313,12 @@ class EdgeApp:
         instance = f"/v1/route:batch#/requests/{index}"
         try:
             lookup = parse_item(item)
-            kind = routes.kind(lookup, _subject(lookup, caller, grant), instance)
+            resolved = routes.resolve(lookup, _subject(lookup, caller, grant), instance)
         except ProblemError as error:
             return error.document(instance)
-        option = kind.pick()
-        self._counts.add(kind.counted_as(option, "lookup"))
-        return kind.rendered(option)[1]
-
-    def _beacon_targets(self, incoming: Incoming, routes: Routes) -> Response:
-        service = beacons.parse_service(incoming.query)
-        caller = self._callers.client(incoming.peer, self._callers.forwarded(incoming))
-        return beacons.targets(routes.kind(Lookup(service), caller, "/v1/beacon-targets"))
-
-    async def _take_beacons(self, incoming: Incoming, receive: Receive, _: Send) -> Response | None:
-        """Take round trips in that browsers measured, from everybody. None if the client went away."""
-        # `navigator.sendBeacon` sends text as text/plain, which takes no preflight.
-        incoming.require_json("text/plain")
-        body = await incoming.body(receive, MAX_BEACON_BYTES)
-        if body is None:
-            return None
-        caller = self._callers.address(incoming.peer, self._callers.forwarded(incoming))
-        return await self._learn(parse_beacon(body), caller, SampleMethod.BEACON, "", headers=beacons.OPEN)
-
-    async def _take_samples(self, incoming: Incoming, receive: Receive, _: Send) -> Response | None:
-        """Take round trips in that balancers measured, with a reporter's token. None if the client went away."""
-        reporter = self._callers.reporter(incoming)
-        incoming.require_json()
-        body = await incoming.body(receive, MAX_SAMPLES_BYTES)
-        if body is None:
-            return None
-        return await self._learn(parse_samples(body), None, SampleMethod.BALANCER, reporter, headers=())
-
-    async def _learn(
-        self,
-        samples: Sequence[Posted],
-        caller: Address | None,
-        method: SampleMethod,
-        reporter: str,
-        *,
-        headers: Headers,
-    ) -> Response:
-        """Let round trips count, and say how many did."""
-        verdicts = await self.intake.take_in(samples, caller, method, reporter)
-        for verdict, count in verdicts.items():
-            self._counts.add(f"gtm_latency_samples_total\t{method}\t{verdict}", count)
-        accepted = verdicts.pop(Verdict.ACCEPTED, 0)
-        document = {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
-        return json_response(200, document, headers)
+        option = resolved.pick()
+        self._counts.add(resolved.counted_as(option, "lookup"))
+        return resolved.rendered(option)[1]
 
     def _healthz(self, _incoming: Incoming, _routes: Routes) -> Response:
         return json_response(200, {"status": "ok"})
@@ -357,7 +336,7 @@ class EdgeApp:
 
     def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:
         self._callers.check_scraper(incoming)
-        return Response(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
+        return response_of(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
 
 
 def _subject(lookup: Lookup, caller: Client | None, grant: Grant) -> Client | None:

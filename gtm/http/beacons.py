@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.regions import Endpoint, Probe, ProbeType
-from gtm.http.kind import Kind
 from gtm.http.lookup import check_value
-from gtm.http.problems import ProblemError, Response, json_response
+from gtm.http.problems import ProblemError, Response, json_response, response_of
+from gtm.http.resolved import ResolvedRequest
 
 MAX_TARGETS = 5
 _NEAREST = 3
@@ -23,7 +23,7 @@ would never be measured."""
 OPEN = ((b"access-control-allow-origin", b"*"),)
 """Pages of any origin may read the answer. It holds nothing that the page could not ask itself: no cookie is read."""
 
-PREFLIGHT = Response(
+PREFLIGHT = response_of(
     204,
     (
         *OPEN,
@@ -44,7 +44,7 @@ def _script() -> Response:
         (b"cross-origin-resource-policy", b"cross-origin"),
         *OPEN,
     )
-    return Response(200, headers, body)
+    return response_of(200, headers, body)
 
 
 SCRIPT = _script()
@@ -66,17 +66,17 @@ def parse_service(query: bytes) -> str:
     return pairs[0][1]
 
 
-def targets(kind: Kind) -> Response:
+def targets(resolved: ResolvedRequest) -> Response:
     """The regions that a client may measure: where it may be sent now, at most `MAX_TARGETS`, shuffled."""
-    option = kind.routing.choice.alone
+    option = resolved.routing.choice.alone
     if option is not None and option.outcome is Outcome.REFUSED_EDGE:
-        status, document, headers = kind.rendered(option)
+        status, document, headers = resolved.rendered(option)
         return json_response(status, document, (*headers, *OPEN))
-    view = kind.routing.view
-    eligible = kind.routing.choice.eligible & kind.routing.ranking.group.allowed
+    view = resolved.routing.view
+    eligible = resolved.routing.choice.eligible & resolved.routing.ranking.group.allowed
     order = [
         number
-        for number in kind.routing.ranking.group.order
+        for number in resolved.routing.ranking.group.order
         if eligible >> number & 1 and view.endpoints[number]
     ]
     near, others = order[:_NEAREST], order[_NEAREST:]

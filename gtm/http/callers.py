@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 
 from gtm.core.model.access import Role
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.geoip.address import Address
 from gtm.http.access import Grant, check_reporter, check_scraper, grant_of, reporter_of
 from gtm.http.client import Client, ClientFinder, peer_address
@@ -21,7 +21,7 @@ class Callers:
     """Tells those who call apart.
 
     Args:
-        holder: has the tokens that count, and how old they are.
+        current: has the tokens that count, and how old they are.
         trusted_proxies: the networks whose forwarding headers count.
         metrics_allow: clients there read the metrics without a token.
         token_max_age: seconds without control after which no token is accepted.
@@ -31,7 +31,7 @@ class Callers:
 
     def __init__(
         self,
-        holder: ViewHolder,
+        current: CurrentView,
         *,
         trusted_proxies: tuple[Network, ...],
         metrics_allow: tuple[Network, ...],
@@ -39,7 +39,7 @@ class Callers:
         open_lookups: bool,
         clock: Callable[[], float],
     ) -> None:
-        self._holder = holder
+        self._current_view = current
         self._finder = ClientFinder(trusted_proxies)
         self._metrics_allow = metrics_allow
         self._token_max_age = token_max_age
@@ -87,9 +87,9 @@ class Callers:
         return Client.of(self._finder.find(peer, *forwarded))
 
     def _granted(self, authorization: bytes | None, needed: Role) -> Grant:
-        holder, most = self._holder, self._token_max_age
-        outdated = authorization is not None and most < inf and holder.window.age >= most
-        return grant_of(authorization, holder.access, self._clock(), needed, outdated=outdated)
+        current, most = self._current_view, self._token_max_age
+        outdated = authorization is not None and most < inf and current.window.age >= most
+        return grant_of(authorization, current.access, self._clock(), needed, outdated=outdated)
 
     def _near(self, incoming: Incoming) -> bool:
         """Whether a request comes from where the metrics are read without a token.

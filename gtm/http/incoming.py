@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from gtm.http.pages import OTHER
 from gtm.http.problems import ProblemError
@@ -39,21 +39,60 @@ class Incoming:
 
     `page` is what answers it, `headers` are the ones gtm reads, once `read_headers` was called. `started`: a part of the
     answer has been sent.
+
+    Args:
+        method: in capitals.
+        target: path and query as they were sent.
+        lines: the headers' names in lower case, and values, as they came.
+        peer: the socket's peer, None if it has none.
+        version: of HTTP.
     """
 
-    __slots__ = ("headers", "page", "path", "peer", "query", "raw_path", "scope", "started")
+    __slots__ = (
+        "_lines",
+        "_version",
+        "headers",
+        "method",
+        "page",
+        "path",
+        "peer",
+        "query",
+        "raw_path",
+        "started",
+    )
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.path: str = scope["path"]
-        raw: bytes | None = scope.get("raw_path")
-        self.raw_path = quote(self.path, errors="replace").encode() if raw is None else raw
-        self.query: bytes = scope.get("query_string", b"")
-        client = scope.get("client")
-        self.peer: str | None = client[0] if client else None
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        lines: Iterable[tuple[bytes, bytes]],
+        peer: str | None,
+        version: str,
+    ) -> None:
+        self.method = method
+        self.raw_path, _, self.query = target.partition(b"?")
+        path = self.raw_path.decode("ascii", "replace")
+        self.path = unquote(path) if "%" in path else path
+        self._lines = lines
+        self.peer = peer
+        self._version = version
         self.page = OTHER
         self.started = False
         self.headers: dict[bytes, bytes] = {}
+
+    @classmethod
+    def of_scope(cls, scope: Scope) -> Incoming:
+        """The request that an ASGI server describes."""
+        raw: bytes | None = scope.get("raw_path")
+        raw_path = quote(scope["path"], errors="replace").encode() if raw is None else raw
+        client = scope.get("client")
+        return cls(
+            scope["method"],
+            raw_path + b"?" + scope.get("query_string", b""),
+            scope.get("headers", ()),
+            client[0] if client else None,
+            scope.get("http_version", "1.1"),
+        )
 
     def read_headers(self) -> None:
         """Collect the headers that matter.
@@ -62,7 +101,7 @@ class Incoming:
             ProblemError: one of them is given twice (for Host, RFC 9112 §3.2), or Host is missing in HTTP/1.1.
         """
         headers = self.headers
-        for name, value in self.scope.get("headers", ()):
+        for name, value in self._lines:
             if name in _READ:
                 if name not in headers:
                     headers[name] = value
@@ -72,19 +111,20 @@ class Incoming:
                     raise ProblemError(
                         "invalid_request", f"the {name.decode().title()} header is given twice"
                     )
-        if b"host" not in headers and self.scope.get("http_version", "1.1") == "1.1":
+        if b"host" not in headers and self._version == "1.1":
             raise ProblemError("invalid_request", "the Host header is missing")
 
-    def require(self, allowed: str) -> None:
-        """Let only some methods through; `allowed` is the value of the Allow header.
+    def require(self, allowed: tuple[str, ...]) -> None:
+        """Let only some methods through.
 
         Raises:
             ProblemError: the method is another one.
         """
-        method = self.scope["method"]
-        if method not in allowed.split(", "):
-            allow = ((b"allow", allowed.encode()),)
-            raise ProblemError("method_not_allowed", f"{self.path} takes {allowed}", allow)
+        if self.method not in allowed:
+            text = ", ".join(allowed)
+            raise ProblemError(
+                "method_not_allowed", f"{self.path} takes {text}", ((b"allow", text.encode()),)
+            )
 
     def require_json(self, other: str | None = None) -> None:
         """Let only JSON through, as application/json (or the `other` content type) and not compressed.

@@ -17,15 +17,15 @@ class Page:
     """One of the edge's pages.
 
     `label` is its name in the metrics. `answer` makes the response from a request's head; where it is None, `take` reads the
-    body, and returns None if the client is gone or has had its answer in pieces. `methods` is the value of the Allow
-    header. OPTIONS is answered with `preflight`. Errors carry `error_headers`: those that browsers want before a page of
-    another origin may read them.
+    body, and returns None if the client is gone or has had its answer in pieces. `methods` are those it takes; OPTIONS is
+    answered with `preflight`. Errors carry `error_headers`: those that browsers want before a page of another origin may read
+    them.
     """
 
     label: str
     answer: Callable[[Incoming, Routes], Response] | None = None
     take: Callable[[Incoming, Receive, Send], Awaitable[Response | None]] | None = None
-    methods: str = "GET, HEAD"
+    methods: tuple[str, ...] = ("GET", "HEAD")
     preflight: Response | None = None
     error_headers: Headers = ()
 

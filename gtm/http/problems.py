@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -13,7 +13,7 @@ from gtm.core.model.outcomes import UnknownNameError
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-_KINDS = {
+_CODES = {
     "invalid_request": (400, "The request cannot be understood"),
     "contradiction": (400, "The request and its host name contradict each other"),
     "unauthorized": (401, "A token is needed"),
@@ -39,6 +39,8 @@ _KINDS = {
 """Code → HTTP status and title. The problem's type is `urn:gtm:problem:` and the code."""
 
 _MAX_INSTANCE = 256
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+_VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
 _STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 NO_STORE = (b"cache-control", b"no-store")
@@ -76,28 +78,61 @@ class ProblemError(Exception):
         return json_response(document["status"], document, (*self.headers, *headers))
 
 
-class Response:
-    """A response ready to be sent: the two ASGI messages, made once and sent as often as needed.
+class Head(NamedTuple):
+    """A response's status and headers but for its length: as ASGI wants them, and as lines to be sent as they are.
 
-    `count` is the key of the decision it carries, for `gtm_decisions_total`.
+    `closes`: the connection ends with this response.
     """
 
-    __slots__ = ("body", "count", "start", "status")
+    status: int
+    headers: Headers
+    lines: bytes
+    closes: bool
 
-    def __init__(self, status: int, headers: Headers, body: bytes, count: str | None = None) -> None:
-        self.status = status
-        length = (b"content-length", str(len(body)).encode())
-        self.start = {"type": "http.response.start", "status": status, "headers": (*headers, length)}
-        self.body = {"type": "http.response.body", "body": body}
-        self.count = count
+
+class Response(NamedTuple):
+    """A response ready to be sent. `count` is the key of the decision it carries, for `gtm_decisions_total`."""
+
+    head: Head
+    body: bytes
+    counted_as: str | None = None
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """The ASGI message that begins it."""
+        length = (b"content-length", b"%d" % len(self.body))
+        return {
+            "type": "http.response.start",
+            "status": self.head.status,
+            "headers": (*self.head.headers, length),
+        }
+
+
+def head_of(status: int, headers: Headers) -> Head:
+    """The head of a response.
+
+    Raises:
+        ValueError: a header could be taken for two (RFC 9110 §5.5).
+    """
+    lines = []
+    for name, value in headers:
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ValueError(f"{name!r}: {value!r} is no header")
+        lines.append(b"%b: %b\r\n" % (name, value))
+    return Head(status, headers, b"".join(lines), (b"connection", b"close") in headers)
+
+
+def response_of(status: int, headers: Headers, body: bytes, count: str | None = None) -> Response:
+    """A response of these parts."""
+    return Response(head_of(status, headers), body, count)
 
 
 def problem(code: str, detail: str, instance: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A problem document of one of the codes above, with extension members (RFC 9457 §3.2)."""
-    status, title = _KINDS[code]
-    kind = f"urn:gtm:problem:{code.replace('_', '-')}"
+    status, title = _CODES[code]
+    uri = f"urn:gtm:problem:{code.replace('_', '-')}"
     return {
-        "type": kind,
+        "type": uri,
         "title": title,
         "status": status,
         "detail": detail,
@@ -111,7 +146,7 @@ def json_response(
     status: int, document: Any, headers: Sequence[tuple[bytes, bytes]] = (), count: str | None = None
 ) -> Response:
     """A JSON response; a problem document is labelled as one by its status."""
-    return Response(status, json_headers(status, headers), msgspec.json.encode(document), count)
+    return response_of(status, json_headers(status, headers), msgspec.json.encode(document), count)
 
 
 def json_headers(status: int, headers: Sequence[tuple[bytes, bytes]] = ()) -> Headers:

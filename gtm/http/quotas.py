@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gtm.core.quota.buckets import TokenBucket
 from gtm.core.quota.leases import Parts
+from gtm.core.quota.names import QuotaText
 from gtm.telemetry import Counts
 
 _MAX_WAITING = 64
@@ -27,7 +28,7 @@ class QuotaGate:
 
     def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._buckets: dict[str, TokenBucket] = {}
+        self._buckets: dict[QuotaText, TokenBucket] = {}
         self._waiting: deque[tuple[float, Parts, bool]] = deque()
         self._used = Counts()
         self._denied = Counts()
@@ -40,7 +41,7 @@ class QuotaGate:
             self._waiting.clear()
         self._waiting.append((self._clock(), parts, anew))
 
-    def afford(self, quotas: tuple[str, ...]) -> bool:
+    def afford(self, quotas: tuple[QuotaText, ...]) -> bool:
         """Take one request from each of these quotas (no name twice), or from none if one has none to give."""
         now = self._clock()
         if self._waiting:
@@ -58,11 +59,11 @@ class QuotaGate:
             self._used.add(quota)
         return True
 
-    def take_counts(self) -> tuple[dict[str, int], dict[str, int]]:
+    def take_counts(self) -> tuple[dict[QuotaText, int], dict[QuotaText, int]]:
         """Requests used and denied by quota since the last call (any thread)."""
         used, denied = self._used.take(), self._denied.take()
-        return {quota: int(count) for quota, count in used.items()}, {
-            quota: int(count) for quota, count in denied.items()
+        return {QuotaText(quota): int(count) for quota, count in used.items()}, {
+            QuotaText(quota): int(count) for quota, count in denied.items()
         }
 
     def _catch_up(self) -> None:

@@ -15,13 +15,12 @@ from gtm.core.decision.choice import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
-from gtm.core.model.statements import ContradictionError, agreed
+from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.http.client import Client
-from gtm.http.kind import Kind
 from gtm.http.lookup import Lookup
 from gtm.http.prepared import Prepared
-from gtm.http.problems import ProblemError, Response, json_response
+from gtm.http.problems import Head, ProblemError, Response, head_of, json_response
+from gtm.http.resolved import ResolvedRequest
 
 Locate = Callable[[bytes], Location]
 """Where an address is, given in network order."""
@@ -34,31 +33,31 @@ _MARKS = 4
 
 
 class LookupRoute:
-    """The responses to look-ups of one kind, that is not to be explained in full."""
+    """The responses to look-ups that are alike, and not to be explained in full."""
 
-    __slots__ = ("_kind", "_prepared", "_responses")
+    __slots__ = ("_prepared", "_resolved", "_responses")
 
-    def __init__(self, kind: Kind, prepared: Prepared) -> None:
-        self._kind = kind
+    def __init__(self, resolved: ResolvedRequest, prepared: Prepared) -> None:
+        self._resolved = resolved
         self._prepared = prepared
         self._responses: dict[Option, Response] = {}
 
     def respond(self) -> Response:
         """The response to one look-up."""
-        option = self._kind.pick()
+        option = self._resolved.pick()
         found = self._responses.get(option)
         if found is None:
-            found = self._responses[option] = self._prepared.response(self._kind, option)
+            found = self._responses[option] = self._prepared.response(self._resolved, option)
         return found
 
 
 class RedirectRoute:
-    """Where requests of one kind are sent."""
+    """Where requests that are alike are sent."""
 
-    __slots__ = ("_kind", "_targets")
+    __slots__ = ("_resolved", "_targets")
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    def __init__(self, resolved: ResolvedRequest) -> None:
+        self._resolved = resolved
         self._targets: dict[Option, _Target | Response] = {}
 
     def respond(self, rest: bytes, query: bytes) -> Response:
@@ -68,27 +67,28 @@ class RedirectRoute:
             rest: the path as it was sent, from its leading slash on; printable ASCII.
             query: likewise, without the question mark.
         """
-        option = self._kind.pick()
+        option = self._resolved.pick()
         target = self._targets.get(option)
         if target is None:
             target = self._targets[option] = self._target(option)
         return target if isinstance(target, Response) else target.response(rest, query)
 
     def _target(self, option: Option) -> _Target | Response:
-        count = self._kind.counted_as(option, "redirect")
-        endpoint = self._kind.routing.endpoint(option)
+        count = self._resolved.counted_as(option, "redirect")
+        endpoint = self._resolved.routing.endpoint(option)
         if endpoint is None:
-            status, document, headers = self._kind.rendered(option)
-            return json_response(status, document, headers, count)
-        headers = [
+            status, document, more = self._resolved.rendered(option)
+            return json_response(status, document, more, count)
+        headers = (
             # `private`: nobody else's cache may keep it. `no-store`: nor may the client's own, since the next answer
             # may be another by then, and a kept one would lead out of a fence that has changed.
             (b"cache-control", b"private, no-store"),
             (b"x-gtm-region", quote(option.region or "").encode()),
             (b"x-gtm-reason", option.reason.value.encode()),
-            (b"x-gtm-revision", str(self._kind.routing.view.snapshot.revision).encode()),
-        ]
-        return _Target(quote(endpoint.url.rstrip("/"), safe=_URL_SAFE).encode(), tuple(headers), count)
+            (b"x-gtm-revision", str(self._resolved.routing.view.snapshot.revision).encode()),
+        )
+        prefix = quote(endpoint.url.rstrip("/"), safe=_URL_SAFE).encode()
+        return _Target(prefix, head_of(307, headers), count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,16 @@ class _Target:
     """A chosen endpoint's URL without a trailing slash, and what every redirect there carries."""
 
     prefix: bytes
-    headers: tuple[tuple[bytes, bytes], ...]
+    head: Head
     count: str
 
     def response(self, rest: bytes, query: bytes) -> Response:
         location = self.prefix + rest + (b"?" + query if query else b"")
-        return Response(307, ((b"location", location), *self.headers), b"", self.count)
+        # Printable, as the prefix and both parts are: nothing ends the line early.
+        lines = b"location: %b\r\n%b" % (location, self.head.lines)
+        return Response(
+            Head(307, ((b"location", location), *self.head.headers), lines, False), b"", self.count
+        )
 
 
 class Routes:
@@ -127,8 +131,8 @@ class Routes:
         self._limit = limit if router is None else min(limit, router.ranker.limit)
         self.prepared = Prepared(None if router is None else router.view)
 
-    def kind(self, lookup: Lookup, client: Client | None, instance: str) -> Kind:
-        """Decide for a kind of request.
+    def resolve(self, lookup: Lookup, client: Client | None, instance: str) -> ResolvedRequest:
+        """Decide for all requests that are alike but for the draw.
 
         Args:
             lookup: what is asked; its `client_ip` is not looked at.
@@ -148,14 +152,16 @@ class Routes:
         router = self.router
         service, tenant, data_class = _asked(router.view, lookup)
         said = lookup.model, lookup.affinity, lookup.priority
-        # As `Request(…)` and `Kind(…)`, in half of the time.
+        # As `Request(…)` and `ResolvedRequest(…)`, in half of the time.
         request: Request = tuple.__new__(Request, (service, location, tenant, data_class, *said))
         try:
             routing = router.routing(request, packed)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
-        kind: Kind = tuple.__new__(Kind, (router, routing, client, instance, lookup.explain, self._afford))
-        return kind
+        resolved: ResolvedRequest = tuple.__new__(
+            ResolvedRequest, (router, routing, client, instance, lookup.explain, self._afford)
+        )
+        return resolved
 
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:
         """The service whose host name a Host header gives, and that name if it states something; None if there is none."""
@@ -175,16 +181,16 @@ class Routes:
                 self._services[host] = found
             return found
 
-    def lookup(self, kind: Kind) -> Response:
+    def lookup(self, resolved: ResolvedRequest) -> Response:
         """The response to a look-up that is not remembered."""
-        option = kind.pick()
-        if kind.full:
-            status, document, headers = kind.rendered(option)
-            return json_response(status, document, headers, kind.counted_as(option, "lookup"))
-        return self.prepared.response(kind, option)
+        option = resolved.pick()
+        if resolved.full:
+            status, document, headers = resolved.rendered(option)
+            return json_response(status, document, headers, resolved.counted_as(option, "lookup"))
+        return self.prepared.response(resolved, option)
 
     def again(self, key: Hashable) -> bool:
-        """Whether a kind was asked for before, as far as that is known; from now on it was.
+        """Whether the same was asked for before, as far as that is known; from now on it was.
 
         Most clients ask a worker once. What is remembered of them would be in the way of others, and of the collector.
         """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,14 @@ from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleM
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address, parse_address
-from gtm.http.problems import ProblemError
+from gtm.http import beacons
+from gtm.http.callers import Callers
+from gtm.http.incoming import Incoming, Receive, Send
+from gtm.http.lookup import Lookup
+from gtm.http.pages import Page
+from gtm.http.problems import Headers, ProblemError, Response, json_response
+from gtm.http.routes import Routes
+from gtm.telemetry import Counts
 
 MAX_BEACON_BYTES = 16 * 1024
 MAX_BEACON_SAMPLES = 64
@@ -72,18 +79,18 @@ class Intake:
         self._budget = SourceBudget()
         self._changing = threading.Lock()
         self._known: Snapshot | None = None
-        self._open = {kind: SampleAggregator(()) for kind in (SampleMethod.BEACON, SampleMethod.BALANCER)}
-        self._ended: dict[SampleMethod, list[SampleAggregator]] = {kind: [] for kind in self._open}
+        self._open = {method: SampleAggregator(()) for method in (SampleMethod.BEACON, SampleMethod.BALANCER)}
+        self._ended: dict[SampleMethod, list[SampleAggregator]] = {method: [] for method in self._open}
 
     async def take_in(
-        self, samples: Iterable[Posted], caller: Address | None, kind: SampleMethod, reporter: str = ""
+        self, samples: Iterable[Posted], caller: Address | None, method: SampleMethod, reporter: str = ""
     ) -> Counter[Verdict]:
         """Take samples in, and count what became of them.
 
         Args:
             samples: what was posted.
             caller: the client of samples that name none.
-            kind: who measured.
+            method: who measured.
             reporter: names the token that a balancer's samples came with.
         """
         self._follow()
@@ -92,41 +99,41 @@ class Intake:
             if number % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
             client = caller if sample.client is None else sample.client
-            verdicts[self._add(sample, client, kind, reporter)] += 1
+            verdicts[self._add(sample, client, method, reporter)] += 1
         return verdicts
 
-    def end_interval(self, kind: SampleMethod) -> Interval:
+    def end_interval(self, method: SampleMethod) -> Interval:
         """What those who measure that way have said since the last call (from any thread)."""
         fresh = self._fresh()
         with self._changing:
-            ended, self._ended[kind] = [*self._ended[kind], self._open[kind]], []
-            self._open[kind] = fresh
+            ended, self._ended[method] = [*self._ended[method], self._open[method]], []
+            self._open[method] = fresh
         parts = [aggregator.take() for aggregator in ended]
         return Interval(
             [delta for part in parts for delta in part.deltas],
             [witness for part in parts for witness in part.witnesses],
         )
 
-    def _add(self, posted: Posted, client: Address | None, kind: SampleMethod, reporter: str) -> Verdict:
+    def _add(self, posted: Posted, client: Address | None, method: SampleMethod, reporter: str) -> Verdict:
         location = UNKNOWN_LOCATION if client is None else self._locate(client.packed)
         now = self._clock()
         source = "" if client is None else source_of(client)
-        sample = Sample(location, posted.region, posted.rtt_ms, now, source, kind, reporter)
+        sample = Sample(location, posted.region, posted.rtt_ms, now, source, method, reporter)
         if self._known is None or posted.region not in self._known.region_numbers:
             return Verdict.UNKNOWN_REGION  # before a made-up name takes a place in the budget
-        if kind is SampleMethod.BEACON and not self._budget.spend(source, posted.region, now):
+        if method is SampleMethod.BEACON and not self._budget.spend(source, posted.region, now):
             return Verdict.CAPPED
         with self._changing:
-            return self._open[kind].add(sample)
+            return self._open[method].add(sample)
 
     def _follow(self) -> None:
         """Measure against the regions of the policy in force: what they are called, and where."""
         if self._snapshot() is self._known:
             return
-        fresh = {kind: self._fresh() for kind in self._open}
+        fresh = {method: self._fresh() for method in self._open}
         with self._changing:
-            for kind, aggregator in self._open.items():
-                self._ended[kind].append(aggregator)
+            for method, aggregator in self._open.items():
+                self._ended[method].append(aggregator)
             self._open = fresh
 
     def _fresh(self) -> SampleAggregator:
@@ -202,3 +209,81 @@ def _measured(item: Any, path: str, fields: tuple[str, ...]) -> tuple[str, float
         return region, float(rtt_ms)
     except OverflowError as error:
         raise ProblemError("invalid_request", f"`{path}.rtt_ms` is no round trip") from error
+
+
+class SamplePages:
+    """The pages by which round trips come in.
+
+    Args:
+        intake: where they gather now.
+        callers: tells those who call apart.
+        counts: where verdicts are counted.
+    """
+
+    def __init__(self, intake: Callable[[], Intake], callers: Callers, counts: Counts) -> None:
+        self._intake = intake
+        self._callers = callers
+        self._counts = counts
+
+    def pages(self, *, open_to_all: bool) -> dict[str, Page]:
+        """By path: what reporters call, and what browsers do where it is open to all.
+
+        Browsers call from pages of any origin: these read the errors too.
+        """
+        reporters = {
+            "/v1/latency-samples": Page("latency_samples", take=self._take_samples, methods=("POST",)),
+        }
+        if not open_to_all:
+            return reporters
+        return reporters | {
+            "/v1/beacon.js": Page("beacon_script", lambda _incoming, _routes: beacons.SCRIPT),
+            "/v1/beacon-targets": Page("beacon_targets", self._targets, error_headers=beacons.OPEN),
+            "/v1/beacons": Page(
+                "beacons",
+                take=self._take_beacons,
+                methods=("POST", "OPTIONS"),
+                preflight=beacons.PREFLIGHT,
+                error_headers=beacons.OPEN,
+            ),
+        }
+
+    def _targets(self, incoming: Incoming, routes: Routes) -> Response:
+        service = beacons.parse_service(incoming.query)
+        caller = self._callers.client(incoming.peer, self._callers.forwarded(incoming))
+        return beacons.targets(routes.resolve(Lookup(service), caller, "/v1/beacon-targets"))
+
+    async def _take_beacons(self, incoming: Incoming, receive: Receive, _: Send) -> Response | None:
+        """Take round trips in that browsers measured, from everybody. None if the client went away."""
+        # `navigator.sendBeacon` sends text as text/plain, which takes no preflight.
+        incoming.require_json("text/plain")
+        body = await incoming.body(receive, MAX_BEACON_BYTES)
+        if body is None:
+            return None
+        caller = self._callers.address(incoming.peer, self._callers.forwarded(incoming))
+        return await self._learn(parse_beacon(body), caller, SampleMethod.BEACON, "", headers=beacons.OPEN)
+
+    async def _take_samples(self, incoming: Incoming, receive: Receive, _: Send) -> Response | None:
+        """Take round trips in that balancers measured, with a reporter's token. None if the client went away."""
+        reporter = self._callers.reporter(incoming)
+        incoming.require_json()
+        body = await incoming.body(receive, MAX_SAMPLES_BYTES)
+        if body is None:
+            return None
+        return await self._learn(parse_samples(body), None, SampleMethod.BALANCER, reporter, headers=())
+
+    async def _learn(
+        self,
+        samples: Sequence[Posted],
+        caller: Address | None,
+        method: SampleMethod,
+        reporter: str,
+        *,
+        headers: Headers,
+    ) -> Response:
+        """Let round trips count, and say how many did."""
+        verdicts = await self._intake().take_in(samples, caller, method, reporter)
+        for verdict, count in verdicts.items():
+            self._counts.add(f"gtm_latency_samples_total\t{method}\t{verdict}", count)
+        accepted = verdicts.pop(Verdict.ACCEPTED, 0)
+        document = {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
+        return json_response(200, document, headers)

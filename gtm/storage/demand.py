@@ -25,7 +25,7 @@ _SIGHTED = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Step:
     """A step of the timeline: how many minutes of it were recorded, and how many requests there were."""
 
     start: datetime
@@ -89,7 +89,7 @@ class DemandRepository:
                 totals[Row.parse(stored)] = float(count)
         return totals
 
-    async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Span]:
+    async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Step]:
         """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""
         query = text(
             """
@@ -101,7 +101,7 @@ class DemandRepository:
             """
         )
         found = await self._connection.execute(query, {"since": since, "until": until, "step": step})
-        return [Span(start, minutes, float(total)) for start, minutes, total in found]
+        return [Step(start, minutes, float(total)) for start, minutes, total in found]
 
     async def busiest(self, since: datetime, until: datetime) -> datetime | None:
         """The minute with most requests, the first of equals; None if none was recorded."""

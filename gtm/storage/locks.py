@@ -33,7 +33,7 @@ async def take(connection: AsyncConnection, lock: Lock) -> None:
 
 
 class Seat:
-    """A control's claim to be the active one, for as long as its connection lasts: Postgres frees it with that.
+    """A control's right to be the active one, for as long as its connection lasts: Postgres frees it with that.
 
     Args:
         connection: of its own, in autocommit mode, used for nothing else.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -44,6 +44,9 @@ class Token:
         """When it stops working, or has stopped; None: it does not."""
         return min((at for at in (self.expires_at, self.revoked_at) if at is not None), default=None)
 
+
+Place = tuple[str, datetime, str]
+"""Where a token stands among all: its name, when it was made, its id."""
 
 _COLUMNS = [c for c in tables.tokens.columns if c.name != "sha256"]
 
@@ -118,11 +121,36 @@ class TokenRepository:
         row = (await self._connection.execute(query)).mappings().one_or_none()
         return None if row is None else _token(row)
 
-    async def list(self) -> list[Token]:
-        """Every token by name, revoked ones included, the latest of a name first."""
-        order = tables.tokens.c.name, tables.tokens.c.created_at.desc(), tables.tokens.c.id
-        query = select(*_COLUMNS).order_by(*order)
+    async def list(self, after: Place | None = None, limit: int = 100) -> list[Token]:
+        """At most `limit` tokens by name, starting behind `after`; revoked ones included, the latest of a name first."""
+        name, created, identity = tables.tokens.c.name, tables.tokens.c.created_at, tables.tokens.c.id
+        query = select(*_COLUMNS).order_by(name, created.desc(), identity).limit(limit)
+        if after is not None:
+            later = or_(created < after[1], and_(created == after[1], identity > after[2]))
+            query = query.where(or_(name > after[0], and_(name == after[0], later)))
         return [_token(row) for row in (await self._connection.execute(query)).mappings()]
+
+    async def latest(self, name: str) -> Token | None:
+        """The latest token of a name, whether it works or not."""
+        query = select(*_COLUMNS).where(tables.tokens.c.name == name)
+        query = query.order_by(tables.tokens.c.created_at.desc(), tables.tokens.c.id).limit(1)
+        row = (await self._connection.execute(query)).mappings().one_or_none()
+        return None if row is None else _token(row)
+
+    async def works(self, name: str, now: datetime) -> bool:
+        """Whether a token of a name works at a time."""
+        ends = func.least(
+            tables.tokens.c.expires_at, tables.tokens.c.revoked_at
+        )  # of the one that there is, if one
+        query = select(tables.tokens.c.id).where(
+            tables.tokens.c.name == name, or_(ends.is_(None), ends > now)
+        )
+        return (await self._connection.execute(query.limit(1))).first() is not None
+
+    async def any_of(self, role: Role) -> bool:
+        """Whether there is, or was, a token of a role."""
+        query = select(tables.tokens.c.id).where(tables.tokens.c.role == role.value).limit(1)
+        return (await self._connection.execute(query)).first() is not None
 
     async def live(self) -> dict[bytes, Token]:
         """Digest → token, of all that are not revoked yet. Whether they have expired is for the caller's clock to say."""
@@ -147,7 +175,7 @@ class TokenRepository:
             .values(revoked_at=func.now())
         )
         await self._connection.execute(query)
-        return next((token for token in await self.list() if token.name == name), None)
+        return await self.latest(name)
 
     async def revoke_one(self, token_id: str) -> Token | None:
         """Revoke the token of this id for good, likewise."""

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gtm.adapters.reading import signals
-from gtm.adapters.servers import Kind, read_server
+from gtm.adapters.scrape import signals
+from gtm.adapters.servers import ServerType, read_server
 from gtm.adapters.watch import Fixed, Target, Watch
 from tests.system.harness import eventually
 from tests.tools import tool
@@ -92,9 +92,9 @@ def _clients(url: str, count: int) -> Iterator[None]:
             thread.join(60)
 
 
-def _holds(url: str, kind: Kind, wanted: dict[str, float]) -> None:
+def _holds(url: str, server_type: ServerType, wanted: dict[str, float]) -> None:
     def reads() -> bool:
-        found = signals(None, read_server(kind, httpx.get(url, trust_env=False).text, 0.0))
+        found = signals(None, read_server(server_type, httpx.get(url, trust_env=False).text, 0.0))
         return found == pytest.approx(wanted)
 
     eventually(reads, f"{url} says {wanted}")
@@ -115,10 +115,10 @@ def test_haproxy(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{stats}/metrics"
         with _running([program, "-db", "-f", str(config)], stats):
             with _clients(f"http://127.0.0.1:{front}/", 5):
-                _holds(url, Kind.HAPROXY, {"outstanding": SLOTS, "queue": 3, "limit": SLOTS})
+                _holds(url, ServerType.HAPROXY, {"outstanding": SLOTS, "queue": 3, "limit": SLOTS})
                 release.set()
-            _holds(url, Kind.HAPROXY, {"outstanding": 0, "queue": 0, "limit": SLOTS})
-            before = read_server(Kind.HAPROXY, httpx.get(url, trust_env=False).text, 0.0)
+            _holds(url, ServerType.HAPROXY, {"outstanding": 0, "queue": 0, "limit": SLOTS})
+            before = read_server(ServerType.HAPROXY, httpx.get(url, trust_env=False).text, 0.0)
             assert before.totals.requests == 5.0
 
 
@@ -138,9 +138,9 @@ def test_nginx(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{port}/status"
         with _running([program, "-c", str(config)], port):
             with _clients(f"http://127.0.0.1:{port}/", 3):
-                _holds(url, Kind.NGINX, {"outstanding": 3})
+                _holds(url, ServerType.NGINX, {"outstanding": 3})
                 release.set()
-            _holds(url, Kind.NGINX, {"outstanding": 0})
+            _holds(url, ServerType.NGINX, {"outstanding": 0})
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def test_what_is_wrong_is_said_once_and_never_reported_as_idle() -> None:
     answers: list[tuple[int, bytes]] = []
     good = b"vllm:num_requests_running 3\nvllm:num_requests_waiting 0\n"
     with _metrics(lambda: answers[0]) as url, httpx.Client(trust_env=False) as client:
-        target = Target(Kind.VLLM, url)
+        target = Target(ServerType.VLLM, url)
         watch = Watch([target], Fixed("eu", "chat", 64.0), client, time.monotonic)
         for answer, words in (
             ((200, good), None),

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError, Sample, Samples, read_samples
-from gtm.adapters.reading import Reading, Totals, signals
-from gtm.adapters.servers import Kind, Series, read_series, read_server
+from gtm.adapters.scrape import Scrape, Totals, signals
+from gtm.adapters.servers import Series, ServerType, read_series, read_server
 from gtm.core.capacity.load_report import SIGNALS
 from tests.adapters import texts
 
@@ -19,34 +19,37 @@ RATES = {"requests_per_second": 2.5, "service_time_ms": 3000.0, "queue_wait_ms":
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "gauges", "more"),
+    ("server_type", "text", "gauges", "more"),
     [
         (
-            Kind.VLLM,
+            ServerType.VLLM,
             texts.VLLM,
             {"outstanding": 11, "queue": 3, "kv_cache_usage": 0.5},
             RATES | {"tokens_per_second": 200.0},
         ),
         (
-            Kind.SGLANG,
+            ServerType.SGLANG,
             texts.SGLANG,
             {"outstanding": 9, "queue": 3, "kv_cache_usage": 0.28},
             RATES | {"tokens_per_second": 200.0},
         ),
-        (Kind.TGI, texts.TGI, {"outstanding": 11, "queue": 4}, RATES | {"tokens_per_second": 200.0}),
+        (ServerType.TGI, texts.TGI, {"outstanding": 11, "queue": 4}, RATES | {"tokens_per_second": 200.0}),
         (
-            Kind.TRITON,
+            ServerType.TRITON,
             texts.TRITON,
             {"queue": 6, "gpu_memory_used_bytes": 4e10, "gpu_memory_total_bytes": 1.6e11},
             RATES | {"outstanding": 7.5},
         ),
-        (Kind.NGINX, texts.STUB_STATUS, {"outstanding": 179}, {"requests_per_second": 2.5}),
+        (ServerType.NGINX, texts.STUB_STATUS, {"outstanding": 179}, {"requests_per_second": 2.5}),
     ],
 )
-def test_what_servers_say(kind: Kind, text: str, gauges: dict[str, float], more: dict[str, float]) -> None:
-    """Gauges at once, rates and times from the second reading on; all under names that load reports know."""
+def test_what_servers_say(
+    server_type: ServerType, text: str, gauges: dict[str, float], more: dict[str, float]
+) -> None:
+    """Gauges at once, rates and times from the second scrape on; all under names that load reports know."""
     first, second = (
-        read_server(kind, text % values, at) for values, at in ((texts.EARLIER, 10.0), (texts.LATER, 14.0))
+        read_server(server_type, text % values, at)
+        for values, at in ((texts.EARLIER, 10.0), (texts.LATER, 14.0))
     )
     assert signals(None, first) == pytest.approx(gauges)
     assert signals(first, second) == pytest.approx(gauges | more)
@@ -56,28 +59,34 @@ def test_what_servers_say(kind: Kind, text: str, gauges: dict[str, float], more:
 
 def test_models_are_told() -> None:
     """The names that servers serve models under."""
-    for kind, text in ((Kind.VLLM, texts.VLLM), (Kind.SGLANG, texts.SGLANG), (Kind.TRITON, texts.TRITON)):
-        assert read_server(kind, text % texts.EARLIER, 0.0).models == ("llama",)
+    for server_type, text in (
+        (ServerType.VLLM, texts.VLLM),
+        (ServerType.SGLANG, texts.SGLANG),
+        (ServerType.TRITON, texts.TRITON),
+    ):
+        assert read_server(server_type, text % texts.EARLIER, 0.0).models == ("llama",)
 
 
-@pytest.mark.parametrize("kind", [Kind.VLLM, Kind.SGLANG, Kind.TGI, Kind.TRITON, Kind.HAPROXY])
-def test_other_metrics_say_nothing_and_say_so(kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "server_type", [ServerType.VLLM, ServerType.SGLANG, ServerType.TGI, ServerType.TRITON, ServerType.HAPROXY]
+)
+def test_other_metrics_say_nothing_and_say_so(server_type: ServerType) -> None:
     """No series of the server's is there: no signal, above all no zero, and the names of what is missing."""
-    found = read_server(kind, "process_open_fds 12\nvllm:num_requests_running NaN\n", 0.0)
+    found = read_server(server_type, "process_open_fds 12\nvllm:num_requests_running NaN\n", 0.0)
     assert signals(None, found) == {}
     assert found.missing
 
 
 def test_a_server_that_restarted_has_no_rates() -> None:
     """Counters that fell have begun anew: what is now still counts, the interval does not."""
-    first = read_server(Kind.VLLM, texts.VLLM % texts.LATER, 10.0)
-    second = read_server(Kind.VLLM, texts.VLLM % texts.EARLIER, 14.0)
+    first = read_server(ServerType.VLLM, texts.VLLM % texts.LATER, 10.0)
+    second = read_server(ServerType.VLLM, texts.VLLM % texts.EARLIER, 14.0)
     assert signals(first, second) == signals(None, second)
 
 
 def test_an_idle_interval_has_a_rate_and_no_time() -> None:
     """Nothing was finished: that is a rate of 0, and says nothing of how long requests take."""
-    found = signals(*(read_server(Kind.VLLM, texts.VLLM % texts.LATER, at) for at in (10.0, 12.0)))
+    found = signals(*(read_server(ServerType.VLLM, texts.VLLM % texts.LATER, at) for at in (10.0, 12.0)))
     assert found["requests_per_second"] == 0.0
     assert "service_time_ms" not in found
 
@@ -85,7 +94,7 @@ def test_an_idle_interval_has_a_rate_and_no_time() -> None:
 def test_series_of_other_labels_do_not_count() -> None:
     """One model of several on a server, or one of HAProxy's backends."""
     text = 'vllm:num_requests_running{model_name="a"} 3\nvllm:num_requests_running{model_name="b"} 5\n'
-    assert read_server(Kind.VLLM, text, 0.0, {"model_name": "b"}).gauges == {"outstanding": 5.0}
+    assert read_server(ServerType.VLLM, text, 0.0, {"model_name": "b"}).gauges == {"outstanding": 5.0}
 
 
 def test_haproxy_counts_the_servers_that_are_up() -> None:
@@ -102,11 +111,15 @@ haproxy_server_status{proxy="m",server="a",state="UP"} 1
 haproxy_server_status{proxy="m",server="b",state="UP"} 0
 haproxy_server_status{proxy="m",server="b",state="DOWN"} 1
 """
-    assert read_server(Kind.HAPROXY, text, 0.0).gauges == {"outstanding": 4.0, "queue": 3.0, "limit": 4.0}
+    assert read_server(ServerType.HAPROXY, text, 0.0).gauges == {
+        "outstanding": 4.0,
+        "queue": 3.0,
+        "limit": 4.0,
+    }
     unlimited = text.replace(
         'limit_sessions{proxy="m",server="a"} 4', 'limit_sessions{proxy="m",server="a"} 0'
     )
-    assert "limit" not in read_server(Kind.HAPROXY, unlimited, 0.0).gauges
+    assert "limit" not in read_server(ServerType.HAPROXY, unlimited, 0.0).gauges
 
 
 def test_named_series() -> None:
@@ -121,7 +134,7 @@ def test_named_series() -> None:
         "# TYPE took_seconds summary\ntook_seconds_sum {sum}\ntook_seconds_count {done}\n"
     )
     first, second = (
-        read_server(Kind.PROMETHEUS, text.format(done=done, sum=total), at, series=named)
+        read_server(ServerType.PROMETHEUS, text.format(done=done, sum=total), at, series=named)
         for done, total, at in ((10, 5.0, 0.0), (14, 7.0, 2.0))
     )
     assert signals(first, second) == {
@@ -129,7 +142,7 @@ def test_named_series() -> None:
         "requests_per_second": 2.0,
         "service_time_ms": 500.0,
     }
-    assert read_server(Kind.PROMETHEUS, "x 1\n", 0.0, series=named).missing == ("busy",)
+    assert read_server(ServerType.PROMETHEUS, "x 1\n", 0.0, series=named).missing == ("busy",)
 
 
 def test_series_as_people_write_them() -> None:
@@ -157,9 +170,9 @@ def test_damaged_text_is_an_error_or_samples(text: str) -> None:
 
 @given(st.text(max_size=200))
 def test_damaged_status_pages_are_errors(text: str) -> None:
-    """What is not a status page is no reading."""
+    """What is not a status page is no scrape."""
     with pytest.raises(MetricsError, match="stub_status"):
-        read_server(Kind.NGINX, text, 0.0)
+        read_server(ServerType.NGINX, text, 0.0)
 
 
 def test_bounds() -> None:
@@ -179,6 +192,6 @@ def test_signals_are_known_and_never_negative(
     before: list[float | None], after: list[float | None], seconds: float
 ) -> None:
     """Whatever counters do, a signal is a number of its kind or not there."""
-    found = signals(Reading(10.0, {}, Totals(*before)), Reading(10.0 + seconds, {}, Totals(*after)))
+    found = signals(Scrape(10.0, {}, Totals(*before)), Scrape(10.0 + seconds, {}, Totals(*after)))
     assert all(value >= 0 for value in found.values())
     assert found == {} or seconds > 0

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import httpx
 
-from gtm.adapters.servers import Kind
+from gtm.adapters.servers import ServerType
 from gtm.adapters.watch import PATIENCE, Fixed, Target, Watch
 
-SECRET = Target(Kind.VLLM, "http://me:secret@server.example:8000/metrics?key=secret")
+SECRET = Target(ServerType.VLLM, "http://me:secret@server.example:8000/metrics?key=secret")
 
 
 def news(target: Target, answer: httpx.Response, clock: Iterator[float]) -> list[str]:

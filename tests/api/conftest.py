@@ -5,38 +5,23 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 import pytest
 import uvicorn
 
+from gtm.api.app import create_app
 from gtm.control.live import tokens
 from gtm.core.model.access import Role
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database
 
 ROLES = tuple(Role)
-T = TypeVar("T")
-
-
-def apart(work: Callable[[], T]) -> T:
-    """Do it in a thread of its own.
-
-    A class of pydantic's that is made looks for its docstrings in every frame of the stack, and pytest's stack is deep:
-    that was 7 of the 16 seconds of a core that collecting the tests took.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()
-
-
-create_app = apart(lambda: import_module("gtm.api.app")).create_app
 
 
 def prepare(url: str) -> dict[Role, str]:
@@ -65,7 +50,7 @@ class Server:
         self._home = TemporaryDirectory()
         signing = DnssecSettings(Path(self._home.name) / "dnssec-key")
         said = {"signing": signing, "demand_days": 0, **settings}
-        self.app = apart(lambda: create_app(Database(database_url), **said))
+        self.app = create_app(Database(database_url), **said)
         self._socket = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)

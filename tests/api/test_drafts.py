@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,7 +61,8 @@ def set_health(api: Api, *up: str) -> None:
 
 def set_demand(api: Api, rates: dict[Row, float]) -> None:
     """Let edges count so many requests per second."""
-    api.server.app.state.context.replica.active.reports.demand.rates = lambda _: rates
+    reported = SimpleNamespace(rates=lambda: rates)
+    api.server.app.state.context.replica.active.reports.demand.reported = lambda _: reported
 
 
 @pytest.fixture
@@ -186,6 +188,7 @@ def test_explanations(live: Api) -> None:
     ("body", "said"),
     [
         ({"service": "nosuch"}, "there is no service `nosuch`"),
+        ({"service": "chatt"}, "there is no service `chatt`; did you mean `chat`?"),
         ({"service": "chat", "tenant": "stranger"}, "there is no tenant `stranger`"),
         ({"service": "chat", "client_ip": "1.2.3"}, "client_ip"),
         ({"service": "chat", "client_ip": "192.0.2.1/24"}, "has host bits set"),

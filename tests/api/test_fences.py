@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gtm.api.paging import encode_cursor
 from tests.api.conftest import CHAT, GDPR, REGIONS, ZONE, Api, Server, prepare, region
 from tests.api.test_resources import problem
 
@@ -278,6 +279,31 @@ def test_tokens_are_replaced(api: Api) -> None:
     history = [item for item in api.admin.get("/v1/tokens").json()["items"] if item["name"] == "ci"]
     assert len(history) == 5
     assert [item["revoked_at"] is None for item in history] == [True, False, False, False, False]
+
+
+def test_tokens_come_page_by_page(api: Api) -> None:
+    """In order of names, the latest of each first, none twice and none left out; another list's cursor is none here."""
+    for _ in range(3):
+        for name in ("b", "a"):
+            assert api.admin.post("/v1/tokens", json={"name": name, "role": "viewer"}).status_code == 201
+            assert api.admin.delete(f"/v1/tokens/{name}").status_code == 200
+    whole = api.admin.get("/v1/tokens").json()
+    assert whole["next_cursor"] is None
+    places = [(item["name"], item["created_at"]) for item in whole["items"]]
+    assert [name for name, _ in places] == sorted(name for name, _ in places)
+    assert [at for name, at in places if name == "b"] == sorted(
+        (at for name, at in places if name == "b"), reverse=True
+    )
+    found, cursor = [], None
+    while True:
+        page = api.admin.get("/v1/tokens", params={"limit": 2, **({"cursor": cursor} if cursor else {})})
+        assert len(page.json()["items"]) <= 2
+        found += page.json()["items"]
+        cursor = page.json()["next_cursor"]
+        if cursor is None:
+            break
+    assert found == whole["items"]
+    problem(api.admin.get("/v1/tokens", params={"cursor": encode_cursor("chat")}), 400)
 
 
 def test_the_name_of_an_expired_token_is_free(api: Api) -> None:

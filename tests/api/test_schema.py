@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import schemathesis
+from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from gtm.api.app import create_app
+from gtm.api.query import known_query
 from gtm.control.policy.apart import Apart
 from gtm.control.policy.drafts import Job, answer, understood
 from gtm.core.model.access import Role
@@ -44,28 +47,42 @@ _ACCEPTED = ["2xx", "304", "400", "404", "409", "412"]
 # Invalid data is refused as such, or already for its length (a list with more items than there may be).
 _REJECTED = ["400", "401", "403", "404", "405", "406", "409", "412", "413", "415", "422", "428"]
 
-_CONFIG = SchemathesisConfig.from_dict(
-    {
-        "checks": {
-            "positive_data_acceptance": {"expected-statuses": _ACCEPTED},
-            "negative_data_rejection": {"expected-statuses": _REJECTED},
-        },
-        "operations": [
-            {
-                "include-operation-id": name,
-                "checks": {"positive_data_acceptance": {"expected-statuses": [*_ACCEPTED, "422"]}},
-            }
-            for name in _MEANING
-        ],
-    }
-)
+_CONFIG = {
+    "checks": {
+        "positive_data_acceptance": {"expected-statuses": _ACCEPTED},
+        "negative_data_rejection": {"expected-statuses": _REJECTED},
+    },
+    "operations": [
+        {
+            "include-operation-id": name,
+            "checks": {"positive_data_acceptance": {"expected-statuses": [*_ACCEPTED, "422"]}},
+        }
+        for name in _MEANING
+    ],
+}
 
-_document = create_app(Database("postgresql://nobody@127.0.0.1:1/none")).openapi()
-for _path in _document["paths"].values():
-    for _operation in _path.values():
-        # The tests send a good token always, whatever is generated; tests/api/test_resources.py sends others.
-        _operation.pop("security", None)
-schema = schemathesis.openapi.from_dict(_document, config=_CONFIG)
+_app = create_app(Database("postgresql://nobody@127.0.0.1:1/none"))
+_ROUTES = [route for route in _app.routes if isinstance(route, APIRoute)]
+OPERATIONS = sorted({route.unique_id for route in _ROUTES if route.include_in_schema} - {"feed"})
+"""All but `feed`, which never ends: tests/api/test_feed.py reads it."""
+
+
+@cache
+def _document() -> dict[str, Any]:
+    document = _app.openapi()
+    for path in document["paths"].values():
+        for operation in path.values():
+            # The tests send a good token always, whatever is generated; tests/api/test_resources.py sends others.
+            operation.pop("security", None)
+    return document
+
+
+@cache
+def _operations() -> dict[str, Any]:
+    """Each operation by its name. Making them takes seconds, which collecting tests should not."""
+    schema = schemathesis.openapi.from_dict(_document(), config=SchemathesisConfig.from_dict(_CONFIG))
+    found = (result.ok() for result in schema.get_all_operations())
+    return {operation.definition.raw["operationId"]: operation for operation in found}
 
 
 class _Here(Apart):
@@ -88,12 +105,6 @@ def server(postgres: EmbeddedPostgres) -> Iterator[Server]:
 
 PHASES = (Phase.explicit, Phase.generate)  # shrinking would take long, and the first failure says enough
 
-OPERATIONS = {
-    operation.definition.raw["operationId"]: operation
-    for operation in (result.ok() for result in schema.get_all_operations())
-}
-del OPERATIONS["feed"]  # it never ends; tests/api/test_feed.py reads it
-
 
 def _lost_on_the_wire(case: schemathesis.Case) -> bool:
     """Whether an invalid value of a parameter (an empty list, an empty object) is no longer there when it is sent."""
@@ -101,10 +112,10 @@ def _lost_on_the_wire(case: schemathesis.Case) -> bool:
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("operation_id", sorted(OPERATIONS))
+@pytest.mark.parametrize("operation_id", OPERATIONS)
 def test_operation(operation_id: str, server: Server) -> None:
     """No answer to valid or invalid input is one that the description does not name."""
-    operation = OPERATIONS[operation_id]
+    operation = _operations()[operation_id]
     role = {"report": Role.EDGE, "report_load": Role.REPORTER}.get(operation_id, Role.ADMIN)
     cases = operation.as_strategy(GenerationMode.POSITIVE)
     # Without parameters and body there is nothing to get wrong.
@@ -129,6 +140,19 @@ def test_operation(operation_id: str, server: Server) -> None:
     holds()
 
 
+def test_all_operations_are_tried() -> None:
+    """All that the document describes, whose making is spared those who only collect tests."""
+    assert {*OPERATIONS, "feed"} == {*_operations()}
+
+
 def test_schemas_are_named_as_users_know_them() -> None:
     """No name of a module of gtm's: two schemas of one name get those."""
-    assert [name for name in _document["components"]["schemas"] if "__" in name] == []
+    assert [name for name in _document()["components"]["schemas"] if "__" in name] == []
+
+
+def test_every_endpoint_rejects_query_parameters_that_it_does_not_have() -> None:
+    """A router that was not made by `strict_router` would take them."""
+    assert len(_ROUTES) > len(OPERATIONS)
+    assert [
+        route.path for route in _ROUTES if known_query not in [one.dependency for one in route.dependencies]
+    ] == []

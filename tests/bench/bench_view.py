@@ -1,4 +1,4 @@
-"""The demo world, all up, as a holder: what the benchmarked servers answer from."""
+"""The demo world, all up, as a current View: what the benchmarked servers answer from."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from gtm.core.decision.router import Router
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.demo.policy import demo_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import SnapshotMessage, StateMessage
 
 
-def holder() -> ViewHolder:
-    """A holder with a View."""
+def current_view() -> CurrentView:
+    """One with a View of it."""
     policy = demo_policy()
-    made = ViewHolder(time.time)
+    made = CurrentView(time.time)
     made.apply(SnapshotMessage.of(1, time.time(), policy, shipped_jurisdictions()))
     health = {
         region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
@@ -26,7 +26,7 @@ def holder() -> ViewHolder:
 
 
 def router() -> Router:
-    """The holder's router."""
-    current = holder().router
-    assert current is not None
-    return current
+    """The current View's router."""
+    found = current_view().router
+    assert found is not None
+    return found

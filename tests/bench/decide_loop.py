@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from bench_view import holder
+from bench_view import current_view
 
 from gtm.core.decision.decide import decide
 from gtm.core.decision.router import Router
@@ -41,7 +41,7 @@ class Loop:
     """One turn after another over the same View."""
 
     def __init__(self) -> None:
-        router = holder().router
+        router = current_view().router
         assert router is not None
         self._view = router.view
         self._router = Router(router.view)

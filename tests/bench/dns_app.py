@@ -23,7 +23,7 @@ from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.limiter import Limiter, RateLimits
 from gtm.dns.io.server import DnsServer
 from gtm.dns.zone.dnssec import Signer
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.process import pauses
@@ -34,21 +34,21 @@ from tests.dns.zone.signing import keys
 class Worker:
     """What a worker does with its View: an Answerer for each, and the last one goes on answering meanwhile."""
 
-    def __init__(self, holder: ViewHolder, *, signed: bool) -> None:
-        self.holder = holder
+    def __init__(self, current: CurrentView, *, signed: bool) -> None:
+        self.current = current
         self.counts = Counts()
         self._locate = Locator().locate
         self._signer = Signer(keys([dns_world.ZONE], now=time.time()), time.time) if signed else None
         self.answerer = self._next(None)
 
     def _next(self, predecessor: Answerer | None) -> Answerer:
-        router = self.holder.router
+        router = self.current.router
         assert router is not None
         return Answerer(router, self._locate, self.counts, predecessor, self._signer, draw=random.random)
 
     def take(self, message: StateMessage) -> None:
         """Take in a State."""
-        self.holder.apply(message)
+        self.current.apply(message)
         self.answerer = self._next(self.answerer)
 
     def respond(self, packet: bytes, client: str, tcp: bool) -> bytes | None:
@@ -61,12 +61,12 @@ class Worker:
     def swap(self, name: str, nets: list[int]) -> None:
         """A State with another plan each second, as edges get them."""
         plans = [dns_world.plan_of(name, nets, 0.9 - 0.01 * step) for step in range(5)]
-        epoch = self.holder.state.epoch
+        epoch = self.current.state.epoch
         while True:
             time.sleep(1)
             epoch += 1
             plan = replace(plans[epoch % len(plans)], made=float(epoch))
-            self.take(StateMessage(replace(self.holder.state, epoch=epoch, plan=plan)))
+            self.take(StateMessage(replace(self.current.state, epoch=epoch, plan=plan)))
 
 
 def _beat(limiter: Limiter, counts: Counts) -> None:
@@ -92,7 +92,7 @@ def main() -> None:
     worker = Worker(dns_world.world(options.world), signed=options.signed)
     if options.world == "large":
         plan = dns_world.plan_of(options.world, nets)
-        worker.take(StateMessage(replace(worker.holder.state, epoch=2, plan=plan)))
+        worker.take(StateMessage(replace(worker.current.state, epoch=2, plan=plan)))
     if options.swaps:
         threading.Thread(target=worker.swap, args=(options.world, nets), daemon=True).start()
     limiter = Limiter(RateLimits(), None, worker.counts)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bench_view import holder
+from bench_view import current_view
 
 from gtm.core.decision.router import Router
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
@@ -20,7 +20,7 @@ from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, 
 from gtm.demo.policy import demo_policy
 from gtm.dns.protocol.subnet import Subnet, locate_subnet
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
 
@@ -72,9 +72,9 @@ def networks(count: int, generator: random.Random) -> list[int]:
     return list(found)
 
 
-def world(name: str) -> ViewHolder:
-    """A holder of the world named."""
-    return holder() if name == "demo" else _large()
+def world(name: str) -> CurrentView:
+    """A current View of the world named."""
+    return current_view() if name == "demo" else _large()
 
 
 def hostnames(name: str) -> list[str]:
@@ -82,8 +82,8 @@ def hostnames(name: str) -> list[str]:
     return [f"chat.{ZONE}"] if name == "demo" else [f"s{number:04d}.{ZONE}" for number in range(SERVICES)]
 
 
-def _large() -> ViewHolder:
-    made = ViewHolder(time.time)
+def _large() -> CurrentView:
+    made = CurrentView(time.time)
     policy = _large_policy()
     made.apply(SnapshotMessage.of(1, time.time(), policy, shipped_jurisdictions()))
     health = {
@@ -133,12 +133,12 @@ def locations(nets: Sequence[int]) -> list[Location]:
 def classes_of(router: Router, services: Sequence[str], places: Sequence[Location]) -> list[list[str]]:
     """The key of each service's ranking class at each place."""
     ranker = router.ranker
-    kinds = [ranker.kind(place) for place in places]
-    first = dict(zip(reversed(kinds), reversed(places), strict=True))
+    ranked_by = [ranker.location_key(place) for place in places]
+    first = dict(zip(reversed(ranked_by), reversed(places), strict=True))
     found = []
     for service in services:
-        keys = {kind: ranker.ranking(Request(service, place)).group.key for kind, place in first.items()}
-        found.append([keys[kind] for kind in kinds])
+        keys = {key: ranker.ranking(Request(service, place)).group.key for key, place in first.items()}
+        found.append([keys[key] for key in ranked_by])
     return found
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
-from bench_view import holder
+from bench_view import current_view
 
 from gtm.geoip.reader import Locator
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.runtime.process.http_server import KEEP_ALIVE, PatientServer, server_config
 from gtm.telemetry import Counts
 
-app = EdgeApp(holder(), Locator().locate, EdgeOptions(open_lookups=True), Counts(), lambda: "")
+app = EdgeApp(current_view(), Locator().locate, EdgeOptions(open_lookups=True), Counts(), lambda: "")
 
 
 def main() -> None:
     """Serve until killed."""
-    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, port=int(sys.argv[1]))
-    asyncio.run(PatientServer(config, started=lambda: None).serve())
+    config = server_config(
+        app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, answer=app.answer_head, port=int(sys.argv[1])
+    )
+    PatientServer(config, started=lambda: None).run_on(None)
 
 
 if __name__ == "__main__":

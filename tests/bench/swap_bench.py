@@ -20,7 +20,7 @@ import dns.message
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench_view import holder
+from bench_view import current_view
 
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.dns.answer.answerer import Answerer
@@ -51,24 +51,24 @@ def packets(networks: int, generator: random.Random) -> list[bytes]:
 
 
 class World:
-    """A holder, the Answerer that follows it, and plans for every class that was asked for."""
+    """A current View, the Answerer that follows it, and plans for every class that was asked for."""
 
     def __init__(self) -> None:
-        self.holder = holder()
+        self.current = current_view()
         self.locator = Locator(None, None)
-        assert self.holder.router is not None
+        assert self.current.router is not None
         self.counts = Counts()
-        self.answerer = Answerer(self.holder.router, self.locator.locate, self.counts)
+        self.answerer = Answerer(self.current.router, self.locator.locate, self.counts)
 
     def swap(self, epoch: int) -> float:
         """Take in a state with a plan that differs from the last one; seconds it took."""
         begin = time.perf_counter()
         classes = {key.split("\t")[5] for key in self.counts if key.startswith("demand\t")}
-        state = self.holder.state
+        state = self.current.state
         plan = Plan(float(epoch), {key: self._plan(key, epoch) for key in classes})
-        self.holder.apply(StateMessage(replace(state, epoch=epoch, plan=plan)))
-        assert self.holder.router is not None
-        self.answerer = Answerer(self.holder.router, self.locator.locate, self.counts, self.answerer)
+        self.current.apply(StateMessage(replace(state, epoch=epoch, plan=plan)))
+        assert self.current.router is not None
+        self.answerer = Answerer(self.current.router, self.locator.locate, self.counts, self.answerer)
         return time.perf_counter() - begin
 
     def _plan(self, key: str, epoch: int) -> ClassPlan:
@@ -112,7 +112,7 @@ def main() -> None:
     world.swap(10)  # both runs split classes by a plan
     still = run(world, queries, swaps=False, epoch=0)
     moving = run(world, queries, swaps=True, epoch=11)
-    classes = len(world.holder.state.plan.classes)
+    classes = len(world.current.state.plan.classes)
     result = {
         "networks": options.networks,
         "classes": classes,

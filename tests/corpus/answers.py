@@ -29,7 +29,7 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.documents.folders import load_document
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, HeartbeatMessage, LatencyMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
 from gtm.http.app import EdgeApp, EdgeOptions
@@ -88,33 +88,33 @@ class World:
         self.locate = _locator().locate
         self._clock = NOW
         self.policy = _policy(scene)
-        self.holder = ViewHolder(
+        self.current = CurrentView(
             lambda: self._clock, edge=scene.edge, boot=lambda: self._clock - NOW + 1000.0
         )
-        self.holder.apply(SnapshotMessage.of(7, NOW - 3600, self.policy, shipped_jurisdictions()))
-        self.holder.hear(HeartbeatMessage(NOW))
+        self.current.apply(SnapshotMessage.of(7, NOW - 3600, self.policy, shipped_jurisdictions()))
+        self.current.hear(HeartbeatMessage(NOW))
         if scene.measured:
-            self.holder.apply(LatencyMessage(_table(self.locate, self.policy)))
+            self.current.apply(LatencyMessage(_table(self.locate, self.policy)))
         health = _health(scene, self.policy)
-        self.holder.apply(StateMessage(State(3, "", health)))
+        self.current.apply(StateMessage(State(3, "", health)))
         self._clock += max(scene.later, scene.silent)
         if not scene.silent:
-            self.holder.hear(HeartbeatMessage(self._clock))
-        self.holder.tick()
+            self.current.hear(HeartbeatMessage(self._clock))
+        self.current.tick()
         plan = _plan(self.router, self.locate) if scene.planned else NO_PLAN
         self.state = State(4, "", health, plan)
-        self.holder.apply(StateMessage(self.state))
+        self.current.apply(StateMessage(self.state))
         grants = [
             TokenGrant(
                 sha256(f"gtm_{name}".encode()).hexdigest(), _ROLES[name], NOW - 1 if name == "old" else None
             )
             for name in TOKENS
         ]
-        self.holder.apply(AccessMessage(Access(tuple(grants))))
+        self.current.apply(AccessMessage(Access(tuple(grants))))
         self._answerer = Answerer(self.router, self.locate, Counts(), draw=lambda: 0.5)
         self._affordable = True
         self._app = EdgeApp(
-            self.holder,
+            self.current,
             self.locate,
             EdgeOptions(open_lookups=scene.open_lookups, trusted_proxies=LOOPBACK),
             Counts(),
@@ -126,8 +126,8 @@ class World:
     @property
     def router(self) -> Router:
         """What decides."""
-        assert self.holder.router is not None
-        return self.holder.router
+        assert self.current.router is not None
+        return self.current.router
 
     def answer(self, question: Question) -> bytes:
         """The answer to a question; of HTTP status, headers and body."""
@@ -175,7 +175,7 @@ class World:
         request = Request(
             location=self.locate(client), priority=None if priority is None else Priority(priority), **asked
         )
-        situation = Situation(self._clock, self.state, table=self.holder.table)
+        situation = Situation(self._clock, self.state, table=self.current.table)
         try:
             found = simulation.explanation(situation, self.router.view.snapshot, request, client)
         except ControlError as error:

@@ -86,7 +86,7 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class Proof:
     """A test function: its file, relative to the project, and its name."""
 
     file: str
@@ -97,21 +97,21 @@ class MarkerError(ValueError):
     """A marker that says no clause."""
 
 
-def collect(folder: Path) -> dict[Clause, list[Holder]]:
+def collect(folder: Path) -> dict[Clause, list[Proof]]:
     """The clauses that the tests below a folder hold.
 
     Raises:
         MarkerError: a marker is wrong; says where, and what.
     """
-    found: dict[Clause, list[Holder]] = {}
+    found: dict[Clause, list[Proof]] = {}
     for file in sorted(folder.rglob("test_*.py")):
         text = file.read_text()
         if _MARK in text:
             name = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else file.name
             for clause, function in markers(text, name):
                 tests = found.setdefault(clause, [])
-                if Holder(name, function) not in tests:
-                    tests.append(Holder(name, function))
+                if Proof(name, function) not in tests:
+                    tests.append(Proof(name, function))
     return found
 
 
@@ -156,7 +156,7 @@ def _clause(call: ast.Call, file: str) -> Clause:
     return Clause(number, section, holds)
 
 
-def page(clauses: dict[Clause, list[Holder]]) -> str:
+def page(clauses: dict[Clause, list[Proof]]) -> str:
     """The document."""
     parts = [INTRODUCTION]
     numbers = sorted({clause.number for clause in clauses}, key=int)
@@ -176,7 +176,7 @@ def _order(clause: Clause) -> tuple[list[tuple[int, str]], str]:
     return [(int(word), "") if word.isdigit() else (1000, word) for word in words], clause.holds
 
 
-def _tests(tests: Iterable[Holder]) -> str:
+def _tests(tests: Iterable[Proof]) -> str:
     return ", ".join(f"[{test.name.removeprefix('test_')}](../{test.file})" for test in tests)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.compliance import PAGE, ROOT, Clause, Holder, MarkerError, collect, markers, page
+from tests.docs.compliance import PAGE, ROOT, Clause, MarkerError, Proof, collect, markers, page
 
 SOURCE = '''
 @pytest.mark.rfc("7871", "7.1.2", "first")
@@ -29,12 +29,12 @@ def test_markers_are_found() -> None:
 
 def test_clauses_are_in_order() -> None:
     """Rows are by RFC and section, as numbers; a clause that several tests hold names all."""
-    holders = [Holder("tests/a.py", "test_a"), Holder("tests/b.py", "test_b")]
+    proofs = [Proof("tests/a.py", "test_a"), Proof("tests/b.py", "test_b")]
     text = page(
         {
-            Clause("7871", "7.2.10", "later"): holders[:1],
-            Clause("7871", "7.2.9", "sooner"): holders,
-            Clause("1035", "4.1.1", "first of all"): holders[1:],
+            Clause("7871", "7.2.10", "later"): proofs[:1],
+            Clause("7871", "7.2.9", "sooner"): proofs,
+            Clause("1035", "4.1.1", "first of all"): proofs[1:],
         }
     )
     rows = [line for line in text.splitlines() if "tests/" in line and line.startswith("| ")]

@@ -3,7 +3,7 @@
 A world is a policy with rules and memberships that begin and end, databases and overrides of a small network, and an
 edge's clock that goes on, steps back and forth, and lives through restarts. It is asked by addresses and subnets, of all
 tenants and data classes, through the code that answers DNS: the locator on real database files, what is remembered of
-client subnets, the holder of Views and what it keeps of the time on disk, the ranker with its memory. The model (`tests/core/reference.py`) is told the same.
+client subnets, the current View and what it keeps of the time on disk, the ranker with its memory. The model (`tests/core/reference.py`) is told the same.
 
 An *escape* is an answer, or an allowed region, that the model does not allow. A case is *held back* if the model allows
 more. Prints what it did and the first of each, and ends with 1 if there was one.

@@ -1,4 +1,4 @@
-"""An edge's holder of Views with a clock to play with, for the drill of the fence."""
+"""An edge's current View with a clock to play with, for the drill of the fence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gtm.core.latency.doubt import Doubt
 from gtm.core.model.policy import Jurisdiction, Policy
 from gtm.core.model.state import State
 from gtm.feed import clockfile
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage
 from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
 from tests.core.reference import Clock
@@ -49,29 +49,29 @@ class Edge:
     @property
     def router(self) -> Router:
         """What it answers from."""
-        router = self._holder.router
+        router = self._current.router
         assert router is not None
         return router
 
     def _start(self) -> None:
         """Start as an edge's agent does: the times that were kept come before the policy."""
-        self._holder = ViewHolder(lambda: self._now, boot=lambda: 0.0)
-        self._keeper = ClockKeeper(self._directory, self._holder, f"boot-{self._boots}")
+        self._current = CurrentView(lambda: self._now, boot=lambda: 0.0)
+        self._keeper = ClockKeeper(self._directory, self._current, f"boot-{self._boots}")
         self._keeper.load()
         for message in (*self._messages, LatencyMessage(self._table)):
-            self._holder.apply(message)
+            self._current.apply(message)
         self._keeper.keep()
 
     def hear(self, clock: Clock) -> None:
         """A word comes from control; the model's clock is told, too."""
-        self._holder.hear(self._messages[1])
+        self._current.hear(self._messages[1])
         self._keeper.keep()
         clock.heard = self._heard = clock.latest
 
     def doubt(self, doubts: dict[str, Doubt]) -> None:
         """Another latency table comes from control, with these doubts."""
         self._table = LatencyTable(self._table.version + 1, doubts=doubts)
-        self._holder.apply(LatencyMessage(self._table))
+        self._current.apply(LatencyMessage(self._table))
 
     def event(self, rng: Random, clock: Clock) -> str:
         """Something happens to its clock; what, in words. The model's clock is told, too."""
@@ -115,7 +115,7 @@ class Edge:
         elif kind == "a word from control":
             self.hear(clock)
         else:
-            self._holder.tick()
+            self._current.tick()
             self._keeper.keep()
         return f"after {kind}"
 

@@ -23,7 +23,7 @@ from gtm.core.model.regions import Probe, ProbeType
 from gtm.feed.client import ControlUnreachable, FeedClient, TokenRefused
 from gtm.prober.checks import Checker
 from gtm.settings import LOOPBACK
-from gtm.transport import CertificatesError, tls_context
+from gtm.transport import CertificatesError, context_for, tls_context
 
 HTTPS = Probe(type=ProbeType.HTTPS, timeout=5.0, expected_status=(401,))
 
@@ -151,6 +151,18 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     for name in ("no.pem", "missing.pem"):
         with pytest.raises(CertificatesError, match=f"GTM_CA_FILE: cannot read certificates.*{name}"):
             tls_context(tmp_path / name)
+
+
+def test_certificates_are_read_where_a_connection_may_need_them(tmp_path: Path) -> None:
+    """Over TLS, to a proxy, and where a file is named; else nobody is trusted, so that a mistake here lets nobody in."""
+    assert context_for("https://127.0.0.1:8443", None, direct=True).cert_store_stats()["x509_ca"] > 0
+    assert context_for("http://control.example", None, direct=False).cert_store_stats()["x509_ca"] > 0
+    with pytest.raises(CertificatesError):
+        context_for("http://127.0.0.1:8080", tmp_path / "missing.pem", direct=True)
+    spared = context_for("http://127.0.0.1:8080", None, direct=True)
+    assert spared.cert_store_stats()["x509_ca"] == 0
+    assert spared.verify_mode is ssl.CERT_REQUIRED
+    assert spared.check_hostname
 
 
 def test_a_token_goes_to_other_machines_over_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:

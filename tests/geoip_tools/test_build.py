@@ -44,7 +44,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def test_built_database(package: Path, tmp_path: Path) -> None:
-    """Countries are exact, coordinates those of the block's main cell, and what the source lacks stays unknown."""
+    """Countries are exact, coordinates those of the block's main tile, and what the source lacks stays unknown."""
     out = tmp_path / "out.mmdb"
     assert build.main(["--source", str(package), "--out", str(out)]) == 0
     locator = Locator(out)

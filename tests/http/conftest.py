@@ -13,6 +13,7 @@ import uvicorn
 
 from gtm.core.policy.edges import EdgePlace
 from gtm.http.app import EdgeOptions
+from gtm.runtime.process.http_server import server_config
 from tests.http.world import Edge
 
 
@@ -28,15 +29,7 @@ def run_edge() -> Iterator[Callable[..., Edge]]:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         edge.port = listener.getsockname()[1]
-        config = uvicorn.Config(
-            edge.app,
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            server_header=False,
-            proxy_headers=False,
-        )
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(server_config(edge.app, grace=3, answer=edge.app.answer_head))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         running.append((server, thread))

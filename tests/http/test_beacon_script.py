@@ -118,7 +118,7 @@ def test_a_browser_measures_its_regions(
 
         edge.load(change=on_loopback)
         health = {name: {url: EndpointHealth(HealthStatus.UP, 1.0)} for name, (url, _) in regions.items()}
-        edge.holder.apply(StateMessage(State(epoch=2, health=health)))
+        edge.current.apply(StateMessage(State(epoch=2, health=health)))
         page = (
             f'<!doctype html><script async src="http://127.0.0.1:{edge.port}/v1/beacon.js" '
             'data-service="web" data-rate="1"></script>'

@@ -217,11 +217,11 @@ def test_a_bug_is_a_500_and_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_memory_is_bounded() -> None:
     """However many hosts and queries come, only so many are remembered, and answers stay the same."""
-    routes = Routes(EDGE.holder.router, locate, limit=3)
+    routes = Routes(EDGE.current.router, locate, limit=3)
     for number in range(20):
         assert routes.service_of(b"host-%d" % number) is None
         assert routes.service_of(b"web.demo.test") == ("web", None)
-        route = LookupRoute(routes.kind(Lookup("web"), None, "/v1/route"), routes.prepared)
+        route = LookupRoute(routes.resolve(Lookup("web"), None, "/v1/route"), routes.prepared)
         routes.remember(routes.lookups, number, route)
         assert routes.lookups[number] is route
         assert len(routes.lookups) <= 3

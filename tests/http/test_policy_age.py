@@ -11,7 +11,7 @@ import pytest
 
 from gtm.core.model.access import Role
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import HeartbeatMessage
 from gtm.http.app import EdgeApp, EdgeOptions
 from tests.http.world import NOW, TOKENS, Edge, locate
@@ -26,15 +26,20 @@ class Cut(Edge):
     def __init__(self, change: Any, token_max_age: float = 86_400.0) -> None:
         super().__init__(EdgeOptions(token_max_age=token_max_age))
         self.boot = 100.0
-        self.holder = ViewHolder(lambda: NOW + self.boot - 100.0, boot=lambda: self.boot)
+        self.current = CurrentView(lambda: NOW + self.boot - 100.0, boot=lambda: self.boot)
         self.app = EdgeApp(
-            self.holder, locate, EdgeOptions(token_max_age=token_max_age), self.counts, str, clock=lambda: NOW
+            self.current,
+            locate,
+            EdgeOptions(token_max_age=token_max_age),
+            self.counts,
+            str,
+            clock=lambda: NOW,
         )
         self.load(change=change)
 
     def hear(self) -> None:
         """A heartbeat of control's."""
-        self.holder.hear(HeartbeatMessage(NOW + self.boot - 100.0))
+        self.current.hear(HeartbeatMessage(NOW + self.boot - 100.0))
 
     def ask(self, **headers: str) -> tuple[int, dict[str, Any]]:
         """A look-up for somebody else: status and document."""
@@ -91,11 +96,11 @@ def test_what_the_rule_concerns_is_refused_once_the_policy_is_too_old() -> None:
     edge.hear()
     assert edge.ask(**TOKEN)[0] == 200
     edge.boot += AGE - 1.5
-    edge.holder.tick()
+    edge.current.tick()
     status, document = edge.ask(**TOKEN)
     assert (status, document["ttl"]) == (200, 0)
     edge.boot += 0.6
-    edge.holder.tick()
+    edge.current.tick()
     status, document = edge.ask(**TOKEN)
     assert (status, document["reason"]) == (451, "fence_empty")
     assert "policy is older than max_policy_age" in document["rules"][0]["because"]
@@ -109,7 +114,7 @@ def test_a_rule_without_the_bound_refuses_nothing() -> None:
     edge = Cut(unbounded, token_max_age=1e9)
     edge.hear()
     edge.boot += 30 * 86_400
-    edge.holder.tick()
+    edge.current.tick()
     assert edge.ask(**TOKEN)[0] == 200
 
 
@@ -120,16 +125,16 @@ def test_no_answer_outlives_the_bound() -> None:
     kept = []
     for left in (AGE - 2, 500.0, 300.0, 100.0, 10.0, 2.0):
         edge.boot = 100.0 + AGE - left
-        edge.holder.tick()
+        edge.current.tick()
         ttl = edge.ask(**TOKEN)[1]["ttl"]
         assert ttl <= left
         kept.append(ttl)
     assert kept == [512, 256, 256, 64, 8, 0]
     edge.hear()
-    edge.holder.tick()
+    edge.current.tick()
     assert edge.ask(**TOKEN)[1]["ttl"] in {512, 0}
     edge.boot += 5.0
-    edge.holder.tick()
+    edge.current.tick()
     assert edge.ask(**TOKEN)[1]["ttl"] == 512
 
 

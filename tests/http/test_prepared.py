@@ -22,11 +22,11 @@ from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.geoip.address import parse_address
 from gtm.http.client import Client
-from gtm.http.kind import Kind
 from gtm.http.lookup import Queries, parse_query
 from gtm.http.memory import Memory
 from gtm.http.prepared import Prepared
 from gtm.http.problems import ProblemError, Response, json_response
+from gtm.http.resolved import ResolvedRequest
 from tests.core.strategies import COUNTRIES, DATA_CLASSES, SHIPPED, TENANTS, World, quick, requests, worlds
 
 CLIENTS = tuple(Client.plain(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1"))
@@ -42,9 +42,9 @@ def alone(view: View, request: Request, client: str, draw: float) -> Response:
     address = parse_address(client)
     routing = routed(view, request, address.packed)
     option = routing.pick(draw)
-    kind = Kind(Router(view), routing, Client.of(address), "/v1/route", False, None)
-    status, document, headers = kind.rendered(option)
-    return json_response(status, document, headers, kind.counted_as(option, "lookup"))
+    resolved = ResolvedRequest(Router(view), routing, Client.of(address), "/v1/route", False, None)
+    status, document, headers = resolved.rendered(option)
+    return json_response(status, document, headers, resolved.counted_as(option, "lookup"))
 
 
 def lively(world: World) -> World:
@@ -143,13 +143,19 @@ def test_a_prepared_answer_is_that_of_a_process_that_remembers_nothing(data: st.
     generator.shuffle(asked)
     for request in [*asked, *asked[:9]]:
         client, draw = generator.choice(CLIENTS), generator.random()
-        kind = Kind(router, router.routing(request, client.packed), client, "/v1/route", False, None)
-        option = kind.routing.pick(draw)
-        found, wanted = prepared.response(kind, option), alone(view, request, client.text, draw)
-        assert (found.status, found.start, found.body) == (wanted.status, wanted.start, wanted.body)
+        resolved = ResolvedRequest(
+            router, router.routing(request, client.packed), client, "/v1/route", False, None
+        )
+        option = resolved.routing.pick(draw)
+        found, wanted = prepared.response(resolved, option), alone(view, request, client.text, draw)
+        assert (found.head, found.body) == (wanted.head, wanted.body)
         # Of no country and of codes that are none, a cell says whichever came first.
         if request.location.country in COUNTRIES:
-            assert found.count == wanted.count
+            assert found.counted_as == wanted.counted_as
+        for other in set(resolved.routing.choice.every):  # and not the drawn one alone
+            status, document, headers = resolved.rendered(other)
+            rendered, found = json_response(status, document, headers), prepared.response(resolved, other)
+            assert (found.head, found.body) == (rendered.head, rendered.body)
 
 
 @quick(60)

@@ -155,7 +155,7 @@ def test_a_slash_after_an_endpoint_url_is_not_doubled(app: Edge) -> None:
 
     app.load((), change)
     table = {name: {url: EndpointHealth(HealthStatus.UP)} for name in ("eu-central", "eu-west", "us-east")}
-    app.holder.apply(StateMessage(State(epoch=2, health=table)))
+    app.current.apply(StateMessage(State(epoch=2, health=table)))
     assert ask(app, b"/a")[1]["location"] == "http://slash.test/%0D%0Ax:%20y/a"
 
 

@@ -104,7 +104,7 @@ def test_a_beacon_may_be_sent_by_any_page(edge: Edge) -> None:
         asked = http.options(
             "/v1/beacons", headers={"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
         )
-        assert asked.status_code == PREFLIGHT.status == 204
+        assert asked.status_code == PREFLIGHT.head.status == 204
         assert asked.headers["access-control-allow-origin"] == "*"
         assert asked.headers["access-control-allow-headers"] == "content-type"
         text = json.dumps({"samples": [sample()]})
@@ -285,7 +285,7 @@ def test_a_hostile_source_moves_nothing(edge: Edge) -> None:
             else UNKNOWN_LOCATION
         )
 
-    edge.app.intake = Intake(lambda: edge.holder.snapshot, place, lambda: now)
+    edge.app.intake = Intake(lambda: edge.current.snapshot, place, lambda: now)
     aggregates, table, estimates = Aggregates(), EMPTY_TABLE, []
     for liar in (False, True):
         for minute in range(240):

@@ -18,7 +18,7 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Affinity, Member, RefusalAddress, Service, Steering, Zone
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.edges import EdgePlace
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.telemetry import Counts
@@ -128,11 +128,11 @@ class Edge:
     """An edge's HTTP tier, with or without a server in front of it."""
 
     def __init__(self, options: EdgeOptions, place: EdgePlace | None = None) -> None:
-        self.holder = ViewHolder(lambda: NOW, edge=place)
+        self.current = CurrentView(lambda: NOW, edge=place)
         self.counts = Counts()
         self.silent: tuple[str, ...] = ()
         self.app = EdgeApp(
-            self.holder,
+            self.current,
             locate,
             options,
             self.counts,
@@ -146,11 +146,11 @@ class Edge:
         self, up: Iterable[str] = ALL_UP, change: Callable[[Policy], Policy] = lambda same: same
     ) -> None:
         """Give it the policy (changed), a state, and tokens of each role, one of which has expired."""
-        self.holder.apply(SnapshotMessage.of(7, NOW, change(policy()), ()))
-        self.holder.apply(StateMessage(health(up)))
+        self.current.apply(SnapshotMessage.of(7, NOW, change(policy()), ()))
+        self.current.apply(StateMessage(health(up)))
         grants = [TokenGrant(sha256(text.encode()).hexdigest(), role) for role, text in TOKENS.items()]
         grants.append(TokenGrant(sha256(b"gtm_old_secret").hexdigest(), Role.ADMIN, NOW - 1))
-        self.holder.apply(AccessMessage(Access(tuple(grants))))
+        self.current.apply(AccessMessage(Access(tuple(grants))))
 
     def client(self, **options: Any) -> httpx.Client:
         """A client of the running server; it follows no redirects."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.control.lead.recorder import MAX_WAITING, SAMPLE, Recorder, Tally, storable
 from gtm.core.demand.rows import Row
-from gtm.storage.demand import Span
+from gtm.storage.demand import Step
 from gtm.storage.session import Database
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -49,8 +49,8 @@ async def test_minutes_add_up_over_sources(database: Database) -> None:
         assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
         assert await tx.demand.busiest(until, until + MINUTE) is None
         assert await tx.demand.timeline(MIDNIGHT, until, 5 * MINUTE) == [
-            Span(MIDNIGHT, 1, 6.0),
-            Span(MIDNIGHT + 5 * MINUTE, 2, 4.5),
+            Step(MIDNIGHT, 1, 6.0),
+            Step(MIDNIGHT + 5 * MINUTE, 2, 4.5),
         ]
 
 
@@ -79,9 +79,9 @@ async def test_a_recorder_writes_whole_minutes(database: Database) -> None:
     recorder.sample({row(): 2.0}, {}, NOW + 3000)
     await recorder.write(NOW + 3600)
     async with database.transaction() as tx:
-        spans = await tx.demand.timeline(MIDNIGHT, MIDNIGHT + timedelta(hours=2), MINUTE)
+        steps = await tx.demand.timeline(MIDNIGHT, MIDNIGHT + timedelta(hours=2), MINUTE)
         totals = await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(hours=2))
-    assert [(span.start - MIDNIGHT, span.requests) for span in spans] == [
+    assert [(step.start - MIDNIGHT, step.requests) for step in steps] == [
         (timedelta(0), 120.0),
         (MINUTE, 120.0),
     ]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, FenceAdmin, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.policy import approvals
 from gtm.documents import fields
 from gtm.documents.resources import Document
 
-router = APIRouter(prefix="/v1/fence-approvals", tags=["policy"])
+router = strict_router(prefix="/v1/fence-approvals", tags=["policy"])
 
 
 class ApprovalRequest(Document):

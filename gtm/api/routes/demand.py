@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import DemandView, RecordedView
 from gtm.control.errors import BadRequest
@@ -18,7 +20,7 @@ from gtm.core.demand.cells import Cell
 from gtm.core.demand.rows import Row
 from gtm.documents import fields
 
-router = APIRouter(prefix="/v1", tags=["demand"])
+router = strict_router(prefix="/v1", tags=["demand"])
 
 _STEPS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 360, 1440, 10_080))
 _MOST_STEPS = 300
@@ -40,7 +42,7 @@ async def get_demand(
 ) -> Response:
     """The largest rows."""
     active = ctx.leading()
-    rates = active.reports.rates()
+    rates = await asyncio.to_thread(active.reports.reported.rates)
     largest = sorted(rates.items(), key=lambda one: -one[1])
     rows = [found for row, rate in largest if (found := _row(row, rate)) is not None]
     total = sum(requests_by_cell(rates, active.planning.latest.per_answer).values())

@@ -6,9 +6,10 @@ import logging
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 
 from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.dnssec.key_status import ZoneStatus, zone_status
 from gtm.control.errors import NotFound
@@ -18,7 +19,7 @@ from gtm.documents.resources import Document
 
 logger = logging.getLogger(__name__)
 
-router = APIRouter(prefix="/v1/dnssec", tags=["dnssec"])
+router = strict_router(prefix="/v1/dnssec", tags=["dnssec"])
 
 ZoneName = Annotated[fields.HostName, Path(description="The zone's name.")]
 

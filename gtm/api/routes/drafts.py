@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Response
 from fastapi import Request as HttpRequest
+from fastapi import Response
 from pydantic import TypeAdapter, ValidationError
 
 from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import ExplanationView, SimulationView
 from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
@@ -24,7 +25,7 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client
 
-router = APIRouter(prefix="/v1")
+router = strict_router(prefix="/v1")
 
 BODIES = (SimulateRequest, ExplainRequest)
 """Documents that are read elsewhere: FastAPI must be told of them."""
@@ -72,7 +73,7 @@ async def simulate(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     """Apart: it takes a processor for seconds."""
     running = _running(ctx)
     body = await request.body()
-    situation = ctx.situation()
+    situation = await ctx.situation()
     traffic, missing = None, ""
     try:
         traffic = await _traffic(ctx, _glance(body), situation)
@@ -115,7 +116,7 @@ async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     body = await request.body()
     glance = _glance(body)
     location = await _location(ctx, glance.client_ip)
-    job = Job("explain", body, ctx.situation(), running.policy, running.revision, location=location)
+    job = Job("explain", body, await ctx.situation(), running.policy, running.revision, location=location)
     if bytes(glance.policy) != b"null" or glance.at is not None:  # either has a policy compiled
         return Response(await ctx.apart.run(job), media_type="application/json")
     if len(body) > MAX_QUESTION:

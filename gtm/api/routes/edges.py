@@ -9,10 +9,11 @@ from time import time
 from typing import Annotated, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.api.schemas.state import EdgeSchema
 from gtm.control.errors import Forbidden, Invalid
@@ -29,7 +30,7 @@ from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY, EdgeReport
 
 _T = TypeVar("_T")
-router = APIRouter(prefix="/v1")
+router = strict_router(prefix="/v1")
 
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]

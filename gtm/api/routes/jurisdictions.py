@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, not_modified
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Page, errors
 from gtm.api.schemas.policy import JurisdictionView
 from gtm.control.errors import NotFound
@@ -29,7 +30,7 @@ from gtm.documents.jurisdictions import (
 )
 from gtm.storage.session import Database
 
-router = APIRouter(prefix="/v1/jurisdictions", tags=["jurisdictions"])
+router = strict_router(prefix="/v1/jurisdictions", tags=["jurisdictions"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest
 from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
@@ -15,7 +16,7 @@ from gtm.core.latency import Disputed, Level, Source
 from gtm.core.model.requests import Location
 from gtm.geoip.centres import country_centres
 
-router = APIRouter(prefix="/v1", tags=["latency"])
+router = strict_router(prefix="/v1", tags=["latency"])
 
 
 class MeasuredSchema(Schema):

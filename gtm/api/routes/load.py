@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from gtm.api.context import Ctx, Reporter, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.state import LoadView
 from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
@@ -24,7 +25,7 @@ from gtm.core.capacity.load_report import (
 )
 from gtm.core.capacity.supply import Part, RegionCapacity
 
-router = APIRouter(prefix="/v1", tags=["load"])
+router = strict_router(prefix="/v1", tags=["load"])
 
 MAX_BODY = 1024 * 1024
 """Bytes of load reports accepted at once."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from time import time
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.core.capacity.load import Freshness
@@ -16,7 +17,7 @@ from gtm.core.model.regions import AdminState
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus
 
-router = APIRouter(prefix="/v1", tags=["plan"])
+router = strict_router(prefix="/v1", tags=["plan"])
 
 
 class PlanFacts(Schema):
@@ -171,7 +172,7 @@ class TopView(Schema):
 )
 async def get_plan(ctx: Ctx, _: Viewer) -> Response:
     """As of the last tick."""
-    moment = moment_of(ctx.present, ctx.leading(), time())
+    moment = await moment_of(ctx.present, ctx.leading(), time())
     return reply(await asyncio.to_thread(plan_document, moment))
 
 
@@ -186,5 +187,6 @@ async def get_plan(ctx: Ctx, _: Viewer) -> Response:
 async def get_top(ctx: Ctx, _: Viewer) -> Response:
     """What is known now."""
     present, active = ctx.present, ctx.leading()
-    moment, edges = moment_of(present, active, time()), active.reports.vantages.live()
+    moment = await moment_of(present, active, time())
+    edges = active.reports.vantages.live()
     return reply(await asyncio.to_thread(top_document, moment, edges, database_up=present.database_up))

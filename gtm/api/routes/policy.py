@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import Header, Path, Query, Response
 
 from gtm.api.context import Context, Ctx, Force, ForceReason, Operator, Principal, Viewer, reply
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
+from gtm.api.query import strict_router
 from gtm.api.routes.resources import changed, put_reply
 from gtm.api.schemas.base import Page, ResourceChanged, errors
 from gtm.api.schemas.policy import DiffView, PolicyChanged, PolicyView, RevisionSchema, RevisionView
@@ -22,7 +23,7 @@ from gtm.documents import fields, yamls
 from gtm.documents.resources import Document, RegionDocument
 from gtm.documents.schema import PolicyDocument, concise_policy, export_policy
 
-router = APIRouter(prefix="/v1")
+router = strict_router(prefix="/v1")
 
 YAML = "application/yaml"
 """RFC 9512."""

@@ -4,6 +4,7 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
@@ -21,6 +22,7 @@ from gtm.api.paging import (
     not_modified,
     precondition,
 )
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import Changed, Page, ResourceChanged, errors
 from gtm.control.errors import Invalid
 from gtm.control.lead import edges
@@ -57,9 +59,10 @@ def _name_type(kind: str) -> Any:
     return {"zones": HostName, "jurisdictions": JurisdictionName}.get(kind, Name)
 
 
+@cache
 def resource_router(kind: str) -> APIRouter:
     """The endpoints of one kind; jurisdictions are read elsewhere, since shipped ones are shown among them."""
-    router = APIRouter(prefix=f"/v1/{SLUGS[kind]}", tags=[SLUGS[kind]])
+    router = strict_router(prefix=f"/v1/{SLUGS[kind]}", tags=[SLUGS[kind]])
     _add_put(router, kind)
     _add_delete(router, kind)
     if kind != "jurisdictions":

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from gtm import __version__
 from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.state import HealthView, StatusView
 from gtm.control.lead import edges
@@ -18,7 +19,7 @@ from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.regions import Region
 from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
 
-router = APIRouter(prefix="/v1")
+router = strict_router(prefix="/v1")
 
 
 @router.get(

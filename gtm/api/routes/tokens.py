@@ -6,19 +6,23 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from pydantic import Field
 
 from gtm.api.context import Admin, Ctx, reply
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
+from gtm.api.query import strict_router
+from gtm.api.schemas.base import Page, errors
 from gtm.api.schemas.state import TokenCreated, TokenView
+from gtm.control.errors import BadRequest
 from gtm.control.live import tokens
 from gtm.control.live.tokens import LONGEST_GRACE
 from gtm.core.model.access import Role
 from gtm.documents import fields
 from gtm.documents.resources import Document
+from gtm.storage.tokens import Place
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = strict_router(prefix="/v1/tokens", tags=["tokens"])
 
 
 class TokenRequest(Document):
@@ -30,12 +34,6 @@ class TokenRequest(Document):
     """Absent: never."""
     edges: str | None = Field(default=None, max_length=253, pattern=f"^{tokens.EDGES_PATTERN}$")
     """Of role `edge`: the edge that it speaks for, or a pattern of names (`fra-*`). Absent: the edge of its own name."""
-
-
-class TokenList(Schema):
-    """All tokens."""
-
-    items: list[TokenView]
 
 
 @router.post(
@@ -64,13 +62,35 @@ async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
 @router.get(
     "",
     operation_id="list_tokens",
-    summary="List all tokens, by name",
-    response_model=TokenList,
-    responses=errors(),
+    summary="List tokens, by name",
+    response_model=Page[TokenView],
+    responses=errors(400),
 )
-async def list_(ctx: Ctx, _: Admin) -> Response:
-    """All of them, revoked and expired ones included."""
-    return reply({"items": await tokens.list_all(ctx.database)})
+async def list_(ctx: Ctx, _: Admin, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    """Revoked and expired ones included, the latest of a name first."""
+    found = await tokens.list_page(ctx.database, _after(cursor), limit + 1)
+    items, more = found[:limit], None
+    if len(found) > limit:
+        name, created, identity = tokens.place(items[-1])
+        more = encode_cursor(f"{created.isoformat()} {identity} {name}")
+    return reply({"items": items, "next_cursor": more})
+
+
+def _after(cursor: str | None) -> Place | None:
+    """Where the page before ended.
+
+    Raises:
+        BadRequest: the cursor is not one of ours.
+    """
+    last = decode_cursor(cursor)
+    if last is None:
+        return None
+    created, _, rest = last.partition(" ")
+    identity, _, name = rest.partition(" ")
+    try:
+        return name, datetime.fromisoformat(created).astimezone(UTC), identity
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(NO_CURSOR) from error
 
 
 class RotateRequest(Document):

@@ -5,18 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from gtm.control.lead.edges import SyncState
+from gtm.documents.described import Described
 from gtm.storage.resources import PutOutcome
 
 T = TypeVar("T")
 
 
-class Schema(BaseModel):
+class Schema(Described):
     """Base of all answers."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class ErrorSchema(Schema):
@@ -39,7 +36,7 @@ class ProblemSchema(Schema):
     """The path asked for."""
     code: str
     """The type in a word."""
-    errors: list[ErrorSchema] = []
+    errors: tuple[ErrorSchema, ...] = ()
 
 
 class SilentSchema(Schema):

@@ -68,7 +68,7 @@ class SampleSchema(Schema):
     cells: list[CellCount]
 
 
-class SpanSchema(Schema):
+class StepSchema(Schema):
     """A step of the timeline."""
 
     start: datetime
@@ -81,7 +81,7 @@ class RecordedView(SampleSchema):
     """Recorded traffic: fit to be sent as `traffic` of a simulation once `timeline` is taken out."""
 
     peak: SampleSchema | None
-    timeline: list[SpanSchema]
+    timeline: list[StepSchema]
 
 
 class PeakSchema(Schema):

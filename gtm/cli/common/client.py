@@ -20,7 +20,7 @@ import httpx
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.transport import CertificatesError, tls_context
+from gtm.transport import CertificatesError, context_for
 
 _TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 5.0
@@ -98,7 +98,8 @@ class Client:
         limit = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT))
         own = host in {"localhost", "::1"} or host.startswith("127.")
         try:
-            verify = tls_context(Path(ca_file) if (ca_file := os.environ.get("GTM_CA_FILE")) else None)
+            named = os.environ.get("GTM_CA_FILE")
+            verify = context_for(self._url, Path(named) if named else None, direct=own)
             self._http = httpx.Client(timeout=limit, trust_env=not own, headers=headers, verify=verify)
         except CertificatesError as error:
             raise CommandError(str(error)) from error
@@ -223,7 +224,7 @@ class Client:
                 message = _UNAUTHENTICATED if self._token is None else f"{detail}: {_NOT_KNOWN}"
             return CommandError(message, Exit.NOT_ALLOWED, problems)
         code = Exit.UNREACHABLE if answer.status >= 500 else Exit.BAD_INPUT
-        return CommandError(str(detail), code, problems)
+        return CommandError(str(detail), code, problems, str(document.get("code", "")))
 
 
 def control(url: str, token: str | None, *, timeout: float = _TIMEOUT) -> Client:

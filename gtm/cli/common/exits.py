@@ -26,10 +26,14 @@ class Exit(IntEnum):
 class CommandError(Exception):
     """Ends a command with a message on standard error and an exit code.
 
-    `problems` are listed below the message, one a line.
+    `problems` are listed below the message, one a line. `said` is the code of the problem document that a server answered
+    with, if one did.
     """
 
-    def __init__(self, message: str, code: Exit = Exit.BAD_INPUT, problems: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, code: Exit = Exit.BAD_INPUT, problems: tuple[str, ...] = (), said: str = ""
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.problems = problems
+        self.said = said

@@ -24,8 +24,8 @@ Urls = list[str]
 _Send = Callable[[list[dict[str, object]]], None]
 
 
-def _urls(kind: str, where: str) -> Any:
-    return typer.Option(f"--{kind}", metavar="URL", help=f"{where}; several: given again.")
+def _urls(option: str, where: str) -> Any:
+    return typer.Option(f"--{option}", metavar="URL", help=f"{where}; several: given again.")
 
 
 def register(app: typer.Typer) -> None:
@@ -85,19 +85,19 @@ def report(
     """
     import httpx
 
-    from gtm.adapters.servers import Kind
+    from gtm.adapters.servers import ServerType
     from gtm.adapters.watch import Fixed, Watch
 
     given = {
-        Kind.VLLM: vllm,
-        Kind.SGLANG: sglang,
-        Kind.TGI: tgi,
-        Kind.TRITON: triton,
-        Kind.HAPROXY: haproxy,
-        Kind.NGINX: nginx,
-        Kind.PROMETHEUS: prometheus,
+        ServerType.VLLM: vllm,
+        ServerType.SGLANG: sglang,
+        ServerType.TGI: tgi,
+        ServerType.TRITON: triton,
+        ServerType.HAPROXY: haproxy,
+        ServerType.NGINX: nginx,
+        ServerType.PROMETHEUS: prometheus,
     }
-    targets = [_target(kind, url) for kind, urls in given.items() for url in urls or ()]
+    targets = [_target(server_type, url) for server_type, urls in given.items() for url in urls or ()]
     _check_targets(targets, bool(prometheus), series or [])
     fixed = Fixed(region, service, limit, _labels(label or []), _series(series or []))
     send = _print if dry_run else _to_control(control_url, token)
@@ -194,8 +194,8 @@ def _print(reports: list[dict[str, object]]) -> None:
         typer.echo(json.dumps(one))
 
 
-def _target(kind: Any, url: str) -> Target:
-    from gtm.adapters.servers import Kind
+def _target(server_type: Any, url: str) -> Target:
+    from gtm.adapters.servers import ServerType
     from gtm.adapters.watch import Target
 
     text = url if "://" in url else f"http://{url}"
@@ -205,10 +205,12 @@ def _target(kind: Any, url: str) -> Target:
     except ValueError:
         usable = False
     if not usable or not text.isprintable() or " " in text:
-        raise CommandError(f"--{kind.value}: `{url}` is not a URL such as http://127.0.0.1:8000/metrics")
-    if not parts.path.strip("/") and kind is not Kind.NGINX:
+        raise CommandError(
+            f"--{server_type.value}: `{url}` is not a URL such as http://127.0.0.1:8000/metrics"
+        )
+    if not parts.path.strip("/") and server_type is not ServerType.NGINX:
         text = text.rstrip("/") + "/metrics"
-    return Target(kind, text)
+    return Target(server_type, text)
 
 
 def _check_targets(targets: list[Target], named: bool, series: list[str]) -> None:

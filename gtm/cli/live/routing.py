@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,10 +96,41 @@ def explain(
     """
     asked = _Asked(service or None, client, tenant, data_class, model, affinity, host, explain=1)
     if policy is None and at is None:
-        decision = _ask(edge_url, token, asked)
+        try:
+            decision = _ask(edge_url, token, asked)
+        except CommandError as error:
+            raise _hinted(error, control_url, token, asked) from error
     else:
         decision = _ask_control(control_url, token, asked, policy, at)
     _tell(decision, as_json=as_json, full=True)
+
+
+_LISTS = {
+    "unknown_service": ("service", "/v1/services"),
+    "unknown_tenant": ("tenant", "/v1/tenants"),
+    "unknown_data_class": ("data_class", "/v1/data-classes"),
+}
+"""What an edge says that the policy does not know → which parameter it is, and where control lists those known."""
+_PATIENCE = 2.0
+"""Seconds that control may take to help with a name."""
+
+
+def _hinted(error: CommandError, url: str, token: str | None, asked: _Asked) -> CommandError:
+    """The same error, with the name that may be meant where control says what names there are.
+
+    Not the edge: it tells strangers no names, and compares none for them.
+    """
+    from gtm.cli.common import client
+    from gtm.core.model.references import meant
+
+    parameter, path = _LISTS.get(error.said, ("", ""))
+    name = asdict(asked).get(parameter)
+    if not name:
+        return error
+    known: list[str] = []
+    with suppress(CommandError):  # no token, or no control to be reached: what the edge said stands
+        known = [item["name"] for item in client.control(url, token, timeout=_PATIENCE).items(path)]
+    return CommandError(f"{error}{meant(name, known)}", error.code, error.problems, error.said)
 
 
 def _ask_control(

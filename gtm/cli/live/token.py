@@ -143,7 +143,7 @@ def list_(
 
         found = [_view(item) for item in _with_database(database_url, data_dir, tokens.list_all)]
     else:
-        found = client.control(control_url, token).get("/v1/tokens")["items"]
+        found = list(client.control(control_url, token).items("/v1/tokens"))
     if as_json:
         output.print_json(found)
         return

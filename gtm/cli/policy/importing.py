@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from gtm.documents.imports.parts import Source
 
 
-class Kind(StrEnum):
-    """What a file is of."""
+class SourceFormat(StrEnum):
+    """The system that wrote a file."""
 
     OCTODNS = "octodns"
     ROUTE53 = "route53"
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(
-    kind: Annotated[Kind, typer.Argument(help="What the file is of.")],
+    source: Annotated[SourceFormat, typer.Argument(help="What the file is of.")],
     file: Annotated[
         Path,
         typer.Argument(
@@ -56,21 +56,21 @@ def import_(
     from gtm.documents.imports.policy import draft, zone_name
     from gtm.documents.imports.render import files
 
-    if config is not None and kind is not Kind.GDNSD:
+    if config is not None and source is not SourceFormat.GDNSD:
         raise CommandError("--config is for gdnsd alone; nothing was written")
     try:
         name = zone_name(zone)
-        made = draft(name, _source(kind, file, name, config))
+        made = draft(name, _source(source, file, name, config))
     except ImportProblem as error:
         raise CommandError(f"cannot import `{file}`: {error}; nothing was written") from error
     if not (made.zone["records"] or made.services):
-        hint = f"is it of zone `{name}`, and {kind.value}'s?"
+        hint = f"is it of zone `{name}`, and {source.value}'s?"
         raise CommandError(
             f"nothing in `{file}` can be taken over: {hint} Nothing was written",
             problems=tuple(dict.fromkeys(made.notes)),
         )
     folder = out or Path(name)
-    written = _write(folder, files(made, f"{kind.value}, {file.name}"))
+    written = _write(folder, files(made, f"{source.value}, {file.name}"))
     if as_json:
         output.print_json({"files": [str(path) for path in written], "not_taken_over": list(made.notes)})
         return
@@ -90,12 +90,12 @@ def _many(what: str, count: int) -> str:
     return what if count == 1 else f"{word}s{space}{rest}"
 
 
-def _source(kind: Kind, file: Path, zone: str, config: Path | None) -> Source:
+def _source(source: SourceFormat, file: Path, zone: str, config: Path | None) -> Source:
     from gtm.documents.imports import gdnsd, octodns, route53
 
-    if kind is Kind.GDNSD:
+    if source is SourceFormat.GDNSD:
         return gdnsd.read(_read(file), zone, None if config is None else _read(config))
-    return {Kind.OCTODNS: octodns.read, Kind.ROUTE53: route53.read}[kind](_read(file))
+    return {SourceFormat.OCTODNS: octodns.read, SourceFormat.ROUTE53: route53.read}[source](_read(file))
 
 
 def _read(file: Path) -> str:

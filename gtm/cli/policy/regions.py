@@ -29,9 +29,9 @@ def list_(
 
     api = client.control(control_url, token)
     health = _health(api)
-    regions = [{**region, "health": health.get(region["name"])} for region in api.items("/v1/regions")]
+    regions = [(region, health.get(region["name"])) for region in api.items("/v1/regions")]
     if as_json:
-        output.print_json(regions)
+        output.print_json([{**region, "health": found} for region, found in regions])
         return
     output.table(
         ("region", "admin state", "health", "country", "endpoints", "capacity", "details"),
@@ -39,13 +39,13 @@ def list_(
             (
                 region["name"],
                 output.styled(region["admin_state"]),
-                output.styled(_status(region["health"])),
+                output.styled(_status(found)),
                 region["country"],
                 "\n".join(endpoint["url"] for endpoint in region["endpoints"]),
                 _capacity(region["capacity"]),
-                _trouble(region["health"]),
+                _trouble(found),
             )
-            for region in regions
+            for region, found in regions
         ),
         empty="there are no regions: add some with `gtm apply FOLDER`",
     )
@@ -76,6 +76,10 @@ def show(
             ("admin state", output.styled(region["admin_state"])),
             ("draining since (UTC)", output.when(region["draining_since"])),
             ("health", output.styled(_status(health))),
+            (
+                "disputed",
+                "edges go by their own probes" if health is not None and health["disputed"] else None,
+            ),
             ("country", " ".join(part for part in (region["country"], region["subdivision"]) if part)),
             ("position", f"{region['lat']}, {region['lon']}"),
             ("capacity", _capacity(region["capacity"])),

@@ -85,6 +85,7 @@ def _call(method: str, path: str, data_dir: Path, region: str | None = None) -> 
     import httpx
 
     from gtm.demo.block import DemoError, DemoFile
+    from gtm.transport import context_for
 
     try:
         world = DemoFile.read(data_dir)
@@ -93,7 +94,8 @@ def _call(method: str, path: str, data_dir: Path, region: str | None = None) -> 
     if region is not None and region not in world.regions:
         raise CommandError(f"there is no demo region `{region}`; there are {', '.join(world.regions)}")
     try:
-        response = httpx.request(method, f"{world.switch}{path}", timeout=5.0, trust_env=False)
+        verify = context_for(world.switch, None, direct=True)
+        response = httpx.request(method, f"{world.switch}{path}", timeout=5.0, trust_env=False, verify=verify)
         state: dict[str, Any] = response.raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
         message = f"the demo world does not answer ({error}); is `gtm serve --demo` running?"

@@ -14,6 +14,7 @@ import typer
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.servers.declared import Given, with_options
+from gtm.runtime.process import pauses
 from gtm.settings import LOOPBACK, ControlSettings, EdgeSettings, ServeSettings
 
 Handed = Annotated[
@@ -37,9 +38,10 @@ def serve(
     demo: Annotated[bool, typer.Option("--demo", help="With the seven-region demo world.")] = False,
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
-    from gtm.cli.servers.welcome import welcome
-    from gtm.runtime.process.logs import configure
-    from gtm.runtime.serve.supervisor import Supervisor
+    with pauses.loading():
+        from gtm.cli.servers.welcome import welcome
+        from gtm.runtime.process.logs import configure
+        from gtm.runtime.serve.supervisor import Supervisor
 
     edge = given.settings(EdgeSettings, control_url="", token="", name="")  # which the supervisor knows
     settings = ServeSettings(given.settings(ControlSettings), _of_demo(edge) if demo else edge, demo)
@@ -71,9 +73,10 @@ def control(
     handed: Handed = False,
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
-    from gtm.runtime.control.server import run_control
-    from gtm.runtime.process.handed import received
-    from gtm.runtime.process.logs import configure
+    with pauses.loading():
+        from gtm.runtime.control.server import run_control
+        from gtm.runtime.process.handed import received
+        from gtm.runtime.process.logs import configure
 
     settings = received(ControlSettings) if handed else given.settings(ControlSettings)
     configure(settings.log_level, "control")
@@ -112,9 +115,10 @@ def edge(
     handed: Handed = False,
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
-    from gtm.runtime.edge.agent.agent import Agent
-    from gtm.runtime.process.handed import received
-    from gtm.runtime.process.logs import configure
+    with pauses.loading():
+        from gtm.runtime.edge.agent.agent import Agent
+        from gtm.runtime.process.handed import received
+        from gtm.runtime.process.logs import configure
 
     if stop:
         _stop_edge(given.values["data_dir"].absolute())

@@ -85,7 +85,9 @@ class Active:
             group.create_task(self.latency.run(self._measured, self._publish_table))
             group.create_task(self._sightings.run())
             if self._recorder is not None:
-                group.create_task(recorder.run(self._recorder, self.reports.rates, self._per_answer))
+                group.create_task(
+                    recorder.run(self._recorder, lambda: self.reports.reported, self._per_answer)
+                )
 
     def _per_answer(self) -> PerAnswer:
         return self.planning.latest.per_answer

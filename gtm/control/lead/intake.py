@@ -18,7 +18,7 @@ from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.state import EndpointHealth, Plan
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
-from gtm.core.quota.names import QuotaName
+from gtm.core.quota.names import QuotaName, QuotaText
 from gtm.feed.wire import EdgeReport
 
 MAX_DETAIL = 200
@@ -82,7 +82,7 @@ class Intake:
         return found
 
     def _leases(self, use: LeaseUse) -> LeaseUse:
-        def known(names: Iterable[str]) -> frozenset[str]:
+        def known(names: Iterable[QuotaText]) -> frozenset[QuotaText]:
             if self.snapshot is None:
                 return frozenset(sorted(names)[:MAX_LEASES])
             return self._quotas.intersection(names)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from gtm.control.lead.election import FENCE, Election, Sole, Standing
 from gtm.core.quota.leases import LeaseGrant, LeaseUse
 from gtm.core.quota.ledger import LeaseLedger
+from gtm.core.quota.names import QuotaText
 
 
 class Leases:
@@ -46,7 +47,7 @@ class Leases:
             return None
         return self._current(now).answer(edge, use, now)
 
-    def apportion(self, rates: Mapping[str, float]) -> None:
+    def apportion(self, rates: Mapping[QuotaText, float]) -> None:
         """Divide what edges may spend of each quota, in requests per second, among them."""
         now = self._monotonic()
         self._current(now).apportion(rates, now)

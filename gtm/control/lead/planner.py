@@ -29,7 +29,7 @@ from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.quota.names import QuotaName
+from gtm.core.quota.names import QuotaName, QuotaText
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Planned:
     capacity: Assessment = NO_ASSESSMENT
     seconds: float = 0.0
     error: str = ""
-    leasable: dict[str, float] = field(default_factory=dict)
+    leasable: dict[QuotaText, float] = field(default_factory=dict)
     """What edges may spend of each quota over HTTP, in requests per second: DNS answers take the rest of it."""
     per_answer: PerAnswer = field(default_factory=dict)
     """How many requests a DNS answer counted as, by service and region."""
@@ -159,9 +159,9 @@ class Planner:
         return Sent(found, TIME_CONSTANT)
 
 
-def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -> dict[str, float]:
+def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -> dict[QuotaText, float]:
     """Each quota's rate times the part of it that HTTP takes: of the flows it covers, or of all demand if there are none."""
-    spilled: dict[str, list[float]] = {name: [0.0, 0.0] for name in solution.quota_rates}
+    spilled: dict[QuotaText, list[float]] = {name: [0.0, 0.0] for name in solution.quota_rates}
     everything = [0.0, 0.0]
     for one in problem.classes:
         part = min(1.0, http.get(one.key, 0.0) / one.rate) if one.rate > 0 else 1.0

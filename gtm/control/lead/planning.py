@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from gtm.control.lead.demand import Reported
 from gtm.control.lead.election import Election, Sole, Standing
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
@@ -73,7 +74,7 @@ class Planning:
         if not takeover.over and takeover.end(self._monotonic()):
             self._planner.resume(takeover.plan)
         try:
-            planned = await asyncio.to_thread(self._planner.tick, self._inputs(snapshot))
+            planned = await asyncio.to_thread(self._plan, self._inputs(snapshot), self._reports.reported)
         except Exception:
             logger.exception("the planner failed; the last plan stays")
             return
@@ -84,8 +85,12 @@ class Planning:
             told = now.with_state(self._clock(), plan=planned.told)
             self._current.become(replace(told, keep_plan=False))
 
+    def _plan(self, inputs: Inputs, reported: Reported) -> Planned:
+        """One plan, beside the event loop."""
+        return self._planner.tick(replace(inputs, rates=reported.rates()))
+
     def _inputs(self, snapshot: Snapshot) -> Inputs:
-        """All that one plan is made from, as of now."""
+        """All that one plan is made from, as of now, but for the rates."""
         now = self._current.now
         if (
             self._estimator is None
@@ -98,7 +103,7 @@ class Planning:
             estimator=self._estimator,
             state=replace(now.state, health=self._reports.vantages.judgement.presumed),
             now=self._clock(),
-            rates=self._reports.rates(),
+            rates={},
             loads=self._loads.loads(snapshot.policy),
             capacity=self._loads.assessment,
         )

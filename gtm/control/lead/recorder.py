@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from math import floor
 
-from gtm.control.lead.demand import PerAnswer, requests_of
+from gtm.control.lead.demand import PerAnswer, Reported, requests_of
 from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import MINUTE
 from gtm.storage.errors import StorageUnavailable
@@ -135,7 +135,7 @@ class Recorder:
 
 async def run(
     recorder: Recorder,
-    rates: Callable[[], Mapping[Row, float]],
+    reported: Callable[[], Reported],
     per_answer: Callable[[], PerAnswer],
     clock: Callable[[], float] = time.time,
 ) -> None:
@@ -143,12 +143,12 @@ async def run(
 
     Args:
         recorder: of this process.
-        rates: requests or DNS answers per second of every row now (`DemandBook.rates`).
+        reported: the rates of all edges now.
         per_answer: how many requests a DNS answer stands for.
         clock: POSIX seconds.
     """
     while True:
-        recorder.sample(rates(), per_answer(), clock())
+        recorder.sample(await asyncio.to_thread(reported().rates), per_answer(), clock())
         try:
             await recorder.write(clock())
         except StorageUnavailable as error:

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from gtm.control.lead.demand import DemandBook
+from gtm.control.lead.demand import DemandBook, Reported
 from gtm.control.lead.intake import Intake
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import Vantages
 from gtm.control.live.present import Current
-from gtm.core.demand.rows import Row
 from gtm.feed.wire import EdgeReply, EdgeReport
 
 
@@ -75,6 +74,7 @@ class Reports:
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
         return replace(reply, leases=self._leases.answer(edge, report.leases, now))
 
-    def rates(self) -> dict[Row, float]:
-        """Requests, or DNS answers, per second of every row now."""
-        return self.demand.rates(self._monotonic())
+    @property
+    def reported(self) -> Reported:
+        """The rates of all edges now, to be added up."""
+        return self.demand.reported(self._monotonic())

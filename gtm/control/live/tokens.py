@@ -17,8 +17,10 @@ from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.storage.session import Database
-from gtm.storage.tokens import Token, TokenNameTaken
+from gtm.storage.tokens import Place, Token, TokenNameTaken
 
+_PAGE = 1000
+"""Tokens read at once."""
 LONGEST_GRACE = timedelta(days=30)
 """How long a token's old text may work beside its new one."""
 FIRST_ADMIN = "admin"
@@ -117,10 +119,25 @@ async def install(database: Database, name: str, role: Role, text: str, edges: s
         return await transaction.tokens.replace(name, role, digest(text), edges=edges)
 
 
-async def list_all(database: Database) -> list[Token]:
-    """Every token by name, revoked and expired ones included."""
+async def list_page(database: Database, after: Place | None, limit: int) -> list[Token]:
+    """At most `limit` tokens by name, starting behind `after`; revoked and expired ones included."""
     async with database.transaction() as transaction:
-        return await transaction.tokens.list()
+        return await transaction.tokens.list(after, limit)
+
+
+async def list_all(database: Database) -> list[Token]:
+    """Every token, likewise, read page by page."""
+    found: list[Token] = []
+    while True:
+        page = await list_page(database, place(found[-1]) if found else None, _PAGE)
+        found += page
+        if len(page) < _PAGE:
+            return found
+
+
+def place(token: Token) -> Place:
+    """Where a token stands among all."""
+    return token.name, token.created_at, token.id
 
 
 async def revoke(database: Database, identity: str) -> Token:
@@ -148,8 +165,8 @@ async def rotate(database: Database, name: str, *, now: datetime, grace: timedel
         raise Invalid(f"{problem}", (problem,))
     identity, text = _new_text()
     async with database.transaction() as transaction:
-        held = [token for token in await transaction.tokens.list() if token.name == name]
-        works = any(token.ends_at is None or token.ends_at > now for token in held)
+        held = await transaction.tokens.latest(name)
+        works = await transaction.tokens.works(name, now)
         token = (
             await transaction.tokens.rotate(name, digest(text), now + grace, token_id=identity)
             if works
@@ -170,7 +187,7 @@ async def bootstrap(database: Database) -> NewToken | None:
     made = None
     async with database.transaction() as transaction:
         await transaction.policy.lock()
-        if not any(token.role is Role.ADMIN for token in await transaction.tokens.list()):
+        if not await transaction.tokens.any_of(Role.ADMIN):
             identity, text = _new_text()
             token = await transaction.tokens.add(FIRST_ADMIN, Role.ADMIN, digest(text), token_id=identity)
             made = NewToken(token, text)

@@ -24,6 +24,9 @@ PROCESSOR = 30
 PATIENCE = 120.0
 """Seconds by the clock until it is given up."""
 
+WAIT = 30.0
+"""Seconds that a job may wait for its turn."""
+
 _RETRY_AFTER = {"Retry-After": "10"}
 _NICE = 10
 """Feeds, plans and changes come first."""
@@ -37,12 +40,20 @@ class Apart:
         memory: see `MEMORY`.
         processor: see `PROCESSOR`.
         patience: see `PATIENCE`.
+        wait: see `WAIT`.
     """
 
-    def __init__(self, memory: int = MEMORY, processor: int = PROCESSOR, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        memory: int = MEMORY,
+        processor: int = PROCESSOR,
+        patience: float = PATIENCE,
+        wait: float = WAIT,
+    ) -> None:
         self._memory = memory
         self._processor = processor
         self._patience = patience
+        self._wait = wait
         self._slots = asyncio.Semaphore(AT_WORK)
         self._present = 0
 
@@ -51,7 +62,7 @@ class Apart:
 
         Raises:
             ContentTooLarge: it takes more memory or time than a job may.
-            Unavailable: too many wait already, or it came to no end.
+            Unavailable: too many wait already, its turn did not come, or it came to no end.
             ControlError: as the job raised it.
             PolicyError: likewise.
         """
@@ -61,10 +72,25 @@ class Apart:
             )
         self._present += 1
         try:
-            async with self._slots:
+            await self._turn()
+            try:
                 return understood(await self._said(await asyncio.to_thread(pickle.dumps, job)))
+            finally:
+                self._slots.release()
         finally:
             self._present -= 1
+
+    async def _turn(self) -> None:
+        """Wait for one of the slots, to be released afterwards."""
+        try:
+            async with asyncio.timeout(self._wait):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise Unavailable(
+                f"{AT_WORK} other drafts have been looked at for {self._wait:g} s, and this one's turn did not come: "
+                "try again",
+                headers=_RETRY_AFTER,
+            ) from None
 
     async def _said(self, job: bytes) -> bytes:
         """What the process says."""

@@ -10,12 +10,11 @@ from html import escape
 from math import ceil, log10, sqrt
 from typing import Any
 
-from gtm.geoip.inhabited import inhabited
+from gtm.geoip.inhabited import TILE_DEGREES, inhabited
 
 _WIDTH, _HEIGHT = 720, 330
 _TOP, _BOTTOM = 80.0, -60.0
 """Degrees of latitude that maps show."""
-_CELL = 2.5
 _HUES = (212, 28, 152, 340, 50, 275, 185, 10, 95, 315, 240, 70)
 """Neighbours in this order are far apart; after twelve they repeat, lighter."""
 
@@ -173,10 +172,14 @@ def _at(lat: float, lon: float) -> tuple[float, float]:
 
 
 def _land() -> str:
-    """A square for each inhabited cell."""
-    width, height = _CELL / 360 * _WIDTH, _CELL / (_TOP - _BOTTOM) * _HEIGHT
+    """A square for each inhabited tile."""
+    width, height = TILE_DEGREES / 360 * _WIDTH, TILE_DEGREES / (_TOP - _BOTTOM) * _HEIGHT
     side = f"h{width - 0.8:.1f}v{height - 0.8:.1f}h-{width - 0.8:.1f}z"
-    corners = (_at(lat + _CELL / 2, lon - _CELL / 2) for lat, lon in inhabited() if _BOTTOM < lat < _TOP)
+    corners = (
+        _at(lat + TILE_DEGREES / 2, lon - TILE_DEGREES / 2)
+        for lat, lon in inhabited()
+        if _BOTTOM < lat < _TOP
+    )
     return "".join(f"M{x:.1f} {y:.1f}{side}" for x, y in corners)
 
 

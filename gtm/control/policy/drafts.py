@@ -20,7 +20,7 @@ from gtm.control import errors
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, NotFound
 from gtm.control.policy import simulation
 from gtm.control.policy.situation import Situation
-from gtm.control.policy.traffic import KindDocument, TrafficDocument
+from gtm.control.policy.traffic import RequestDocument, TrafficDocument
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem
@@ -57,7 +57,7 @@ def _client(value: str) -> str:
         raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
 
 
-class ExplainRequest(KindDocument):
+class ExplainRequest(RequestDocument):
     """One request, and the draft to decide it by; without one, the policy in force decides."""
 
     client_ip: Annotated[StrictStr, AfterValidator(_client), Field(max_length=64)] | None = None
@@ -83,7 +83,7 @@ class Job:
     """What is to be found out.
 
     Args:
-        kind: which of the two.
+        task: which of the two.
         body: as it was sent.
         situation: the present.
         running: the policy in force.
@@ -93,7 +93,7 @@ class Job:
         location: of the client that an explanation is of; None: the body has it.
     """
 
-    kind: Literal["simulate", "explain"]
+    task: Literal["simulate", "explain"]
     body: bytes
     situation: Situation
     running: Policy
@@ -175,7 +175,7 @@ def done(job: Job) -> dict[str, Any]:
         ControlError: the body or what it asks is wrong.
         PolicyError: the draft does not compile.
     """
-    if job.kind == "explain":
+    if job.task == "explain":
         question = parsed(ExplainRequest, job.body)
         if question.policy is None:
             return explained(job, question, simulation.compiled(job.running, job.revision))
@@ -222,10 +222,10 @@ def understood(said: bytes) -> bytes:
     """
     if said[:1] == b"1":
         return said[1:]
-    kind, detail, problems = msgspec.json.decode(said[1:], type=tuple[str, str, tuple[Problem, ...]])
-    if not kind:
+    error, detail, problems = msgspec.json.decode(said[1:], type=tuple[str, str, tuple[Problem, ...]])
+    if not error:
         raise PolicyError(problems)
-    found = getattr(errors, kind)
+    found = getattr(errors, error)
     assert issubclass(found, ControlError)  # noqa: S101 - what the process raised
     raise found(detail, problems)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
@@ -35,7 +35,7 @@ class SafetyCheck:
         approvals: how many others have to approve of a change that opens a fence.
     """
 
-    situation: Callable[[], Situation]
+    situation: Callable[[], Awaitable[Situation]]
     max_moved: float
     author: str = ""
     role: Role = Role.OPERATOR
@@ -45,7 +45,7 @@ class SafetyCheck:
 
     async def judge(self, before: Policy, after: Snapshot, revision: int) -> Verdict:
         """What the rules say of a change to a revision, worked out beside the event loop."""
-        verdict = await asyncio.to_thread(_judge, self.situation(), before, after, self.max_moved)
+        verdict = await asyncio.to_thread(_judge, await self.situation(), before, after, self.max_moved)
         found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
         named = fingerprint(revision, before, after.policy) if self._to_approve(found) else None
         return replace(verdict, breaches=found, fingerprint=named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gtm.control.errors import Invalid, Unavailable
@@ -12,6 +13,7 @@ from gtm.core.demand.traffic import Traffic
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
+from gtm.core.model.references import meant
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus, State
@@ -105,6 +107,17 @@ def _packed(client: str | None) -> bytes:
     return b"" if client is None else parse_address(client.partition("/")[0]).packed
 
 
+def _known(snapshot: Snapshot, kind: str) -> Collection[str]:
+    """The names of a kind that requests may name."""
+    names: Mapping[str, Collection[str]] = {
+        "service": snapshot.services,
+        "tenant": snapshot.tenants,
+        "data class": snapshot.data_classes,
+        "model": snapshot.models,
+    }
+    return names[kind]
+
+
 def explanation(
     situation: Situation, snapshot: Snapshot, request: Request, client: str | None
 ) -> dict[str, Any]:
@@ -117,8 +130,8 @@ def explanation(
     try:
         routing = routed(view, request, _packed(client))
     except UnknownNameError as error:
-        problem = Problem(error.kind.replace(" ", "_"), "unknown_reference", str(error))
-        raise Invalid(str(error), [problem]) from error
+        text = f"{error}{meant(error.name, _known(snapshot, error.kind))}"
+        raise Invalid(text, [Problem(error.kind.replace(" ", "_"), "unknown_reference", text)]) from error
     option = routing.pick(_DRAW)
     decision = routing.explained(option)
     trace = answer(view, request, decision, client=client, endpoint=routing.endpoint(option), full=True)

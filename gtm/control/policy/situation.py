@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from gtm.control.lead.active import Active
 from gtm.control.lead.demand import PerAnswer, requests_of
-from gtm.control.live.present import Present
 from gtm.core.capacity.load import Key, Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.decision.view import View, Window, view_of
@@ -16,6 +16,10 @@ from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.world import World, presumed_up
+
+if TYPE_CHECKING:  # with them comes the database, which processes that look at drafts have no use for
+    from gtm.control.lead.active import Active
+    from gtm.control.live.present import Present
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +52,18 @@ class Situation:
         return World(replace(self, state=state).view(snapshot), found.supply)
 
 
-def situation_of(present: Present, active: Active, now: float) -> Situation:
-    """The present of the active control at a POSIX time. Call it from the event loop: it reads what others change there."""
-    return Situation(
+async def situation_of(present: Present, active: Active, now: float) -> Situation:
+    """The present of the active control at a POSIX time; demand is added up beside the event loop."""
+    reported, per_answer = active.reports.reported, active.planning.latest.per_answer
+    found = Situation(
         now=now,
         state=replace(present.state, health=active.health),
         loads=active.loads.loads(present.policy),
         capacity=active.loads.assessment,
         table=present.table,
-        demand=requests_by_cell(active.reports.rates(), active.planning.latest.per_answer),
     )
+    demand = await asyncio.to_thread(lambda: requests_by_cell(reported.rates(), per_answer))
+    return replace(found, demand=demand)
 
 
 def requests_by_cell(rates: Mapping[Row, float], per_answer: PerAnswer) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,7 +20,9 @@ from gtm.core.model.services import Priority
 from gtm.documents import fields as f
 from gtm.documents.resources import Document
 from gtm.geoip.centres import country_centres
-from gtm.storage.session import Database
+
+if TYPE_CHECKING:  # which processes that look at drafts have no use for
+    from gtm.storage.session import Database
 
 MAX_CELLS = 100_000
 """Cells accepted in one document."""
@@ -76,8 +78,8 @@ class PlaceDocument(Document):
         )
 
 
-class KindDocument(PlaceDocument):
-    """A kind of request."""
+class RequestDocument(PlaceDocument):
+    """A request, but for who makes it."""
 
     service: f.Name
     tenant: f.Name | None = None
@@ -87,8 +89,8 @@ class KindDocument(PlaceDocument):
     """Left out: the service's."""
 
 
-class CellDocument(KindDocument):
-    """So many requests of one kind."""
+class CellDocument(RequestDocument):
+    """So many requests that are alike."""
 
     count: Annotated[f.Number, Field(ge=0, le=1e15)]
 
@@ -140,7 +142,7 @@ def _sample_json(sample: Sample) -> dict[str, Any]:
 
 
 def cell_json(cell: Cell) -> dict[str, Any]:
-    """A cell as a `KindDocument`."""
+    """A cell as a `RequestDocument`."""
     return asdict(cell)
 
 
@@ -153,15 +155,15 @@ async def recorded(database: Database, since: datetime, until: datetime) -> Traf
     async with database.transaction() as transaction:
         demand = transaction.demand
         busiest = await demand.busiest(since, until)
-        spans = await demand.timeline(since, until, until - since) if busiest is not None else []
-        if busiest is None or not spans:
+        steps = await demand.timeline(since, until, until - since) if busiest is not None else []
+        if busiest is None or not steps:
             raise NotFound(
                 f"no demand is recorded from {since.isoformat()} to {until.isoformat()}: control records it minute by "
                 "minute while edges report to it"
             )
         totals = await demand.totals(since, until)
         peak = await demand.totals(busiest, busiest + timedelta(seconds=MINUTE))
-    seconds = MINUTE * sum(span.minutes for span in spans)
+    seconds = MINUTE * sum(step.minutes for step in steps)
     return Traffic(
         Sample(_by_cell(totals), seconds, since.timestamp()),
         Sample(_by_cell(peak), MINUTE, busiest.timestamp()),

@@ -243,7 +243,7 @@ def _short_sets(made: Comparison, ranked: Ranked, most: int = 3) -> list[str]:
     missing: dict[int, float] = {}
     for cell, ranking in ranked.rankings.items():
         group = ranking.group
-        within = group.allowed & group.willing & view.up
+        within = group.eligible(view.up)
         rate = made.sample.counts[cell] / made.sample.seconds
         demand[within] = demand.get(within, 0.0) + rate
         missing[within] = missing.get(within, 0.0) + rate * (1 - sum(made.after.cells[cell].values()))

@@ -68,7 +68,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import assert_never
 
-from gtm.core.decision.ranking import RankingClass, ranked
+from gtm.core.decision.ranking import ANY_HEALTH, RankingClass, ranked
 from gtm.core.decision.view import View
 from gtm.core.decision.weights import (
     Shares,
@@ -84,8 +84,9 @@ from gtm.core.model.outcomes import FenceError, Outcome, Reason
 from gtm.core.model.requests import Request
 from gtm.core.model.services import PLANNED, Affinity, OnOverload, OnUnusable, Steering
 from gtm.core.model.state import ClassPlan
+from gtm.core.quota.names import QuotaText
 
-Afford = Callable[[tuple[str, ...]], bool]
+Afford = Callable[[tuple[QuotaText, ...]], bool]
 """Takes one token of each quota named, or none and says no."""
 
 
@@ -100,7 +101,7 @@ class Option:
     region: str | None
     outcome: Outcome
     reason: Reason
-    quotas: tuple[str, ...] = ()
+    quotas: tuple[QuotaText, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,14 +228,13 @@ def choice(view: View, group: RankingClass) -> Choice:
     service = group.service.service
     if group.outside:
         return _refused(_Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
-    usable = group.willing & view.up
-    eligible, ignored = group.allowed & usable, False
+    eligible, ignored = group.eligible(view.up), False
     if not eligible and service.on_unusable is OnUnusable.IGNORE_HEALTH:
-        eligible, ignored = group.allowed & group.willing, True
+        eligible, ignored = group.eligible(ANY_HEALTH), True
     maker = _Maker(view, group)
     order = ranked(group.service, group.order, eligible)
     if not order:
-        return _leftovers(maker, usable_anywhere=bool(usable))
+        return _leftovers(maker, usable_anywhere=bool(group.usable(view.up)))
     shares, plan = shares_of(view, group, order)
     main = Reason.HEALTH_IGNORED if ignored else _reason(group)
     home = order[0]
@@ -331,7 +331,7 @@ def _sticky(
     view, group = maker.view, maker.group
     if group.service.service.affinity is Affinity.NONE:
         return (), ()
-    kept = staying(view, group, group.allowed & group.capable & view.up, shares)
+    kept = staying(view, group, group.keeping(view.up), shares)
     if len(kept) == 1 and kept.keys() == shares.keys():
         return (), ()
     options = []
@@ -380,7 +380,7 @@ class _Maker:
             return self.served(number, Reason.SLOW_START)
         return self.served(number, Reason.SPILLOVER, quotas_by_plan(self.view, self.group, home, number))
 
-    def served(self, number: int, reason: Reason, quotas: tuple[str, ...] = ()) -> Option:
+    def served(self, number: int, reason: Reason, quotas: tuple[QuotaText, ...] = ()) -> Option:
         """The only place where an Option names a region.
 
         Raises:

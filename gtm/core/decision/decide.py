@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gtm.core.decision.candidates import Candidate, Judge, Objections
+from gtm.core.decision.candidates import Candidate, candidates
 from gtm.core.decision.choice import Afford, Choice, Option, choice, pick
 from gtm.core.decision.endpoints import endpoint_for
 from gtm.core.decision.fence import Fence
@@ -94,8 +94,7 @@ class Routing(NamedTuple):  # a frozen dataclass takes about twice as long to ma
         view, ranking, chosen = self.view, self.ranking, self.choice
         group = ranking.group
         # A refusal because of where the edge stands was made without a look at health: the regions' own state is told.
-        eligible = group.willing & view.up if group.outside else chosen.eligible
-        judge = Judge(view, ranking, Objections(ranking.within), chosen.shares, eligible)
+        eligible = group.usable(view.up) if group.outside else chosen.eligible
         return Decision(
             service=group.service.service.name,
             outcome=option.outcome,
@@ -105,7 +104,7 @@ class Routing(NamedTuple):  # a frozen dataclass takes about twice as long to ma
             ttl=view.ttl_of(group.service),
             revision=view.snapshot.revision,
             epoch=view.state.epoch,
-            candidates=tuple(judge.candidate(place, number) for place, number in enumerate(group.order, 1)),
+            candidates=candidates(view, ranking, chosen.shares, eligible),
             rules=_traces(ranking.within),
             ranking_class=group.key,
             shed=chosen.shed_share(ranking.tenant),

@@ -28,6 +28,21 @@ _REFUSALS = {
     Reason.SHED: "refused: the plan has no capacity left for requests of this priority",
     Reason.OVER_FAIR_SHARE: "refused: capacity is short, and the tenant is beyond its fair share of it",
 }
+_CHOSEN = {
+    Reason.LOWEST_LATENCY: "lowest estimated round trip of the {where}{measure}",
+    Reason.NEAREST: "nearest of the {where}{measure}",
+    Reason.WEIGHTED: "by weight, takes {share}",
+    Reason.AFFINITY: "this client stays on it (by weight {share})",
+    Reason.SPILLOVER: "spillover by plan: it takes {share}, as regions that rank before it have no room for them",
+    Reason.SLOW_START: "it takes {share} while a region that ranks before it is in slow start",
+    Reason.DRAINING_SESSION: "it drains, and this client's affinity keeps it there for now",
+    Reason.CANARY: "canary: this client is among the {share} of clients that it serves",
+    Reason.EXPLORATION: "exploring: one of the few requests spread over all eligible regions to measure the way there",
+    Reason.QUOTA_EXHAUSTED: "home region: the plan would have spilled this request, but the quota is used up",
+    Reason.FAILOVER_ORDER: "first of the {where} in failover order",
+    Reason.LOCATION_UNKNOWN: "first of the {where} in the order written, the client's location is unknown",
+    Reason.HEALTH_IGNORED: "although it is not healthy: nothing usable is left, and the service then ignores health",
+}
 _STATES = {
     Exclusion.DISABLED: "disabled by its operator",
     Exclusion.DRAINING: "draining, takes no new clients",
@@ -183,24 +198,12 @@ def _last_failure(health: Iterable[EndpointHealth]) -> str:
 
 def _chosen(decision: Decision, candidate: Candidate) -> str:
     fenced = any(rule.mode == "enforce" for rule in decision.rules)
-    where = "usable regions inside the fence" if fenced else "usable regions"
-    share = f"{candidate.share:.0%} of such clients"
-    texts = {
-        Reason.LOWEST_LATENCY: f"lowest estimated round trip of the {where}{_measure(decision, candidate)}",
-        Reason.NEAREST: f"nearest of the {where}{_measure(decision, candidate)}",
-        Reason.WEIGHTED: f"by weight, takes {share}",
-        Reason.AFFINITY: f"this client stays on it (by weight {share})",
-        Reason.SPILLOVER: f"spillover by plan: it takes {share}, as regions that rank before it have no room for them",
-        Reason.SLOW_START: f"it takes {share} while a region that ranks before it is in slow start",
-        Reason.DRAINING_SESSION: "it drains, and this client's affinity keeps it there for now",
-        Reason.CANARY: f"canary: this client is among the {share} of clients that it serves",
-        Reason.EXPLORATION: "exploring: one of the few requests spread over all eligible regions to measure the way there",
-        Reason.QUOTA_EXHAUSTED: "home region: the plan would have spilled this request, but the quota is used up",
-        Reason.FAILOVER_ORDER: f"first of the {where} in failover order",
-        Reason.LOCATION_UNKNOWN: f"first of the {where} in the order written, the client's location is unknown",
-        Reason.HEALTH_IGNORED: "although it is not healthy: nothing usable is left, and the service then ignores health",
-    }
-    return f"chosen, {texts[decision.reason]}"
+    text = _CHOSEN[decision.reason].format(
+        where="usable regions inside the fence" if fenced else "usable regions",
+        share=f"{candidate.share:.0%} of such clients",
+        measure=_measure(decision, candidate),
+    )
+    return f"chosen, {text}"
 
 
 def _measure(decision: Decision, candidate: Candidate) -> str:

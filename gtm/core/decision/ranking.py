@@ -22,6 +22,9 @@ from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority, Steering
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
 
+ANY_HEALTH = -1
+"""The mask of healthy regions where health is not to be looked at: every region."""
+
 ORDER_DEPTH = 4
 """How many regions of the order of preference tell ranking classes apart for the planner. With all of them, 50 regions
 would make as many classes as there are places on a map; beyond the fourth, latencies are averaged."""
@@ -51,6 +54,22 @@ class RankingClass:
     def located(self) -> bool:
         """Whether there was anything to rank by."""
         return bool(self.latency_ms)
+
+    def eligible(self, up: int) -> int:
+        """Mask of the regions that a new client may be sent to: inside the fence, with the models, taking new clients, and up.
+
+        Args:
+            up: mask of the regions that are healthy (`View.up`), or `ANY_HEALTH`.
+        """
+        return self.allowed & self.willing & up
+
+    def usable(self, up: int) -> int:
+        """As `eligible`, the fence aside: it tells why a request is refused, and is nowhere to send one."""
+        return self.willing & up
+
+    def keeping(self, up: int) -> int:
+        """As `eligible`, with regions that take no new clients (draining ones): those that known clients may stay with."""
+        return self.allowed & self.capable & up
 
 
 @dataclass(frozen=True, slots=True, eq=False)

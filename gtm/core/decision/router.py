@@ -36,7 +36,7 @@ class Ranker:
         self._served: dict[object, Ranking] = {}  # of every service
         self._classes: Classes = {}
 
-    def kind(self, location: Location) -> object:
+    def location_key(self, location: Location) -> object:
         """What rankings tell locations apart by: equal for two locations, they are ranked alike."""
         estimator = self.basis.estimator
         if estimator.by_place:  # then nothing is in doubt either
@@ -52,7 +52,7 @@ class Ranker:
         """
         key = (
             request.service,
-            self.kind(request.location),
+            self.location_key(request.location),
             request.tenant,
             request.data_class,
             request.model,
@@ -73,7 +73,7 @@ class Ranker:
         """
         key = (
             self._families.get(request.service),
-            self.kind(request.location),
+            self.location_key(request.location),
             request.tenant,
             request.data_class,
             request.model,

@@ -14,7 +14,7 @@ from gtm.core.decision.view import Spill, View
 from gtm.core.model.services import PLANNED, Steering
 from gtm.core.model.state import ClassPlan
 from gtm.core.policy.snapshot import bits
-from gtm.core.quota.names import QuotaName
+from gtm.core.quota.names import QuotaName, QuotaText
 
 Shares = dict[int, float]
 
@@ -45,7 +45,7 @@ def shares_of(view: View, group: RankingClass, order: Sequence[int]) -> tuple[Sh
 
 def canaries_of(view: View, group: RankingClass) -> Shares:
     """The shares of a class's canaries that take clients now, those in slow start by as much as they have ramped up."""
-    within = group.allowed & group.willing & view.up
+    within = group.eligible(view.up)
     return {
         number: share * view.ramps.get(number, 1.0)
         for number, share in group.service.canaries.items()
@@ -128,7 +128,7 @@ def explorable(view: View, group: RankingClass, order: Sequence[int], shares: Sh
     )
 
 
-def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[str, ...] | None:
+def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[QuotaText, ...] | None:
     """The quotas that a request counts against when it goes from its home region to another.
 
     None if no spillover rule leads there although the home region has some: then it may not.
@@ -147,7 +147,7 @@ def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[
     return (*(_of_rule(rule) for rule in leading if rule.quota), *bounded) if leading else None
 
 
-def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> tuple[str, ...]:
+def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> tuple[QuotaText, ...]:
     """As `quotas_of`, where the plan sends requests: what a planned request counts against is never nothing.
 
     The planner judged the latency of all the class's clients, here it is known of some: where they differ, and where no
@@ -161,11 +161,11 @@ def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> t
     return (*named, *_bounded(view, number))
 
 
-def _of_rule(rule: Spill) -> str:
+def _of_rule(rule: Spill) -> QuotaText:
     return QuotaName(rule.name).text
 
 
-def _bounded(view: View, number: int) -> tuple[str, ...]:
+def _bounded(view: View, number: int) -> tuple[QuotaText, ...]:
     """The quota of what a region takes of others' demand, if it limits that."""
     if not view.basis.bounded >> number & 1:
         return ()

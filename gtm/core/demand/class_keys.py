@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gtm.core.model.joined import cut, join
 
 _PARTS, _ORDER = "|", ">"
 
 
-@dataclass(frozen=True, slots=True)
-class ClassKey:
+class ClassKey(NamedTuple):
     """A ranking class by name (`gtm.core.decision.ranking.class_key` says what is in it).
 
     `order` are the first regions in the order of preference, `digest` stands for all that are allowed. As text

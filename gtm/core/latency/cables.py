@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import combinations
-from math import inf
+from math import acos, cos, inf, pi
 
-from gtm.core.model.geometry import Square, Vector, arc_km, square_vector, unit_vector
+from gtm.core.model.geometry import EARTH_RADIUS_KM, Square, Vector, arc_km, unit_vector
 
 _HUBS = """
 seattle 47.6 -122.3, san-jose 37.4 -121.9, los-angeles 34.05 -118.25, denver 39.7 -105.0
@@ -76,9 +76,10 @@ suva: honolulu, madrid: ashburn
 NEAREST = 2
 """Through how many of the hubs nearest to it a place reaches the network."""
 
-# From the middle of a square of one degree to its corners, twice: what is nearest to a point of the square is at most this
+_AREA_DEGREES = 5
+# From the middle of an area of 5° by 5° to its corners, twice: what is nearest to a point of the area is at most this
 # much farther from the middle than what is nearest to the middle.
-_SQUARE_KM = 160.0
+_AREA_KM = 800.0
 
 
 def _items(text: str) -> list[str]:
@@ -127,15 +128,17 @@ def hub_distances(hub: int) -> tuple[float, ...]:
     return tuple(distances)
 
 
-@lru_cache(maxsize=16_384)
-def _hubs_near(square: Square) -> tuple[int, ...]:
-    """The hubs that may be among the nearest of some point of a square."""
-    middle = square_vector(square)
-    distances = [arc_km(middle, vector) for vector in _VECTORS]
-    reach = sorted(distances)[NEAREST - 1] + _SQUARE_KM
-    return tuple(number for number, km in enumerate(distances) if km <= reach)
+@lru_cache(maxsize=4096)
+def _hubs_near(area: tuple[int, int]) -> tuple[tuple[Vector, int], ...]:
+    """The hubs that may be among the nearest of some point of an area of 5° by 5°: all others are too far from it."""
+    x, y, z = unit_vector((area[0] + 0.5) * _AREA_DEGREES, (area[1] + 0.5) * _AREA_DEGREES)
+    cosines = [x * u + y * v + z * w for u, v, w in _VECTORS]
+    angle = acos(min(1.0, sorted(cosines)[-NEAREST])) + _AREA_KM / EARTH_RADIUS_KM
+    reach = cos(min(pi, angle))
+    return tuple((_VECTORS[hub], hub) for hub, cosine in enumerate(cosines) if cosine >= reach)
 
 
 def nearest_hubs(square: Square, point: Vector) -> tuple[tuple[float, int], ...]:
     """The hubs nearest to a point of a square, with their distances in km."""
-    return tuple(sorted([(arc_km(point, _VECTORS[hub]), hub) for hub in _hubs_near(square)])[:NEAREST])
+    near = _hubs_near((square[0] // _AREA_DEGREES, square[1] // _AREA_DEGREES))
+    return tuple(sorted([(arc_km(point, vector), hub) for vector, hub in near])[:NEAREST])

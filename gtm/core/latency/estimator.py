@@ -83,6 +83,7 @@ from gtm.core.model.requests import Location
 _Totals = dict[int, tuple[float, Source]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""
 _NOTHING: Row = {}
+_MODEL_ALONE = (0.0, Source.MODEL)
 _LEAST_MS = 0.1
 """Estimates are no lower, whatever was measured."""
 
@@ -163,16 +164,18 @@ class Estimator:
         client = point_at(*place)
         corrections = self._corrections(location, square_of(*place), own, members)
         base_ms, ms_per_km = self._parameters.base_ms, self._parameters.ms_per_km
-        paths = {}
+        terminals, paths = self._terminals, {}
         for number in members:
-            terminal = self._terminals[number]
+            terminal = terminals[number]
             direct = arc_km(client.vector, terminal.point.vector)
             correction, source = corrections[number]
             model = base_ms + ms_per_km * route_km(client, terminal, direct)
             floor = bound * direct
             if own and (measured := own.get(self._names[number])) is not None:
                 floor = min(floor, model + measured[0])
-            paths[number] = NetworkPath(direct, max(_LEAST_MS, floor, model + correction), source)
+            estimate = max(_LEAST_MS, floor, model + correction)
+            # As `NetworkPath(…)`, in half of the time.
+            paths[number] = tuple.__new__(NetworkPath, (direct, estimate, source))
         return paths
 
     def _anchor(self, doubt: Doubt) -> int | None:
@@ -198,6 +201,8 @@ class Estimator:
         All regions of those rows are worked out: their offsets must not depend on which members are asked for.
         """
         country, finer = self._rows(location, own)
+        if self._squares.empty and country is None and not finer:
+            return dict.fromkeys(members, _MODEL_ALONE)
         wanted = members
         if country is not None or finer:
             rows = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from math import acos, cos, exp, pi
 from operator import mul
+from typing import NamedTuple
 
 from gtm.core.latency.geographic import Terminal
 from gtm.core.latency.levels import PLACE_TRUST, Source, offset
@@ -35,8 +36,7 @@ _SQUARES = 8192
 """How many squares of clients are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(NamedTuple):
     """What a square's knowledge adds to the model for a region: `ms`, and `coarse` of what the country's row adds."""
 
     mutual: float
@@ -115,6 +115,8 @@ class Squares:
         self._areas: dict[Square, list[tuple[Vector, Square]]] = {}
         self._measured: dict[Square, _Place] = {}
         self._squares: dict[Square, _SquareView] = {}
+        self.empty = mutual is None and not places
+        """Whether nothing was measured: no correction is other than 0."""
 
     def corrections(self, square: Square, numbers: Iterable[int]) -> dict[int, Correction]:
         """What is known at a square of each of some regions."""

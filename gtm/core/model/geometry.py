@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import asin, cos, floor, radians, sin, sqrt
+from math import asin, cos, dist, floor, radians, sin, sqrt
 
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the IUGG."""
+
+_DIAMETER_KM = 2 * EARTH_RADIUS_KM
 
 FIBRE_MS_PER_KM = 0.01
 """The round trip of light in fibre, at two thirds of its speed in vacuum: no path can be quicker."""
@@ -35,8 +37,7 @@ def unit_vector(lat: float, lon: float) -> Vector:
 
 def arc_km(one: Vector, other: Vector) -> float:
     """Distance over the sphere between two unit vectors, in km: `great_circle_km` without most of its sines."""
-    dx, dy, dz = one[0] - other[0], one[1] - other[1], one[2] - other[2]
-    return 2 * EARTH_RADIUS_KM * asin(min(1.0, sqrt(dx * dx + dy * dy + dz * dz) / 2))
+    return _DIAMETER_KM * asin(min(1.0, dist(one, other) / 2))
 
 
 def square_of(lat: float, lon: float) -> Square:

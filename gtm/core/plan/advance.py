@@ -26,6 +26,7 @@ from gtm.core.plan.rows import Flags, Floats, Ints, total
 _TOLERANCE = 0.01
 """Bounds may be exceeded by this part before steps grow: hysteresis and rounding alone must not count as overload."""
 _SAME_SHARE = 1e-3
+"""Of what a class is served: a tenant's share of refusals that differs from its class's by less is not kept."""
 _STILL = 1e-9
 """Less is rounding: the weights in force stay as they are, so that a plan that stands still is the same each tick."""
 
@@ -101,7 +102,7 @@ def _refusals(demand: ClassDemand, before: ClassPlan | None, solution: Solution,
     for name, rate in demand.tenants.items():
         own = refused.get(name, 0.0) / rate if rate > 0 else wanted
         share = min(max(own, before.tenants.get(name, before.shed) - release), 1.0)
-        if abs(share - shed) > _SAME_SHARE:
+        if abs(share - shed) > _SAME_SHARE * (1 - shed):
             tenants[name] = share
     return ClassPlan({}, min(shed, 1.0), tenants)
 

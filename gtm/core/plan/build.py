@@ -83,9 +83,8 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
     ranking = found.heaviest
     group = ranking.group
     service = group.service
-    eligible = group.allowed & group.willing & view.up
     regions = view.snapshot.regions
-    numbers = ranked(service, group.order, eligible)
+    numbers = ranked(service, group.order, group.eligible(view.up))
     if not numbers:
         return None
     named = {name: place for place, name in enumerate(_preferred(key))}

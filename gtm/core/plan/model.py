@@ -28,7 +28,7 @@ from gtm.core.plan.rows import (
     table,
     total,
 )
-from gtm.core.quota.names import QuotaName
+from gtm.core.quota.names import QuotaName, QuotaText
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,16 @@ class Model:
 
     def label(self, row: int) -> str:
         """What an exhausted row is called: a region, `spill_in:REGION`, or a rule's name."""
+        if self.rows.bound[row] > Bound.SERVICE_RATE:
+            return self.quota(row)
+        return self.regions[int(self.rows.owner[row])]
+
+    def quota(self, row: int) -> QuotaText:
+        """What the quota of a row is called: a rule, or what a region takes of others' demand."""
         owner = int(self.rows.owner[row])
         if self.rows.bound[row] == Bound.QUOTA:
             return QuotaName(self.quotas[owner].name).text
-        name = self.regions[owner]
-        return name if self.rows.bound[row] <= Bound.SERVICE_RATE else QuotaName(name, into=True).text
+        return QuotaName(self.regions[owner], into=True).text
 
 
 def build(problem: Problem) -> Model:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
+from gtm.core.quota.names import QuotaText
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Solution:
     shed: dict[str, float]
     shed_tenants: dict[str, dict[str, float]]
     prices: dict[str, float]
-    quota_rates: dict[str, float]
+    quota_rates: dict[QuotaText, float]
     binding: tuple[str, ...]
     queued: dict[str, float] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ import numpy as np
 from gtm.core.plan.lp import Answer
 from gtm.core.plan.model import Model
 from gtm.core.plan.rows import Bound, Floats, total
+from gtm.core.quota.names import QuotaText
 
 _EXHAUSTED = 1e-6
 _TRACE = 1e-9  # gives columns without flow a say where no column has any
@@ -26,7 +27,7 @@ def prices(model: Model, answer: Answer, most: float) -> dict[str, float]:
     return dict(zip(model.regions, np.minimum(mean, most).tolist(), strict=True))
 
 
-def quota_rates(model: Model, flow: Floats) -> dict[str, float]:
+def quota_rates(model: Model, flow: Floats) -> dict[QuotaText, float]:
     """The rate in requests/s that each rule, and each region for others' demand (`spill_in:REGION`), allows.
 
     Slots are turned into a rate by the mix of requests that spills there; a region that bounds services only allows
@@ -35,10 +36,10 @@ def quota_rates(model: Model, flow: Floats) -> dict[str, float]:
     away = (flow + _TRACE) * model.columns.foreign
     used = model.rows.matrix.dot(away)
     counted = total(model.rows.matrix.row, away[model.rows.matrix.column], len(used))
-    found: dict[str, float] = {}
-    by_service: dict[str, float] = {}
+    found: dict[QuotaText, float] = {}
+    by_service: dict[QuotaText, float] = {}
     for row in np.flatnonzero(model.rows.bound > Bound.SERVICE_RATE).tolist():
-        name, bound = model.label(row), model.rows.bound[row]
+        name, bound = model.quota(row), model.rows.bound[row]
         rate = float(model.rows.limits[row] * counted[row] / used[row])
         if bound in (Bound.SPILL_IN_SERVICE_SLOTS, Bound.SPILL_IN_SERVICE_RATE):
             by_service[name] = by_service.get(name, 0.0) + rate

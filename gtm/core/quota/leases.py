@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from gtm.core.model.affinity import key_hash
+from gtm.core.quota.names import QuotaText
 
 DURATION = 3.0
 """Seconds that a lease lasts: two reports may be lost before an edge stops spending."""
@@ -32,7 +33,7 @@ class Lease:
         ValueError: a rate that is not a positive number, or parts that are not 1 to `MAX_WORKERS`.
     """
 
-    quota: str
+    quota: QuotaText
     rate: float
     parts: int = 1
 
@@ -59,8 +60,8 @@ class LeaseUse:
     report: int
     sequence: int = 0
     workers: int = 1
-    used: dict[str, int] = field(default_factory=dict)
-    denied: dict[str, int] = field(default_factory=dict)
+    used: dict[QuotaText, int] = field(default_factory=dict)
+    denied: dict[QuotaText, int] = field(default_factory=dict)
     held: tuple[Lease, ...] = ()
 
     def __post_init__(self) -> None:
@@ -91,16 +92,16 @@ class Parts:
 
     sequence: int
     until: float
-    rates: dict[str, float]
+    rates: dict[QuotaText, float]
 
 
-def split(leases: tuple[Lease, ...], workers: int) -> list[dict[str, float]]:
+def split(leases: tuple[Lease, ...], workers: int) -> list[dict[QuotaText, float]]:
     """Each worker's part of each lease in requests per second; the parts of a lease are equal and sum to it.
 
     Which workers hold a lease of fewer parts than workers depends on the quota's name alone: more parts only add
     holders, fewer only remove some.
     """
-    rates: list[dict[str, float]] = [{} for _ in range(workers)]
+    rates: list[dict[QuotaText, float]] = [{} for _ in range(workers)]
     for lease in leases:
         parts = min(lease.parts, workers)
         first = key_hash(lease.quota) % workers
@@ -126,10 +127,10 @@ class LeaseHolder:
         self._until = 0.0  # the past, by a clock that starts with the machine
         self._fell: int | None = None  # the grant that lowered a lease, until a report says that it was taken
         self._taken: list[int | None] = [None] * workers
-        self._used: dict[str, int] = {}
-        self._denied: dict[str, int] = {}
+        self._used: dict[QuotaText, int] = {}
+        self._denied: dict[QuotaText, int] = {}
 
-    def count(self, used: Mapping[str, int], denied: Mapping[str, int]) -> None:
+    def count(self, used: Mapping[QuotaText, int], denied: Mapping[QuotaText, int]) -> None:
         """Add what a worker counted since it was last asked."""
         for totals, more in ((self._used, used), (self._denied, denied)):
             for quota, requests in more.items():

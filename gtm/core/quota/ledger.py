@@ -67,6 +67,7 @@ from math import exp, inf, sqrt
 
 from gtm.core.quota.buckets import WINDOW, depth
 from gtm.core.quota.leases import DURATION, Lease, LeaseGrant, LeaseUse
+from gtm.core.quota.names import QuotaText
 from gtm.core.quota.shares import LEAST, parts_of, shares
 
 MARGIN = 0.01
@@ -114,9 +115,9 @@ class _Book:
     heard: float
     workers: int
     ends: float = float("-inf")
-    counts: dict[str, int] = field(default_factory=dict)
-    demand: dict[str, float] = field(default_factory=dict)
-    shares: dict[str, _Share] = field(default_factory=dict)
+    counts: dict[QuotaText, int] = field(default_factory=dict)
+    demand: dict[QuotaText, float] = field(default_factory=dict)
+    shares: dict[QuotaText, _Share] = field(default_factory=dict)
 
 
 class LeaseLedger:
@@ -133,14 +134,14 @@ class LeaseLedger:
         another ledger may have heard the edge since, and gone on with its lease (`_adopt`)."""
         self._sequence = first_sequence
         self._alone = now + (DURATION + WINDOW) * (1 + MARGIN)
-        self._quotas: dict[str, float] = {}
+        self._quotas: dict[QuotaText, float] = {}
         self._books: dict[Holder, _Book] = {}
-        self._targets: dict[str, dict[Holder, float]] = {}
-        self._short: set[str] = set()  # quotas of which some edges wait for what others hold
-        self._over: set[str] = set()  # quotas that fell below what is held
-        self._resting: dict[str, list[tuple[float, float]]] = {}
+        self._targets: dict[QuotaText, dict[Holder, float]] = {}
+        self._short: set[QuotaText] = set()  # quotas of which some edges wait for what others hold
+        self._over: set[QuotaText] = set()  # quotas that fell below what is held
+        self._resting: dict[QuotaText, list[tuple[float, float]]] = {}
 
-    def apportion(self, quotas: Mapping[str, float], now: float) -> None:
+    def apportion(self, quotas: Mapping[QuotaText, float], now: float) -> None:
         """Share the quotas anew, as every second: quota → requests per second. It takes effect with the next grants."""
         self._end(now)
         self._quotas = dict(quotas)
@@ -186,7 +187,7 @@ class LeaseLedger:
         leases = tuple(share.offered for _, share in sorted(book.shares.items()) if share.offered)
         return LeaseGrant(use.report, self._sequence, DURATION, leases)
 
-    def in_force(self, quota: str, now: float) -> float:
+    def in_force(self, quota: QuotaText, now: float) -> float:
         """The most that all edges together may spend of a quota, in requests per second, with what rests of it."""
         self._end(now)
         resting = sum(rate for _, rate in self._resting.get(quota, ()))
@@ -206,7 +207,7 @@ class LeaseLedger:
             else:
                 del self._resting[quota]
 
-    def _rest(self, quota: str, rate: float, until: float) -> None:
+    def _rest(self, quota: QuotaText, rate: float, until: float) -> None:
         self._resting.setdefault(quota, []).append((until, rate))
 
     def _adopt(self, book: _Book, use: LeaseUse) -> None:
@@ -243,7 +244,7 @@ class LeaseLedger:
             else:
                 book.shares[quota] = _Share(share.offered, share.offered, share.since)
 
-    def _offer(self, holder: Holder, book: _Book, quota: str, now: float) -> None:
+    def _offer(self, holder: Holder, book: _Book, quota: QuotaText, now: float) -> None:
         """Change what is offered of a quota, if nothing is unproven."""
         share = book.shares.get(quota)
         # By identity: a proven lease and an equal new one are two grants.
@@ -258,7 +259,7 @@ class LeaseLedger:
             offered = Lease(quota, rate, parts_of(rate, book.workers, _rate(held), held.parts if held else 1))
         book.shares[quota] = _Share(held, offered, self._sequence)
 
-    def _next_rate(self, holder: Holder, book: _Book, quota: str, held: float, now: float) -> float:
+    def _next_rate(self, holder: Holder, book: _Book, quota: QuotaText, held: float, now: float) -> float:
         """What a holder should get of a quota now, as far as others' parts leave room."""
         total = self._quotas.get(quota, 0.0)
         target = self._targets.get(quota, {}).get(holder, 0.0 if self._targets else held)
@@ -283,7 +284,7 @@ def _name(holder: Holder) -> str:
     return "\n".join(holder)
 
 
-def _counts(use: LeaseUse) -> dict[str, int]:
+def _counts(use: LeaseUse) -> dict[QuotaText, int]:
     """All requests that asked for a quota, by quota."""
     return {
         quota: use.used.get(quota, 0) + use.denied.get(quota, 0)

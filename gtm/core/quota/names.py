@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NewType
 
 from gtm.core.model.joined import join, unescaped
 
 _INTO = "spill_in"
 _SEPARATOR = ":"
+
+QuotaText = NewType("QuotaText", str)
+"""A `QuotaName` as text, and nothing but `QuotaName.text` makes one of a name. Options, leases and buckets have this: a text
+knows its hash, where a `QuotaName` would work it out anew for every bucket of every request that spills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,6 @@ class QuotaName:
         return cls(unescaped(_SEPARATOR, text))
 
     @property
-    def text(self) -> str:
+    def text(self) -> QuotaText:
         """The name as it travels."""
-        return join(_SEPARATOR, (_INTO, self.name) if self.into else (self.name,))
+        return QuotaText(join(_SEPARATOR, (_INTO, self.name) if self.into else (self.name,)))

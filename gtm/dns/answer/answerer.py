@@ -47,7 +47,7 @@ class Answerer:
         "_fast",
         "_locate",
         "_options",
-        "_seal",
+        "_sign",
         "_static",
         "clients",
         "names",
@@ -87,9 +87,9 @@ class Answerer:
             self.questions = Questions(router.ranker, self.names, self.clients)
         # No methods of this object: Views come and go each second, and a cycle would leave them to the garbage collector.
         self._count = partial(_count, counts, self.names)
-        self._seal = None if signer is None or not signer.zones else partial(_seal, signer, self.names)
-        self._fast = FastWay(router, self.questions, self.clients, counts, self._seal)
-        self._static = StaticWay(self.names, self.clients, self._seal, self._count)
+        self._sign = None if signer is None or not signer.zones else partial(_sign, signer, self.names)
+        self._fast = FastWay(router, self.questions, self.clients, counts, self._sign)
+        self._static = StaticWay(self.names, self.clients, self._sign, self._count)
 
     def answer(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """The reply to a packet, or None to drop it.
@@ -135,9 +135,9 @@ class Answerer:
         elif isinstance(content, Alias):
             location = self._location(query, client)
             content = content.before(self._decided(content.host, query.question, location, draw))
-        if self._seal is not None and query.question.rdclass == wire.CLASS_IN:
+        if self._sign is not None and query.question.rdclass == wire.CLASS_IN:
             flags = query.edns_flags or 0
-            content = self._seal(
+            content = self._sign(
                 content,
                 query.question.name,
                 query.question.rdtype,
@@ -185,13 +185,13 @@ def _count(  # noqa: PLR0917 - a `static_way.Count`, and what it is made from
     counts.add(query_key(rdtype, content.rcode, label, tcp=tcp))
 
 
-def _seal(  # noqa: PLR0917 - a `static_way.Seal`, and what it is made from
+def _sign(  # noqa: PLR0917 - a `ready.Sign`, and what it is made from
     signer: Signer,
     names: Names,
     content: Content,
     name: bytes,
     rdtype: int,
     dnssec_ok: bool,
-    compact_ok: bool = False,
+    compact_ok: bool,
 ) -> Content:
     return signer.signed(content, name, rdtype, names, dnssec_ok=dnssec_ok, compact_ok=compact_ok)

@@ -30,20 +30,20 @@ NO_DATA: Mapping[int, bytes] = MappingProxyType({})
 
 
 class Client:
-    """Where a client is. `kind` stands for what tells it from others where `questions` are asked: the latest ones."""
+    """Where a client is. `audience` is the number of those it is one of where `questions` are asked: the latest ones."""
 
-    __slots__ = ("kind", "location", "questions")
+    __slots__ = ("audience", "location", "questions")
 
     def __init__(self, location: Location) -> None:
         self.location = location
         self.questions: object = None
-        self.kind = 0
+        self.audience = 0
 
 
 class Edns:
     """An OPT record of a query: how long an answer may be, whom it is for, and the OPT records of replies.
 
-    `client` is None if the record says nothing of where the client is; `kind` and `questions` are as its. `cookie` is its cookie, if replies answer it;
+    `client` is None if the record says nothing of where the client is; `audience` and `questions` are as its. `cookie` is its cookie, if replies answer it;
     `keepalive`: it asks how long a connection may be idle (RFC 7828), which is answered over TCP alone.
     """
 
@@ -52,12 +52,12 @@ class Edns:
         "_flags",
         "_more",
         "_subnet",
+        "audience",
         "client",
         "cookie",
         "dnssec_ok",
         "general",
         "keepalive",
-        "kind",
         "limit",
         "questions",
         "tailored",
@@ -76,7 +76,7 @@ class Edns:
         self._flags = flags
         self._subnet = subnet
         self.client = client
-        self.kind = 0
+        self.audience = 0
         self.questions: object = None
         self.limit = wire.udp_limit(payload)
         self.dnssec_ok = bool(flags & wire.DO)

@@ -1,8 +1,8 @@
 r"""The short way: addresses of services' host names, from bytes made ready.
 
 A query of which everything was met before costs a dictionary hit each for its question, its OPT record and the client's
-kind, and one concatenation (`FastWay.repeated`). A new state of the world makes new answers for the ranking classes,
-which are few; what kind a client is of, and which class that is, outlives it. What is new, drawn or has a cookie takes
+audience, and one concatenation (`FastWay.repeated`). A new state of the world makes new answers for the ranking classes,
+which are few; which audience a client is of, and which class that has, outlives it. What is new, drawn or has a cookie takes
 `FastWay.answer`; whatever is unusual in a packet makes that give None, and it goes the full way.
 
 Theory. A reply to one question depends on the query in four places, and on nothing else of its bytes. The rest is made once for
@@ -75,22 +75,17 @@ Sources: RFC 1035 §4.1 (messages, compression), RFC 4343 (case), RFC 6891 §6.1
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gtm.core.decision.choice import Choice, pick
 from gtm.core.decision.router import Router
 from gtm.dns.answer.clients import Client, Clients, Edns
-from gtm.dns.answer.questions import LIMIT, NO_EDNS, Asked, Drawn, Kind, Prepared, Question, Questions
-from gtm.dns.answer.ready import EDNS, RECURSION, Ready
+from gtm.dns.answer.questions import LIMIT, NO_EDNS, Asked, Audience, Drawn, Prepared, Question, Questions
+from gtm.dns.answer.ready import EDNS, RECURSION, Ready, Sign
 from gtm.dns.protocol import wire
-from gtm.dns.zone.content import Content, host_content, second_draw, turns
+from gtm.dns.zone.content import host_content, second_draw, turns
 from gtm.telemetry import Counts, Tally, decision_key, joint_key, metric_key
 
 _TALLIES = 15
-"""Tallies that a kind of client keeps: for each region, rcode and transport one."""
-
-Seal = Callable[[Content, bytes, int, bool], Content]
-"""(content, name, type, DO flag) → the content with what DNSSEC adds to it."""
+"""Tallies that an audience keeps: for each region, rcode and transport one."""
 
 _SHAPES = {
     bytes((rd, low << 4, 0, 1, 0, 0, 0, 0, 0, edns)): (RECURSION if rd else 0) | (EDNS if edns else 0)
@@ -125,10 +120,10 @@ class FastWay:
         questions: of the Router's Ranker.
         clients: what is known of clients.
         counts: what answers are counted in.
-        seal: what DNSSEC makes of an answer; None: nothing.
+        sign: what DNSSEC makes of an answer; None: nothing.
     """
 
-    __slots__ = ("_clients", "_counts", "_plain", "_questions", "_router", "_seal", "_signed", "_token")
+    __slots__ = ("_clients", "_counts", "_plain", "_questions", "_router", "_sign", "_signed", "_token")
 
     def __init__(
         self,
@@ -136,13 +131,13 @@ class FastWay:
         questions: Questions,
         clients: Clients,
         counts: Counts,
-        seal: Seal | None = None,
+        sign: Sign | None = None,
     ) -> None:
         self._router = router
         self._questions = questions
         self._clients = clients
         self._counts = counts
-        self._seal = seal
+        self._sign = sign
         self._token = object()
         self._plain: dict[Asked, _Way] = {}
         self._signed: dict[Asked, _Way] = {}
@@ -156,14 +151,14 @@ class FastWay:
         spelling = self._questions.spellings.get(packet[2:end])
         if spelling is None:
             return None
-        records, kinds, shape = spelling
+        records, audiences, shape = spelling
         edns = records.get(packet[end:])
         if edns is None or edns.cookie is not None:
             return None
         client = self._clients.sources.get(source) if edns.client is None else edns
         if client is None or client.questions is not self._questions:
             return None
-        known = kinds.get(client.kind)
+        known = audiences.get(client.audience)
         if known is None:
             return None
         prepared = known.signed if edns.dnssec_ok else known.plain
@@ -205,17 +200,17 @@ class FastWay:
         else:
             return None
         client = edns.client or self._clients.source(source)
-        number = client.kind if client.questions is self._questions else self._questions.number(client)
+        number = client.audience if client.questions is self._questions else self._questions.number(client)
         if edns.client is not None:
-            edns.kind, edns.questions = number, self._questions
-        known = question.kinds.get(number) or self._questions.learn(question, client, number)
+            edns.audience, edns.questions = number, self._questions
+        known = question.audiences.get(number) or self._questions.learn(question, client, number)
         ready = self._ready(known, edns, client, draw, tcp=tcp)
         if asked == question.wire and question.wildcard is None:
             # Other spellings are a client's that draws the case anew for each query, to know its replies by it.
             self._questions.spelt(packet[2:end], question, shape)
         return _reply(packet, end, shape, ready, edns, source, tcp=tcp)
 
-    def _ready(self, known: Kind, edns: Edns, client: Client, draw: float, *, tcp: bool) -> Ready:
+    def _ready(self, known: Audience, edns: Edns, client: Client, draw: float, *, tcp: bool) -> Ready:
         """The answer that a draw picks, counted."""
         asked = known.asked
         ways = self._signed if edns.dnssec_ok else self._plain
@@ -232,7 +227,7 @@ class FastWay:
             self._prepare(known, way, ready, tally, dnssec_ok=edns.dnssec_ok)
         return ready
 
-    def _prepare(self, known: Kind, way: _Way, ready: Ready, tally: Tally, *, dnssec_ok: bool) -> None:
+    def _prepare(self, known: Audience, way: _Way, ready: Ready, tally: Tally, *, dnssec_ok: bool) -> None:
         """Make an end ready for `repeated`."""
         several = way.ready[id(ready.option)]
         if way.only is not None and len(several) == 1:
@@ -260,12 +255,13 @@ class FastWay:
         made = ready[turn]
         if made is None:
             content = host_content(self._router.view, question.host, question.rdtype, option, turn=turn)
-            if self._seal is not None:
-                content = self._seal(content, question.wire[:-4], question.rdtype, dnssec_ok)
+            if self._sign is not None:
+                # The CO flag is about names that are not there (RFC 9824 §5.1).
+                content = self._sign(content, question.wire[:-4], question.rdtype, dnssec_ok, False)
             made = ready[turn] = Ready(content, question.wire, option)
         return made
 
-    def _tally(self, known: Kind, ready: Ready, *, tcp: bool) -> Tally:
+    def _tally(self, known: Audience, ready: Ready, *, tcp: bool) -> Tally:
         """Where an answer is counted: among the queries, and among the decisions."""
         mark = ready.marks[tcp]
         for counted, tally in known.tallies:

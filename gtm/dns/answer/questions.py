@@ -1,4 +1,4 @@
-"""Which questions the short way answers, and which ranking class each kind of client falls into."""
+"""Which questions the short way answers, and which ranking class each audience falls into."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gtm.dns.zone.zones import Host, Names
 from gtm.telemetry import Tally
 
 LIMIT = 1 << 18
-"""How many pairs of question and kind of client are remembered, some 200 bytes each."""
+"""How many pairs of question and audience are remembered, some 200 bytes each."""
 NO_EDNS = NoEdns()
 _NO_RECORDS: dict[bytes, Edns] = {b"": NO_EDNS}
 _NUMBERS = count()
@@ -67,8 +67,8 @@ Prepared = tuple[object, tuple[bytes, ...], bool, Tally, Drawn | None]
 decide, what they pick from instead."""
 
 
-class Kind:
-    """A kind of client asking a question: its ranking class, its demand cell, and where its answers are counted.
+class Audience:
+    """Clients whom a question's answers do not tell apart: their ranking class, their demand cell, and where their answers are counted.
 
     `plain` and `signed` are the prepared ends without and with DNSSEC, read and replaced whole, as several threads may
     do so.
@@ -85,12 +85,12 @@ class Kind:
 
 
 class Question:
-    """A host name and type, with the kinds of client known so far, and their classes. `label` names it in metrics.
+    """A host name and type, with the audiences known so far, and their classes. `label` names it in metrics.
 
     `wildcard` is the question for the wildcard that stands for the name, if one does: it knows the classes.
     """
 
-    __slots__ = ("by_class", "host", "kinds", "label", "rdtype", "wildcard", "wire")
+    __slots__ = ("audiences", "by_class", "host", "label", "rdtype", "wildcard", "wire")
 
     def __init__(self, question: bytes, host: Host, rdtype: int, wildcard: Question | None = None) -> None:
         self.wire = question
@@ -98,23 +98,23 @@ class Question:
         self.rdtype = rdtype
         self.wildcard = wildcard
         self.label: str = name_label(question[:-4]) if wildcard is None else wildcard.label
-        self.kinds: dict[int, Kind] = {}
+        self.audiences: dict[int, Audience] = {}
         self.by_class: dict[RankingClass, Asked] = {}
 
 
-Spelling = tuple[dict[bytes, Edns], dict[int, Kind], int]
-"""A query's bytes from its flags to its question's end stand for: the OPT records that may follow, the question's kinds
-of client, and the query's shape."""
+Spelling = tuple[dict[bytes, Edns], dict[int, Audience], int]
+"""A query's bytes from its flags to its question's end stand for: the OPT records that may follow, the question's audiences,
+and the query's shape."""
 
 
 class Questions:
-    """What the short way answers, and which ranking class each kind of client falls into: valid as long as a Ranker.
+    """What the short way answers, and which ranking class each audience falls into: valid as long as a Ranker.
 
     Args:
         ranker: what tells clients apart.
         names: of the Ranker's policy.
         clients: what is known of clients.
-        limit: how many pairs of question and kind of client are remembered. Past it, the older half is forgotten.
+        limit: how many pairs of question and audience are remembered. Past it, the older half is forgotten.
     """
 
     __slots__ = (
@@ -171,49 +171,49 @@ class Questions:
     def spelt(self, query: bytes, question: Question, shape: int) -> None:
         """Remember a query's bytes from its flags to its question's end."""
         records = self._clients.records if shape & EDNS else _NO_RECORDS
-        self.spellings[query] = records, question.kinds, shape
+        self.spellings[query] = records, question.audiences, shape
 
     def number(self, client: Client) -> int:
-        """What stands for the kind of a client: hashing the kind itself takes longer than all else."""
-        kind = self.ranker.kind(client.location)
-        found = self._numbers.get(kind)
+        """What stands for all clients ranked as one is: hashing what ranks them takes longer than all else."""
+        ranked_by = self.ranker.location_key(client.location)
+        found = self._numbers.get(ranked_by)
         if found is None:
             if len(self._numbers) >= LIMIT:
                 self._numbers.clear()
                 for question in (*self.by_wire.values(), *self._wild.values()):
-                    question.kinds.clear()
+                    question.audiences.clear()
                 self._known = 0
             # Never one that was given before: a client may still have it.
-            found = self._numbers[kind] = next(_NUMBERS)
-        client.kind, client.questions = found, self
+            found = self._numbers[ranked_by] = next(_NUMBERS)
+        client.audience, client.questions = found, self
         return found
 
-    def learn(self, question: Question, client: Client, number: int) -> Kind:
-        """The kind of a client that a question has not met yet."""
+    def learn(self, question: Question, client: Client, number: int) -> Audience:
+        """The audience of a client that a question has not met yet."""
         if question.wildcard is not None:
-            known = question.wildcard.kinds.get(number) or self.learn(question.wildcard, client, number)
-            return self._kind(question, number, known.asked.group, known.cell)
+            known = question.wildcard.audiences.get(number) or self.learn(question.wildcard, client, number)
+            return self._audience(question, number, known.asked.group, known.cell)
         ranking = self.ranker.fresh(question.host.request(client.location))
-        return self._kind(question, number, ranking.group, ranking.cell)
+        return self._audience(question, number, ranking.group, ranking.cell)
 
-    def _kind(self, question: Question, number: int, group: RankingClass, cell: str) -> Kind:
+    def _audience(self, question: Question, number: int, group: RankingClass, cell: str) -> Audience:
         if self._known >= self._limit:
             self._forget()
         self._known += 1
         asked = question.by_class.get(group)
         if asked is None:
             asked = question.by_class[group] = Asked(question, group)
-        found = question.kinds[number] = Kind(asked, cell)
+        found = question.audiences[number] = Audience(asked, cell)
         return found
 
     def _forget(self) -> None:
-        """Forget the half of each question's kinds that it met first, and all names that wildcards stand for."""
+        """Forget the half of each question's audiences that it met first, and all names that wildcards stand for."""
         self._known = 0
         self._wild.clear()
         for question in self.by_wire.values():
-            for number in list(question.kinds)[: (len(question.kinds) + 1) // 2]:
-                del question.kinds[number]
-            self._known += len(question.kinds)
+            for number in list(question.audiences)[: (len(question.audiences) + 1) // 2]:
+                del question.audiences[number]
+            self._known += len(question.audiences)
 
 
 def name_label(name: bytes) -> str:

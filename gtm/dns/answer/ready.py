@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gtm.core.decision.choice import Option
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import Content, Record
@@ -9,6 +11,9 @@ from gtm.dns.zone.zones import suffixes
 
 RECURSION, EDNS = 1, 2
 """Bits of a query's shape: it has the RD flag, it has an OPT record. All else in its header has no bearing."""
+
+Sign = Callable[[Content, bytes, int, bool, bool], Content]
+"""(content, name, type, DO flag, CO flag) → the content with what DNSSEC adds to it."""
 
 
 class Ready:

@@ -10,14 +10,12 @@ from collections.abc import Callable
 
 from gtm.dns.answer.clients import Clients
 from gtm.dns.answer.questions import NO_EDNS
-from gtm.dns.answer.ready import body
+from gtm.dns.answer.ready import Sign, body
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import Content
 from gtm.dns.zone.static import static_content
 from gtm.dns.zone.zones import Names
 
-Seal = Callable[[Content, bytes, int, bool, bool], Content]
-"""(content, name, type, DO flag, CO flag) → the content with what DNSSEC adds to it."""
 Count = Callable[[bytes, int, Content, bool], None]
 """(name, type, content, over TCP): count an answer."""
 
@@ -31,16 +29,16 @@ class StaticWay:
     Args:
         names: of the policy.
         clients: what is known of OPT records.
-        seal: what DNSSEC makes of an answer; None: nothing.
+        sign: what DNSSEC makes of an answer; None: nothing.
         count: counts what is answered.
     """
 
-    __slots__ = ("_clients", "_count", "_names", "_seal")
+    __slots__ = ("_clients", "_count", "_names", "_sign")
 
-    def __init__(self, names: Names, clients: Clients, seal: Seal | None, count: Count) -> None:
+    def __init__(self, names: Names, clients: Clients, sign: Sign | None, count: Count) -> None:
         self._names = names
         self._clients = clients
-        self._seal = seal
+        self._sign = sign
         self._count = count
 
     def answer(self, packet: bytes, source: str, *, tcp: bool) -> bytes | None:
@@ -59,9 +57,9 @@ class StaticWay:
         content = static_content(self._names, name, rdtype)
         if not isinstance(content, Content) or content.delegation is not None:
             return None
-        if self._seal is not None:
+        if self._sign is not None:
             flags = int.from_bytes(packet[end + 7 : end + 9])
-            content = self._seal(content, name, rdtype, edns.dnssec_ok, bool(flags & wire.CO))
+            content = self._sign(content, name, rdtype, edns.dnssec_ok, bool(flags & wire.CO))
         opt = edns.opt(
             b"" if content.error is None else content.error.option, source, tailored=content.tailored
         )

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class Guard:
-    """A `Respond` that never raises: an internal error becomes SERVFAIL, is counted, and is logged once per kind.
+    """A `Respond` that never raises: an internal error becomes SERVFAIL, is counted, and is logged once per class of error.
 
     Args:
         respond: what answers.
@@ -43,11 +43,11 @@ class Guard:
             return self._limiter.passes(client, packet, reply)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong with one query must not end the others
             self.errors += 1
-            kind = type(error).__name__
-            if kind not in self._seen:
-                self._seen.add(kind)
+            name = type(error).__name__
+            if name not in self._seen:
+                self._seen.add(name)
                 _log.exception(
-                    "a dns query could not be answered; further errors of this kind are only counted"
+                    "a dns query could not be answered; further errors of this class are only counted"
                 )
             if len(packet) < wire.HEADER_SIZE or packet[2] & 0x80:
                 return None

@@ -177,13 +177,13 @@ def _serve_wildcard(
                 continue
 
 
-def _source(level: int, kind: int, data: bytes) -> tuple[int, int, bytes]:
+def _source(level: int, cmsg_type: int, data: bytes) -> tuple[int, int, bytes]:
     """The control message that sends a reply from where the query arrived, by any route.
 
     A link-local address needs its interface; with any other, naming the interface would break asymmetric routing.
     """
     if level == socket.IPPROTO_IP:  # struct in_pktinfo: interface, local address, address in the header
-        return level, kind, bytes(4) + data[4:8] + bytes(4)
+        return level, cmsg_type, bytes(4) + data[4:8] + bytes(4)
     if data[:2] == _LINK_LOCAL:
         return level, socket.IPV6_PKTINFO, data
     return level, socket.IPV6_PKTINFO, data[:16] + bytes(4)

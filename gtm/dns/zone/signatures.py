@@ -124,5 +124,6 @@ def _canonical(rdtype: int, data: bytes) -> bytes:
     """RDATA in canonical form (RFC 4034 §6.2). Data without capitals is in it."""
     if rdtype not in _WITH_NAMES or data == data.lower():
         return data
-    kind = dns.rdatatype.RdataType.make(rdtype)
-    return dns.rdata.from_wire(dns.rdataclass.IN, kind, data, 0, len(data)).to_digestable()
+    return dns.rdata.from_wire(
+        dns.rdataclass.IN, dns.rdatatype.RdataType.make(rdtype), data, 0, len(data)
+    ).to_digestable()

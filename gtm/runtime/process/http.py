@@ -24,7 +24,8 @@ MAX_HEADERS = 100
 _PIECE = 16 * 1024
 """Bytes fed to the parser at once. It keeps what it cannot tell yet: a line that has not ended."""
 _TOO_MANY = (431, f"the request has more than the {MAX_HEADERS} header lines accepted")
-_FRAMING = frozenset((b"content-length", b"transfer-encoding"))
+FRAMING = frozenset((b"content-length", b"transfer-encoding"))
+"""The headers that say that a request has a body (RFC 9112 §6)."""
 
 
 _CONNECTIONS: WeakKeyDictionary[ServerState, Connections] = WeakKeyDictionary()
@@ -170,7 +171,8 @@ class PatientProtocol(HttpToolsProtocol):
                 self._expect(part, self._requests)
             return
         self._forget()
-        if self.cycle.response_complete:  # of a request that was answered before it had arrived
+        cycle = self.cycle  # None at first; complete where a request was answered before it had arrived
+        if cycle is not None and cycle.response_complete:  # type: ignore[redundant-expr]
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -182,6 +184,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _ignore(self, upgrade: HttpParserUpgrade, piece: bytes | memoryview) -> None:
         """Go on in HTTP/1.1 after a request that asked for another protocol. After CONNECT comes nothing of ours."""
+        if self._ended:
+            return
         if self.scope["method"] == "CONNECT":
             self.cycle.keep_alive = False
             self._ended = True
@@ -194,9 +198,29 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
+        self.begins()
+
+    def begins(self) -> None:
+        """A request begins."""
         self._connections.begins(self)
         self._part = _HEAD
         self._requests += 1
+
+    def ends_answered(self) -> None:
+        """A request has ended that is answered already."""
+        self._part = _BETWEEN
+        self._connections.rests(self, arriving=False)
+
+    @property
+    def arriving(self) -> bool:
+        """Whether a request has begun to arrive, and has not ended."""
+        return self._part != _BETWEEN
+
+    @property
+    def answering(self) -> bool:
+        """Whether the application is to answer a request."""
+        cycle = self.cycle
+        return cycle is not None and not cycle.response_complete  # type: ignore[redundant-expr]  # None at first
 
     def on_headers_complete(self) -> None:
         """The end of its head."""
@@ -210,7 +234,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._body = 0
         super().on_headers_complete()
         for name, _ in self.headers:
-            if name in _FRAMING:
+            if name in FRAMING:
                 self.flow.pause_reading()  # until the application receives, or has answered
                 self.cycle.transport = _Lingering(self)  # type: ignore[assignment]  # all that a cycle uses of one
                 break
@@ -273,8 +297,7 @@ class PatientProtocol(HttpToolsProtocol):
         """Read no further, and say why, unless earlier requests wait for their answers: they get them."""
         self._ended = True
         self._forget()
-        cycle = self.cycle
-        answering = cycle is not None and not cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+        cycle, answering = self.cycle, self.answering
         if self._part is _BODY:
             if not answering or cycle.response_started or self.pipeline:
                 self.transport.close()

@@ -11,7 +11,9 @@ from math import inf
 from typing import Any
 
 import uvicorn
+import uvloop
 
+from gtm.runtime.process.direct import AnswerHead, Direct
 from gtm.runtime.process.http import PatientProtocol
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -23,7 +25,13 @@ _FINISH_EVERY = 0.05
 
 
 def server_config(
-    app: Application, *, grace: int, keep_alive: int = 5, lifespan: bool = True, port: int = 8000
+    app: Application,
+    *,
+    grace: int,
+    keep_alive: int = 5,
+    lifespan: bool = True,
+    port: int = 8000,
+    answer: AnswerHead | None = None,
 ) -> uvicorn.Config:
     """How every HTTP server of gtm runs: with `PatientProtocol`, logs of our own, and no header that clients could forge.
 
@@ -33,11 +41,12 @@ def server_config(
         keep_alive: seconds for which a connection may wait for its next request.
         lifespan: the application wants to know when the server starts and ends.
         port: on the loopback; of no use where the server is given sockets.
+        answer: answers, in place, requests that are all head (`gtm.runtime.process.direct`); None: the application does.
     """
     return uvicorn.Config(
         app,
         port=port,
-        http=PatientProtocol,
+        http=PatientProtocol if answer is None else Direct(answer),  # type: ignore[arg-type]  # it is only called
         log_config=None,
         access_log=False,
         lifespan="auto" if lifespan else "off",
@@ -61,6 +70,15 @@ class PatientServer(uvicorn.Server):
         self._started = started
         self._deadline = inf
 
+    def run_on(self, sockets: list[socket.socket] | None) -> None:
+        """Serve until told to end, on an event loop of this thread's own.
+
+        Args:
+            sockets: that listen; None: one of the configuration's port.
+        """
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self.serve(sockets))
+
     def finish(self, grace: float) -> None:
         """End, from any thread or a signal handler.
 
@@ -82,9 +100,6 @@ class PatientServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See `finish`."""
-        for sock in sockets or ():
-            asyncio.get_running_loop().remove_reader(sock)
-        await asyncio.sleep(0)  # a server that is closed drops what it has accepted this moment
         for server in self.servers:
             server.close()
         headers = self.server_state.default_headers

@@ -24,7 +24,7 @@ import httpx
 
 from gtm.core.model.policy import Policy
 from gtm.demo.block import PORT as DEMO_PORT
-from gtm.demo.block import SWITCH_HOST, DemoFile, address, claim_block
+from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
 from gtm.demo.inference import DEFAULT_SLOTS
 from gtm.demo.policy import demo_policy, standing
 from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
@@ -40,6 +40,7 @@ from gtm.runtime.serve.demo_world import WorldSettings
 from gtm.runtime.serve.facts import Facts
 from gtm.settings import ControlSettings, EdgeSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
+from gtm.transport import context_for
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ class Supervisor:
         Facts.path(self._data_dir).unlink(missing_ok=True)
         policy: Callable[[Policy], Policy] | None = None
         if self._settings.demo:
-            block, self._switch = claim_block()
+            block, self._switch = reserve_block()
             policy = partial(standing, block=block)
             world = self._world = self._told_world(block, self._switch.fileno())
             self._child(
@@ -228,7 +229,8 @@ class Supervisor:
         """Wait until control and edge say so; False if told to stop, or if they do not within the time."""
         urls = (f"{self._control_url}/readyz", f"{self._edge_url}/readyz")
         deadline = asyncio.get_running_loop().time() + _READY
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        verify = context_for(self._control_url, None, direct=True)
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False, verify=verify) as client:
             for url in urls:
                 while not await _ok(client, url):
                     if asyncio.get_running_loop().time() > deadline:

@@ -99,6 +99,16 @@ def test_bad_questions(beside: Gtm, asked: tuple[str, ...]) -> None:
         assert done.err.startswith("error: ")
 
 
+def test_a_misspelt_name_is_asked_back(beside: Gtm) -> None:
+    """`explain` says which name may be meant, for whoever may list them; without a token, what the edge said stands."""
+    assert "there is no service `chatt`; did you mean `chat`?" in beside("explain", "chatt").err
+    tenant = beside("explain", "chat", "--tenant", "clinics")
+    assert "there is no tenant `clinics`; did you mean `clinic`?" in tenant.err
+    assert "did you mean" not in beside("explain", "nothing-like-it").err
+    beside.environment["GTM_CONTROL_URL"] = "http://127.0.0.1:1"
+    assert beside("explain", "chatt").err.rstrip().endswith("there is no service `chatt`")
+
+
 def test_apply_until_in_sync(beside: Gtm, tmp_path: Path) -> None:
     """When apply ends, the edge answers by the new policy."""
     beside.ok("export", tmp_path / "before")

@@ -21,7 +21,7 @@ from gtm.control.replica import Replica
 from gtm.core.model.services import Zone
 from gtm.core.signing.keys import CDNSKEY, CDS, DNSKEY, Keys, key_tag
 from gtm.core.signing.rollover import DAY, HOUR, KeyRole, KeyState
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.sealing import Seal, SealingKey
 from gtm.feed.wire import KeysMessage, SealedKeysMessage, SnapshotMessage, StateMessage, decode
 from gtm.settings import DnssecSettings
@@ -350,10 +350,10 @@ async def test_no_private_key_is_logged(world: World, caplog: pytest.LogCaptureF
 
 
 async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) -> None:
-    """Through control and the feed, a View holder has the keys of a zone no later than the policy that signs it."""
+    """Through control and the feed, a current View has the keys of a zone no later than the policy that signs it."""
     replica = Replica(world.database, dnssec=world.settings)
     await replica.watch.refresh()
-    holder = ViewHolder(world.clock)
+    current = CurrentView(world.clock)
     key, token = SealingKey(), "gtm_of_an_edge"
     stream = replica.subscribers.stream(
         "edge-one", 0, seal=Seal(key.public, "edge-one", sha256(token.encode()).hexdigest())
@@ -365,21 +365,21 @@ async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) 
         if isinstance(message, SealedKeysMessage):
             message = key.open(message, "edge-one", token)
         kinds.append(type(message))
-        holder.apply(message)
+        current.apply(message)
     assert [kind for kind in kinds if kind in (KeysMessage, SnapshotMessage, StateMessage)] == [
         KeysMessage,
         SnapshotMessage,
         StateMessage,
     ]
-    assert holder.keys == replica.now.keys
-    keys = holder.keys.of("demo.test")
+    assert current.keys == replica.now.keys
+    keys = current.keys.of("demo.test")
     assert keys is not None
     assert key_tag(keys.dnskey) == keys.key_tag
     await replica.dnssec.roll("demo.test", ZSK, urgent=True)
     update = decode(await anext(stream))
     assert isinstance(update, SealedKeysMessage)
-    holder.apply(key.open(update, "edge-one", token))
-    found = holder.keys.of("demo.test")
+    current.apply(key.open(update, "edge-one", token))
+    found = current.keys.of("demo.test")
     assert found is not None
     assert len(found.sets[0].rdatas) == 3
     await stream.aclose()  # type: ignore[attr-defined]

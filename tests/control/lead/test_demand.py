@@ -53,6 +53,23 @@ def test_edges_add_up_and_silence_is_not_zero() -> None:
     assert _rates(book, 60 + 3 * KEPT) == {}
 
 
+def test_what_was_reported_stays_what_it_was() -> None:
+    """It is added up beside the event loop, where reports go on coming, edges are forgotten, and rows that nobody has go."""
+    book = DemandBook()
+    book.take("one", {ROW: 10.0}, 1.0, 0.0)
+    reported = book.reported(0.0)
+    before = reported.rates()
+    for second in range(1, 4):
+        more = {ROW.replace("52.5", str(second * 1000 + number)): 1.0 for number in range(1000)}
+        book.take("two", more, 1.0, float(second))
+        book.take("one", {DNS: 5.0}, 1.0, float(second))
+        book.forget("two")
+    book.forget("one")
+    assert reported.rates() == before
+    assert len(before) == 1
+    assert len(book._rows) <= 2_001, "what nobody has any more is not kept for ever"
+
+
 def test_demand_that_ends_fades() -> None:
     """Reports without a row let its rate fall, and in the end it is gone."""
     book = DemandBook()

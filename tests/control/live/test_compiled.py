@@ -55,7 +55,11 @@ async def test_a_change_is_compiled_once(database_url: str, compilations: list[P
     """Dry run, safety rules, writing, reading back and publishing take one compilation; so does the way back none."""
     database = Database(database_url)
     replica = Replica(database)
-    check = SafetyCheck(lambda: Situation(0.0, State(1)), 1.0)
+
+    async def present() -> Situation:
+        return Situation(0.0, State(1))
+
+    check = SafetyCheck(present, 1.0)
     now = datetime.now(UTC)
     for policy, expected in ((_policy(), 2), (_policy(2.0), 3), (_policy(), 3)):
         document = PolicyDocument.model_validate(export_policy(policy))

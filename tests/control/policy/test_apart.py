@@ -68,6 +68,23 @@ def test_too_many_drafts_are_turned_away_and_the_next_is_not() -> None:
     assert "not looked through" in said[-1]
 
 
+def test_a_draft_does_not_wait_for_its_turn_for_ever() -> None:
+    """Whose turn does not come is told when to come again, and takes nobody's place: the others end as they would have."""
+
+    async def work() -> list[bytes | BaseException]:
+        apart = Apart(patience=1.0, wait=0.01)
+        endless = json.dumps({**DRAFT, "policy": {"regions": [0] * 1_000_000}}).encode()
+        found = await asyncio.gather(*(apart.run(job(endless)) for _ in range(4)), return_exceptions=True)
+        return [*found, *await asyncio.gather(apart.run(job(b"{}")), return_exceptions=True)]
+
+    *first, last = asyncio.run(work())
+    turned_away = [error for error in first if "turn did not come" in str(error)]
+    assert len(turned_away) == 2
+    assert all(isinstance(error, Unavailable) and "Retry-After" in error.headers for error in turned_away)
+    assert isinstance(last, ControlError)
+    assert "turn did not come" not in str(last)
+
+
 def test_what_is_wrong_with_a_draft_comes_back_as_it_was_raised() -> None:
     """Problems with their paths, as if control itself had read it."""
     error = failed(Apart(), {"service": "chat", "policy": {"regions": [{"name": "a"}]}})

@@ -166,7 +166,7 @@ def test_monitoring_rules_change_nothing_and_are_reported(
             bare.outcome,
             bare.reason,
         )
-        assert [replace(item, monitored=()) for item in decision.candidates] == list(bare.candidates)
+        assert [item._replace(monitored=()) for item in decision.candidates] == list(bare.candidates)
 
 
 @quick(150)

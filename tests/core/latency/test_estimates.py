@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
 from gtm.core.latency import squares as rtt_squares
-from gtm.core.latency.cables import HUB_NAMES, hub_distances
+from gtm.core.latency.cables import _VECTORS, HUB_NAMES, NEAREST, hub_distances
 from gtm.core.latency.geographic import SHIPPED, model_ms, point_at, terminal_at
 from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
@@ -121,6 +121,18 @@ def test_all_hubs_are_joined() -> None:
         for other, km in enumerate(row):
             assert km < 40_000, (HUB_NAMES[one], HUB_NAMES[other])
             assert km == pytest.approx(distances[other][one])
+
+
+@quick(200)
+@given(latitudes, longitudes)
+@example(90.0, 0.0)
+@example(-90.0, 180.0)
+@example(0.0, -180.0)
+def test_no_hub_is_nearer_than_those_that_a_place_uses(lat: float, lon: float) -> None:
+    """As by a look at all of them."""
+    here = unit_vector(lat, lon)
+    every = sorted((arc_km(here, vector), hub) for hub, vector in enumerate(_VECTORS))
+    assert point_at(lat, lon).hubs == tuple(every[:NEAREST])
 
 
 def test_the_way_goes_where_cables_are() -> None:

@@ -15,9 +15,8 @@ from gtm.core.findings.report import findings
 from gtm.core.model.policy import DataClass, Match, Places, Policy, ResidencyRule, Tenant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.requests import Request
+from gtm.core.model.requests import ContradictionError, Request, agreed
 from gtm.core.model.services import HostName, Member, RefusalAddress, Service, Zone
-from gtm.core.model.statements import ContradictionError, agreed
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from tests.core.reference import Reference

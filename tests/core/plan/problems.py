@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
@@ -160,6 +159,8 @@ def reference(
         refused: how much of a class may stay unserved; all of it where not named.
         latency: what a ms of latency or cost costs.
     """
+    from scipy.optimize import linprog  # half a second that collecting tests is spared
+
     classes = [one for one in problem.classes if one.regions]
     pairs = columns(problem)
     if not classes:

@@ -290,4 +290,4 @@ def test_answers_outlive_what_is_remembered() -> None:
             reply = server.udp(packet, client)
             assert reply is not None
             assert reply == server.answer_fully(packet, client, tcp=False, draw=0.0)
-    assert sum(len(question.kinds) for question in server.questions.by_wire.values()) <= 2
+    assert sum(len(question.audiences) for question in server.questions.by_wire.values()) <= 2

@@ -43,7 +43,7 @@ class _Edge:
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        return self.agent._holder.state.plan
+        return self.agent._current.state.plan
 
     def told(self, message: StateMessage) -> None:
         """Control sends a state."""
@@ -62,7 +62,7 @@ def test_a_control_that_has_just_started_takes_no_plan_away(
     edge.agent._agreed.connected = True
     edge.now += 2.0
     edge.told(StateMessage(State(6), keep_plan=True))
-    assert (edge.plan, edge.agent._holder.state.epoch) == (PLAN, 6)
+    assert (edge.plan, edge.agent._current.state.epoch) == (PLAN, 6)
     edge.agent.lost()  # once more, before it planned anything
     edge.agent._agreed.connected = True
     edge.now += PLAN_KEPT - 2.0
@@ -97,7 +97,7 @@ async def test_times_on_disk_count_before_the_first_view(tmp_path: Path) -> None
     latest = _ahead(tmp_path, 5_000)
     agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
     await agent._load_last_good()
-    assert agent._holder.window.latest >= latest
+    assert agent._current.window.latest >= latest
     first = agent._everything()[0]
     assert isinstance(first, TimesMessage)
     assert first.times.window(boot_time()).latest >= latest
@@ -131,7 +131,7 @@ async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) ->
         return
 
     agent._workers = SimpleNamespace(  # type: ignore[assignment]
-        ready=ready, revision=1, beat=lambda: pulses.append((agent._pulse(), agent._holder.window.latest))
+        ready=ready, revision=1, beat=lambda: pulses.append((agent._pulse(), agent._current.window.latest))
     )
     agent._owned = SimpleNamespace(  # type: ignore[assignment]
         inherited=True,
@@ -144,12 +144,10 @@ async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) ->
     await agent._settle()
     ((pulse, known),) = pulses
     assert pulse.alone
-    assert known < written[0] <= agent._holder.window.latest
+    assert known < written[0] <= agent._current.window.latest
     agent.stop()
     assert not agent._pulse().alone
-    for task in agent._tasks:
-        task.cancel()
-    await asyncio.gather(*agent._tasks, return_exceptions=True)
+    await agent._tasks.cancel()
 
 
 @pytest.mark.anyio
@@ -162,7 +160,7 @@ async def test_names_that_do_not_resolve_hold_no_times_up(tmp_path: Path) -> Non
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await agent.receive(HeartbeatMessage(time.time() + 5_000))
-            await agent._save()
+            await agent._kept.save(agent._lasting)
         assert clockfile.load(tmp_path / clockfile.FILE).latest >= time.time() + 4_900
         assert not busy[-1].done()
     finally:

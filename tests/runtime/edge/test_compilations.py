@@ -71,7 +71,7 @@ async def test_an_agent_compiles_a_revision_once(settings: EdgeSettings, compile
     message = SnapshotMessage.of(1, 1.0, policy(1), SHIPPED)
     for each in (message, *AFTERWARDS, HeartbeatMessage(2.0)):
         await first.receive(each)
-    first._holder.tick()
+    first._current.tick()
     first._everything()
     assert len(compiled) == 1
     second = Agent(settings)
@@ -92,9 +92,9 @@ def test_a_worker_compiles_a_revision_once(
         for each in (message, *AFTERWARDS):
             ours.sendall(TO_WORKER.encode(each))  # type: ignore[arg-type] # none is the feed's alone
             worker._take()
-    worker.holder.tick()
-    worker.holder.rebuild()
-    assert worker.holder.state == State(2)
+    worker.current.tick()
+    worker.current.rebuild()
+    assert worker.current.state == State(2)
     assert len(compiled) == 1
 
 

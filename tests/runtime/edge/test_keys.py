@@ -44,7 +44,7 @@ async def test_keys_outlive_a_restart_without_control(tmp_path: Path) -> None:
     assert stat.S_IMODE(before._kept.last_good.stat().st_mode) == 0o600
     after = agent(tmp_path)
     await after._load_last_good()
-    assert after._holder.keys == Keys(3, (ZONE,))
+    assert after._current.keys == Keys(3, (ZONE,))
     assert KeysMessage(Keys(3, (ZONE,))) in after._everything()
 
 
@@ -52,13 +52,13 @@ async def test_keys_outlive_a_restart_without_control(tmp_path: Path) -> None:
 async def test_an_edge_without_signed_zones_keeps_no_keys(tmp_path: Path) -> None:
     """Where no keys were ever sent there are none in the last-good file; none any more is kept as news, too."""
     edge = agent(tmp_path)
-    await edge._save()
+    await edge._kept.save(edge._lasting)
     assert b"keys" not in edge._kept.last_good.read_bytes()
     await edge.receive(KeysMessage(Keys(3, (ZONE,))))
     await edge.receive(KeysMessage(Keys(4)))
     again = agent(tmp_path)
     await again._load_last_good()
-    assert again._holder.keys == Keys(4)
+    assert again._current.keys == Keys(4)
 
 
 @pytest.mark.anyio
@@ -90,7 +90,7 @@ async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp
             edge = Agent(EdgeSettings(tmp_path, control_url=url, token="token", name="edge"))
             following = asyncio.ensure_future(edge._follow())
             await asyncio.wait_for(edge._reporter.due.wait(), 20)  # it follows
-            assert edge._holder.keys == Keys(version, (ZONE,))
+            assert edge._current.keys == Keys(version, (ZONE,))
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
     assert told[0] == told[1] == SealingKey.kept(tmp_path).public

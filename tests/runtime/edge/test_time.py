@@ -25,7 +25,7 @@ from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, Service
 from gtm.core.model.state import State
 from gtm.feed import clockfile, lastgood
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
     FeedError,
     HeartbeatMessage,
@@ -107,7 +107,7 @@ class Edge:
     """What the machine's clock shows, less `boot`."""
     control: float | None = None
     disk: dict[str, Kept] = field(default_factory=dict)
-    workers: list[ViewHolder] = field(default_factory=list)
+    workers: list[CurrentView] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.message = SnapshotMessage.of(1, 0.0, self.policy, SHIPPED)
@@ -119,7 +119,7 @@ class Edge:
     def start(self) -> None:
         """Start the agent from what is on disk, with new workers."""
         self.control = None
-        self.agent = ViewHolder(self.clock, boot=lambda: self.boot)
+        self.agent = CurrentView(self.clock, boot=lambda: self.boot)
         self.keeper = ClockKeeper(self.path, self.agent, self.boot_id)
         self.keeper.load()
         if "clock" in self.disk and self.agent.times.control is not None:
@@ -133,7 +133,7 @@ class Edge:
 
     def join(self) -> None:
         """A new worker."""
-        worker = ViewHolder(self.clock, boot=lambda: self.boot)
+        worker = CurrentView(self.clock, boot=lambda: self.boot)
         worker.follow(self.told)
         for message in (self.message, StateMessage(State(1))):
             worker.apply(message)
@@ -173,7 +173,7 @@ class Edge:
                 if step >= beat:
                     self.tick()
 
-    def bound(self, worker: ViewHolder) -> set[str]:
+    def bound(self, worker: CurrentView) -> set[str]:
         """The rules that an answer of a worker is bound by, as the answer path looks at its View."""
         if self.boot >= worker.deadline:
             worker.tick()
@@ -455,8 +455,8 @@ def test_a_damaged_clock_file_is_said_and_left(
 ) -> None:
     """The edge goes by its clocks then, and writes the file anew."""
     lastgood.write(tmp_path / clockfile.FILE, b"gtm-clock 1 ", damage.encode())
-    holder = ViewHolder(lambda: START, boot=lambda: 5.0)
-    keeper = ClockKeeper(tmp_path, holder, "a")
+    current = CurrentView(lambda: START, boot=lambda: 5.0)
+    keeper = ClockKeeper(tmp_path, current, "a")
     keeper.load()
     assert "cannot use the times kept on disk" in caplog.text
     keeper.keep()
@@ -472,19 +472,19 @@ def test_the_file_is_written_when_a_clock_steps_and_now_and_then(
     """Not each second; and a disk that refuses is spoken of once."""
     caplog.set_level("INFO")
     shown = {"boot": 5.0, "ahead": START}
-    holder = ViewHolder(lambda: shown["boot"] + shown["ahead"], boot=lambda: shown["boot"])
-    keeper = ClockKeeper(tmp_path, holder, "a")
+    current = CurrentView(lambda: shown["boot"] + shown["ahead"], boot=lambda: shown["boot"])
+    keeper = ClockKeeper(tmp_path, current, "a")
     path = tmp_path / clockfile.FILE
     written = []
     for boot, step in ((5.0, 0.0), (6.0, 0.0), (7.0, 9_000.0), (8.0, 0.0), (16.9, 0.0), (17.0, 0.0)):
         shown |= {"boot": boot, "ahead": START + step}
-        holder.tick()
+        current.tick()
         keeper.keep()
         written.append(clockfile.load(path).boot)
     assert written == [5.0, 5.0, 7.0, 7.0, 7.0, 17.0]
     assert clockfile.load(path).latest == 17.0 + START + 9_000
     assert caplog.text.count("some clock showed a time 9000 s beyond what is shown now") == 1
-    missing = ClockKeeper(tmp_path / "missing", holder, "a")
+    missing = ClockKeeper(tmp_path / "missing", current, "a")
     for shown["boot"] in (30.0, 31.0, 45.0):
         missing.keep()
     assert caplog.text.count("cannot keep the time on disk") == 1
@@ -497,8 +497,8 @@ def test_the_file_is_written_when_a_clock_steps_and_now_and_then(
 def test_an_older_time_never_follows_a_newer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks of an agent keep times, each on a thread of its own, and a disk may be slow."""
     shown = {"ahead": START}
-    holder = ViewHolder(lambda: 5.0 + shown["ahead"], boot=lambda: 5.0)
-    keeper = ClockKeeper(tmp_path, holder, "a")
+    current = CurrentView(lambda: 5.0 + shown["ahead"], boot=lambda: 5.0)
+    keeper = ClockKeeper(tmp_path, current, "a")
     begun, go_on = threading.Event(), threading.Event()
     save = clockfile.save
 
@@ -513,7 +513,7 @@ def test_an_older_time_never_follows_a_newer_one(tmp_path: Path, monkeypatch: py
     threads[0].start()
     assert begun.wait(20)
     shown["ahead"] += 9_000
-    holder.tick()
+    current.tick()
     threads[1].start()
     threads[1].join(0.3)  # it must wait
     go_on.set()

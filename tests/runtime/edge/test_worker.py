@@ -93,14 +93,14 @@ def test_a_worker_outlives_an_agent_that_dies_until_the_next(
     agent.sendall(TO_WORKER.encode(PulseMessage(alone=True, plan_left=1.0, edge="fra-1")))
     agent.close()
     eventually(lambda: worker.alone.get("health") == "frozen", "it is alone")
-    assert worker.holder.state.health["eu"]["http://127.0.0.1:1"].status is HealthStatus.UP
+    assert worker.current.state.health["eu"]["http://127.0.0.1:1"].status is HealthStatus.UP
     worker.counts.add("gtm_dns_dropped_total\tshort")
     eventually(
-        lambda: worker.holder.state.health["eu"]["http://127.0.0.1:1"].status is HealthStatus.DOWN,
+        lambda: worker.current.state.health["eu"]["http://127.0.0.1:1"].status is HealthStatus.DOWN,
         "it probes",
     )
     assert worker.alone["health"] == "own"
-    assert (worker.holder.state.vantage, worker.holder.state.plan) == ("fra-1", NO_PLAN)
+    assert (worker.current.state.vantage, worker.current.state.plan) == ("fra-1", NO_PLAN)
     assert 'gtm_dns_dropped_total{reason="short"} 1.0' in worker.metrics_text()
     assert "gtm_edge_alone_seconds 0.0" not in worker.metrics_text()
     assert not stopped.is_set()
@@ -161,7 +161,7 @@ def test_an_agent_that_hangs_holds_up_nothing(
         worker._link.put(counts)
     worker._link.put(ReadyMessage(9, 9))
     eventually(lambda: worker.alone, "it goes on alone")
-    eventually(lambda: worker.holder.state.plan is NO_PLAN, "without a plan that nobody keeps up to date")
+    eventually(lambda: worker.current.state.plan is NO_PLAN, "without a plan that nobody keeps up to date")
     told = State(6, "", {}, Plan(2.0))
     agent.settimeout(20)
     reader = agent.makefile("rb")
@@ -172,7 +172,7 @@ def test_an_agent_that_hangs_holds_up_nothing(
         total += len(line)
         agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)))
     assert total < 10_000_000
-    eventually(lambda: worker.holder.state == told, "it goes by its agent")
+    eventually(lambda: worker.current.state == told, "it goes by its agent")
     agent.close()
     worker._gone.set()
     assert stopped.wait(20)
@@ -188,7 +188,7 @@ def test_a_worker_that_cannot_be_kept_up_to_date_ends(
     def fails(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(worker.holder, broken, fails)
+    monkeypatch.setattr(worker.current, broken, fails)
     stopped = threading.Event()
     worker.start(stopped.set)
     agent.sendall(TO_WORKER.encode(StateMessage(State(1))))
@@ -209,10 +209,10 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
                 worker._data += 1  # another thread has loaded new data, and is about to rebuild
 
     monkeypatch.setattr("gtm.runtime.edge.worker.worker.Answerer", Answers)
-    worker.holder.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
-    worker.holder.apply(StateMessage(State(1)))
-    worker.holder.rebuild()
-    worker.holder.rebuild()
+    worker.current.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
+    worker.current.apply(StateMessage(State(1)))
+    worker.current.rebuild()
+    worker.current.rebuild()
     assert [one is None for one in predecessors] == [True, False, True, False]
 
 
@@ -228,8 +228,8 @@ def test_a_worker_says_what_it_is_told_to(
         cookie_secrets=(bytes(16), bytes(range(16))),
     )
     worker = Worker(settings)
-    worker.holder.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
-    worker.holder.apply(StateMessage(State(1)))
+    worker.current.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
+    worker.current.apply(StateMessage(State(1)))
     asked = dns.message.make_query(
         "id.server", "TXT", "CH", use_edns=0, options=[dns.edns.CookieOption(bytes(8), b"")]
     )
@@ -250,9 +250,9 @@ def test_signatures_are_renewed_while_nothing_else_changes(ends: tuple[Worker, s
     """An edge that hears nothing new makes its answers anew when the period of their signatures ends."""
     worker, _ = ends
     worker.locator.locate = locate  # type: ignore[method-assign]
-    worker.holder.apply(KeysMessage(keys(["demo.test"])))
-    worker.holder.apply(SnapshotMessage.of(1, 1.0, POLICY, ()))
-    worker.holder.apply(StateMessage(State(1)))
+    worker.current.apply(KeysMessage(keys(["demo.test"])))
+    worker.current.apply(SnapshotMessage.of(1, 1.0, POLICY, ()))
+    worker.current.apply(StateMessage(State(1)))
     now = [NOW]
     worker._signer._clock = lambda: now[0]
     asked = query("chat.demo.test", "A", edns=True, want_dnssec=True, id=1)

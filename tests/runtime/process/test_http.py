@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import itertools
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ import uvicorn
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from gtm.http.problems import Response, response_of
+from gtm.runtime.process.direct import Direct, DirectProtocol
 from gtm.runtime.process.http import PatientProtocol
 from gtm.runtime.process.http_server import PatientServer
 from tests.effort import examples
@@ -36,31 +38,48 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": reply})
 
 
+def answer_head(method: str, target: bytes, *_: object) -> Response | None:
+    """The same in place, but for what is much."""
+    if target.startswith(b"/much"):
+        return None
+    assert method in ("GET", "HEAD")
+    return response_of(200, (), b"ok")
+
+
 class _Hasty(PatientProtocol):
     head_timeout = 0.2
     body_timeout = 0.2
     linger = 0.2
 
 
-@pytest.fixture
-def port() -> Iterator[int]:
+class _HastyDirect(DirectProtocol, _Hasty):
+    pass
+
+
+Make = Callable[..., PatientProtocol]
+
+BOTH = pytest.mark.parametrize("make", [PatientProtocol, Direct(answer_head)], ids=["asgi", "in place"])
+
+
+@pytest.fixture(params=[_Hasty, Direct(answer_head, _HastyDirect)], ids=["asgi", "in place"])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
     """Where a server with little patience listens."""
-    with serving(_Hasty) as found:
+    with serving(request.param) as found:
         yield found
 
 
-@pytest.fixture(scope="module")
-def patient() -> Iterator[int]:
+@pytest.fixture(scope="module", params=[PatientProtocol, Direct(answer_head)], ids=["asgi", "in place"])
+def patient(request: pytest.FixtureRequest) -> Iterator[int]:
     """Where a server with the patience of the real one listens."""
-    with serving(PatientProtocol) as found:
+    with serving(request.param) as found:
         yield found
 
 
 @contextmanager
-def serving(protocol: type[PatientProtocol], keep_alive: float = 60) -> Iterator[int]:
+def serving(make: Make, keep_alive: float = 60) -> Iterator[int]:
     """A server with a protocol; its port."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=protocol, lifespan="off", log_config=None)
+    config = uvicorn.Config(app, http=make, lifespan="off", log_config=None)  # type: ignore[arg-type]
     config.timeout_keep_alive = keep_alive  # type: ignore[assignment]
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -263,10 +282,11 @@ def test_a_wrong_body_behind_other_requests_is_no_answer_to_them(patient: int) -
     assert b"HTTP/1.1 400" not in reply
 
 
-def test_an_early_answer_leaves_no_connection_without_a_deadline() -> None:
+@BOTH
+def test_an_early_answer_leaves_no_connection_without_a_deadline(make: Make) -> None:
     """Once the rest of the body has come, the keep-alive timeout counts."""
     with (
-        serving(PatientProtocol, keep_alive=0.3) as port,
+        serving(make, keep_alive=0.3) as port,
         socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
     ):
         connection.sendall(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
@@ -390,15 +410,40 @@ def test_bodies_are_read_when_they_are_asked_for(counting: tuple[str, int]) -> N
     connection.close()
 
 
+@BOTH
+@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"], ids=["GET", "GET twice"])
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_a_connection_ends_when_nothing_is_asked_on_it_any_more(
+    make: Make, first: bytes, method: bytes
+) -> None:
+    """Whatever the last answer was to, and however it was given."""
+    request = b"%b / HTTP/1.1\r\nHost: a\r\n%b\r\n"
+    length = b"Content-Length: 0\r\n"
+    with (
+        serving(make, keep_alive=0.3) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
+    ):
+        connection.sendall(request % (b"GET", b""))
+        read_until(connection, b"ok")
+        if first:
+            connection.sendall(first)
+            read_until(connection, b"ok")
+        connection.sendall(request % (method, length if method == b"POST" else b""))
+        read_until(connection, b"ok" if method == b"GET" else b"0 2")
+        assert connection.recv(1000) == b""
+
+
 @contextmanager
-def finishing() -> Iterator[tuple[PatientServer, threading.Thread, tuple[str, int]]]:
-    """A server that accepts connections, its thread, and its address."""
-    listening = socket.create_server(("127.0.0.1", 0))
+def finishing(
+    make: Make = PatientProtocol, given: socket.socket | None = None
+) -> Iterator[tuple[PatientServer, threading.Thread, tuple[str, int]]]:
+    """A server that accepts connections, on a new socket unless it is given one, its thread, and its address."""
+    listening = socket.create_server(("127.0.0.1", 0)) if given is None else given
     address = listening.getsockname()
     started = threading.Event()
-    config = uvicorn.Config(app, http=PatientProtocol, lifespan="off", log_config=None)
+    config = uvicorn.Config(app, http=make, lifespan="off", log_config=None)  # type: ignore[arg-type]
     server = PatientServer(config, started.set)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+    thread = threading.Thread(target=server.run_on, args=([listening],))
     thread.start()
     assert started.wait(20)
     try:
@@ -409,9 +454,10 @@ def finishing() -> Iterator[tuple[PatientServer, threading.Thread, tuple[str, in
         assert not thread.is_alive()
 
 
-def test_a_server_that_finishes_lets_its_clients_close() -> None:
+@BOTH
+def test_a_server_that_finishes_lets_its_clients_close(make: Make) -> None:
     """With grace, a kept connection gets its next response, which asks to close it; nothing new is accepted."""
-    with finishing() as (server, thread, address):
+    with finishing(make) as (server, thread, address):
         kept = http.client.HTTPConnection(*address, timeout=20)
         kept.request("GET", "/")
         first = kept.getresponse()
@@ -434,6 +480,44 @@ def test_the_time_to_finish_is_only_shortened() -> None:
         server.finish(3600.0)
         thread.join(20)
         assert not thread.is_alive()
+
+
+@BOTH
+def test_a_server_that_ends_loses_no_client_to_its_successor(make: Make) -> None:
+    """Those that it accepted this moment are served, those that wait at the socket are the other's: none is cut off."""
+    failed: list[object] = []
+    served = itertools.count()
+    ending = threading.Event()
+
+    def ask(address: tuple[str, int]) -> None:
+        while not ending.is_set():
+            try:
+                with socket.create_connection(address, timeout=20) as connection:
+                    connection.sendall(HEAD + b"Connection: close\r\n\r\n")
+                    reply = connection.makefile("rb").read()
+                if not reply.endswith(b"ok"):
+                    failed.append(reply)
+            except OSError as error:
+                failed.append(error)
+            next(served)
+
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1000))
+        clients = [threading.Thread(target=ask, args=(listening.getsockname(),)) for _ in range(8)]
+        last = stack.enter_context(finishing(make, listening.dup()))
+        for client in clients:
+            client.start()
+        for _ in range(20):
+            following = stack.enter_context(finishing(make, listening.dup()))
+            until = next(served) + 20
+            while next(served) < until:
+                time.sleep(0.001)
+            last[0].finish(5.0)
+            last = following
+        ending.set()
+        for client in clients:
+            client.join(20)
+    assert failed == []
 
 
 def eventually_refused(address: tuple[str, int]) -> None:

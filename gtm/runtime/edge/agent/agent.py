@@ -14,16 +14,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import secrets
 import time
-from collections.abc import Coroutine
-from typing import Any, NoReturn, assert_never
+from typing import assert_never
 
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import FeedClient
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     AccessMessage,
@@ -44,10 +42,11 @@ from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
 from gtm.runtime.edge.agent.edge_name import remember, remembered
 from gtm.runtime.edge.agent.following import follow
 from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
-from gtm.runtime.edge.agent.kept import Kept
+from gtm.runtime.edge.agent.kept import Kept, lasting
 from gtm.runtime.edge.agent.ownership import Ownership
 from gtm.runtime.edge.agent.reporting import Reporter
 from gtm.runtime.edge.agent.round_trips import RoundTrips
+from gtm.runtime.edge.agent.tasks import Tasks, die, first_of
 from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.edge.handover.handover import HandoverError
@@ -76,8 +75,8 @@ class Agent:
         self.settings = settings = remembered(settings)
         self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
         self._veto = Veto(self.metrics)
-        self._holder = ViewHolder(time.time, edge=settings.place, boot=boot_time)
-        self._told = TimesMessage(self._holder.times)
+        self._current = CurrentView(time.time, edge=settings.place, boot=boot_time)
+        self._told = TimesMessage(self._current.times)
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
@@ -96,13 +95,13 @@ class Agent:
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
         self._kept = Kept(
             settings.data_dir,
-            ClockKeeper(settings.data_dir, self._holder, boot_id()),
+            ClockKeeper(settings.data_dir, self._current, boot_id()),
             lambda: self._owned.replaced,
         )
         self._workers: WorkerPool | None = None
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
         self._reporter = Reporter(
-            holder=self._holder,
+            current=self._current,
             prober=self._prober,
             metrics=self.metrics,
             round_trips=self._round_trips,
@@ -110,9 +109,8 @@ class Agent:
             leases=self._leases,
             connected=lambda: self.connected,
         )
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(self.stop)
         self._reporting: asyncio.Task[None] | None = None
-        self._failure: BaseException | None = None
         self._settled = False
 
     async def run(self) -> None:
@@ -155,26 +153,26 @@ class Agent:
         )
         self._prober.start()
         try:
-            self._start(self._settle())
+            self._tasks.start(self._settle())
             await self._load_last_good()
-            self._start(self._follow())
-            if await self._until_loaded():
+            self._tasks.start(self._follow())
+            await first_of(self._loaded, self._stopping)
+            if not self._stopping.is_set():
                 await self._answer()
         finally:
-            if self._failure is not None and self._settled:
-                _die(self._failure)
-            if self._failure is None:
+            failure = self._tasks.failure
+            if failure is not None and self._settled:
+                die(failure)
+            if failure is None:
                 self._owned.abandon()
             if self._owned.covered:
                 await self._workers.finish()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._tasks.cancel()
             await self._workers.stop()
             await self._prober.stop()
             await self._kept.keep_times()
-        if self._failure is not None:
-            raise self._failure  # with its traceback, and an exit code that makes a supervisor start the edge again
+        if self._tasks.failure is not None:
+            raise self._tasks.failure  # with its traceback, and an exit code that makes a supervisor start the edge again
 
     def stop(self) -> None:
         """Ask the edge to stop."""
@@ -187,8 +185,8 @@ class Agent:
         self._publish()
         self._workers.start()
         if not self._owned.inherited:
-            self._reporting = self._start(self._report())
-        self._start(self._tick())
+            self._reporting = self._tasks.start(self._report())
+        self._tasks.start(self._tick())
         await self._stopping.wait()
 
     async def _settle(self) -> None:
@@ -205,8 +203,8 @@ class Agent:
         self._workers.beat()
         await self._kept.load_times()  # what the predecessor saw last
         if self._owned.inherited:  # until now the predecessor reported
-            self._reporting = self._start(self._report())
-        self._start(self._owned.relieved())
+            self._reporting = self._tasks.start(self._report())
+        self._tasks.start(self._owned.relieved())
         await self._owned.leave_to_successor(self._give_way, self._parent_gone)
 
     def _give_way(self) -> None:
@@ -230,26 +228,6 @@ class Agent:
         """What workers are told, should they be left alone: the plan's time, which runs already without control."""
         alone = self._settled and not self._stopping.is_set()
         return PulseMessage(alone, self._agreed.plan_left, self.settings.name)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(self._task_ended)
-        self._tasks.append(task)
-        return task
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """None of the agent's tasks fails; if one does, it is better to restart than to go on half."""
-        if not task.cancelled() and task.exception() is not None:
-            self._failure = task.exception()
-            self.stop()
-
-    async def _until_loaded(self) -> bool:
-        """Wait for a View; False if told to stop before."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._loaded, self._stopping)]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        return not self._stopping.is_set()
 
     # What arrives
 
@@ -310,18 +288,18 @@ class Agent:
 
     async def receive(self, message: Message) -> None:
         """Take in what control says: used here, saved, and passed on to the workers."""
-        before = self._holder.times
-        self._holder.hear(message)
-        if self._holder.times.stepped(before):
+        before = self._current.times
+        self._current.hear(message)
+        if self._current.times.stepped(before):
             await self._tell_times()
         try:
-            lasting = self._take(message)
+            taken = self._take(message)
         except (FeedError, PolicyError) as error:
             logger.error("ignored a snapshot from control: %s", error)
             return
-        if lasting is not None:
-            await self._save()
-            self._send(lasting)
+        if taken is not None:
+            await self._kept.save(self._lasting)
+            self._send(taken)
         if isinstance(message, SnapshotMessage | StateMessage):
             self._publish()
 
@@ -332,33 +310,30 @@ class Agent:
                 self._agreed.heard(message)
                 return None
             case SnapshotMessage():
-                self._holder.apply(message)
-                assert self._holder.snapshot is not None  # noqa: S101 - apply() compiled it
+                self._current.apply(message)
+                assert self._current.snapshot is not None  # noqa: S101 - apply() compiled it
                 self.snapshot = message
-                self._prober.update(self._holder.snapshot)
-                self._round_trips.update(self._holder.snapshot)
+                self._prober.update(self._current.snapshot)
+                self._round_trips.update(self._current.snapshot)
                 self._loaded.set()
                 self._reporter.due.set()
                 return message
             case AccessMessage() | KeysMessage() | LatencyMessage():
-                self._holder.apply(message)
+                self._current.apply(message)
                 return message
             case HeartbeatMessage() | SealedKeysMessage():  # heard, and opened by the client, already
                 return None
             case _:
                 assert_never(message)
 
-    async def _save(self) -> None:
-        await self._kept.save(self._lasting)
-
     # What goes out
 
     def _publish(self) -> None:
         """Tell the workers the state of the world as it is known now."""
         state = self._agreed.state(self._prober.health(), self.settings.name)
-        if state == self._holder.state:
+        if state == self._current.state:
             return
-        self._holder.apply(StateMessage(state))
+        self._current.apply(StateMessage(state))
         self._send(StateMessage(state))
 
     def _send(self, message: ToWorker) -> None:
@@ -368,23 +343,15 @@ class Agent:
     async def _tell_times(self) -> None:
         """Say what time it is. What was a step is on disk before anything is answered by it."""
         await self._kept.keep_times()
-        self._told = TimesMessage(self._holder.times)
+        self._told = TimesMessage(self._current.times)
         self._send(self._told)
 
     def _everything(self) -> list[ToWorker]:
         """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
-        return [self._told, *self._lasting(), StateMessage(self._holder.state)]
+        return [self._told, *self._lasting(), StateMessage(self._current.state)]
 
     def _lasting(self) -> list[Lasting]:
-        """What stays true without control: tokens, keys, policy, measured latency."""
-        messages: list[Lasting] = [AccessMessage(self._holder.access)]
-        if self._holder.keys.version:
-            messages.append(KeysMessage(self._holder.keys))
-        if self.snapshot is not None:
-            messages.append(self.snapshot)
-        if self._holder.table.version:
-            messages.append(LatencyMessage(self._holder.table))
-        return messages
+        return lasting(self._current, self.snapshot)
 
     def _verdict_changed(self) -> None:
         self._reporter.due.set()
@@ -399,10 +366,10 @@ class Agent:
         """How the edge stands now, for its metrics."""
         return EdgeFacts(
             connected=self.connected,
-            heard=self._holder.times.heard or 0.0,
-            clock_spread=self._holder.times.spread,
+            heard=self._current.times.heard or 0.0,
+            clock_spread=self._current.times.spread,
             snapshot=self.snapshot,
-            plan_made=self._holder.state.plan.made,
+            plan_made=self._current.state.plan.made,
             health=self._prober.health(),
             probed=self._prober.latest,
             answering=self._workers.answering if self._workers is not None else {},
@@ -415,7 +382,7 @@ class Agent:
         while True:
             await asyncio.sleep(1.0)
             beats += 1
-            self._holder.tick()
+            self._current.tick()
             self._veto.tick()
             await self._tell_times()
             if beats % LEARN_EVERY == 0:
@@ -423,13 +390,6 @@ class Agent:
             if self._agreed.plan_runs_out:
                 self._publish()  # the last plan ends some time
             if self._kept.unsaved:
-                await self._save()
+                await self._kept.save(self._lasting)
             self._workers.put([MetricsMessage(self.metrics.text())])
             self._workers.beat()
-
-
-def _die(failure: BaseException) -> NoReturn:
-    """Leave the workers alone: an orderly end of this process would end them too."""
-    logger.critical("the agent failed; its workers go on alone until the next", exc_info=failure)
-    logging.shutdown()
-    os._exit(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gtm.core.decision.timekeeping import KEEP_EVERY, STEP, Times
 from gtm.feed import clockfile
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import FeedError
 
 logger = logging.getLogger(__name__)
@@ -18,17 +18,17 @@ SPREAD = 60.0
 
 
 class ClockKeeper:
-    """Keeps what a holder knows of the time in a data directory, from any thread: an older time never follows a newer one.
+    """Keeps what a current View knows of the time in a data directory, from any thread: an older time never follows a newer one.
 
     Args:
         data_dir: the edge's.
-        holder: whose times these are.
+        current: whose times these are.
         boot: what tells this start of the machine from others.
     """
 
-    def __init__(self, data_dir: Path, holder: ViewHolder, boot: str) -> None:
+    def __init__(self, data_dir: Path, current: CurrentView, boot: str) -> None:
         self._path = data_dir / clockfile.FILE
-        self._holder = holder
+        self._current = current
         self._boot_id = boot
         self._keeping = threading.Lock()
         self._kept: Times | None = None
@@ -45,13 +45,13 @@ class ClockKeeper:
         except (FeedError, OSError) as error:
             logger.error("cannot use the times kept on disk, going by the clocks alone: %s", error)
         else:
-            self._holder.resume(kept, self._boot_id)
+            self._current.resume(kept, self._boot_id)
         self._watch()
 
     def keep(self) -> None:
         """Write the times down, if some time has passed since or a clock has stepped."""
         with self._keeping:
-            times, boot = self._holder.times, self._holder.boot()
+            times, boot = self._current.times, self._current.boot()
             self._watch()
             last = self._kept
             raised = last is None or times.latest - last.latest >= STEP
@@ -71,7 +71,7 @@ class ClockKeeper:
 
     def _watch(self) -> None:
         """Say when clocks are far apart, and when they are not any more."""
-        spread = self._holder.times.spread
+        spread = self._current.times.spread
         apart = spread >= SPREAD
         if apart and not self._apart:
             logger.warning(

@@ -11,13 +11,32 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from gtm.feed import lastgood
-from gtm.feed.wire import Message
+from gtm.feed.current import CurrentView
+from gtm.feed.wire import AccessMessage, KeysMessage, LatencyMessage, Message, SnapshotMessage
 from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
+from gtm.runtime.edge.line.messages import Lasting
 
 logger = logging.getLogger(__name__)
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
+
+
+def lasting(current: CurrentView, snapshot: SnapshotMessage | None) -> list[Lasting]:
+    """What stays true without control: tokens, keys, policy, measured latency.
+
+    Args:
+        current: what the edge answers from.
+        snapshot: its policy as control sent it; None: there is none yet.
+    """
+    messages: list[Lasting] = [AccessMessage(current.access)]
+    if current.keys.version:
+        messages.append(KeysMessage(current.keys))
+    if snapshot is not None:
+        messages.append(snapshot)
+    if current.table.version:
+        messages.append(LatencyMessage(current.table))
+    return messages
 
 
 class Kept:

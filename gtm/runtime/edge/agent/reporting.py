@@ -11,7 +11,7 @@ from contextlib import suppress
 from gtm import __version__
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import ControlUnreachable, FeedClient
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import EdgeReport
 from gtm.prober import Prober
 from gtm.runtime.edge.agent.round_trips import RoundTrips
@@ -30,7 +30,7 @@ class Reporter:
     """Reports of one edge.
 
     Args:
-        holder: what it answers from.
+        current: what it answers from.
         prober: what it sees of the regions.
         metrics: what it was asked.
         round_trips: what it learned of them.
@@ -42,7 +42,7 @@ class Reporter:
     def __init__(
         self,
         *,
-        holder: ViewHolder,
+        current: CurrentView,
         prober: Prober,
         metrics: EdgeMetrics,
         round_trips: RoundTrips,
@@ -54,7 +54,7 @@ class Reporter:
         """Set where control should hear soon."""
         self.wants_plan = False
         """Control has just started, and asks which plan is followed."""
-        self._holder = holder
+        self._current = current
         self._prober = prober
         self._metrics = metrics
         self._round_trips = round_trips
@@ -91,15 +91,15 @@ class Reporter:
         deltas, witnesses = self._round_trips.take() if self._connected() else ((), ())
         return EdgeReport(
             version=__version__,
-            place=self._holder.place,
+            place=self._current.place,
             revision=revision,
-            epoch=self._holder.state.epoch,
+            epoch=self._current.state.epoch,
             health=self._prober.health(),
             demand=self._metrics.take_demand(),
             seconds=seconds,
             leases=self._leases.use(boot_time()),
             latency=deltas,
             witnesses=witnesses,
-            plan=self._holder.state.plan if self.wants_plan else None,
+            plan=self._current.state.plan if self.wants_plan else None,
             overruled=tuple(sorted(self._veto.regions)),
         )

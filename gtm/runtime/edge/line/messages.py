@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gtm.core.decision.timekeeping import Times
 from gtm.core.latency import Delta, Witness
 from gtm.core.quota.leases import Parts
+from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import (
     AccessMessage,
     KeysMessage,
@@ -81,8 +82,8 @@ class CountsMessage:
 
     counts: dict[str, float]
     parts: int = 0
-    used: dict[str, int] = field(default_factory=dict)
-    denied: dict[str, int] = field(default_factory=dict)
+    used: dict[QuotaText, int] = field(default_factory=dict)
+    denied: dict[QuotaText, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import socket
 from collections.abc import Iterable
@@ -24,11 +23,11 @@ def run_dns(worker: Worker) -> None:
     if router is None:
         return
 
-    holder = worker.holder
+    current = worker.current
 
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
-        if holder.deadline < inf and boot_time() >= holder.deadline:
-            holder.tick()  # this process slept across a boundary
+        if current.deadline < inf and boot_time() >= current.deadline:
+            current.tick()  # this process slept across a boundary
         answerer = worker.answerer
         if answerer is None:
             return None
@@ -58,7 +57,7 @@ def run_http(worker: Worker) -> None:
         metrics_allow=edge.metrics_allow,
     )
     app = EdgeApp(
-        worker.holder,
+        worker.current,
         worker.locator.locate,
         options,
         worker.counts,
@@ -68,13 +67,13 @@ def run_http(worker: Worker) -> None:
         afford=worker.afford,
     )
     worker.intake = app.intake
-    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False)
+    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, answer=app.answer_head)
     server = PatientServer(config, started=lambda: worker.ready(router))
     tcp = _sockets(worker.settings.tcp)
     worker.start(
         lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners(WorkerKind.HTTP, (), tcp)
     )
-    asyncio.run(server.serve(sockets=tcp))
+    server.run_on(tcp)
 
 
 def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:

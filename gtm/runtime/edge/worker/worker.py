@@ -23,13 +23,14 @@ from gtm.core.decision.router import Router
 from gtm.core.latency import SampleMethod
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import Parts
+from gtm.core.quota.names import QuotaText
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.limiter import Limiter, RateLimits
 from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
 from gtm.dns.zone.dnssec import Signer
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, FeedError, KeysMessage, LatencyMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.http.quotas import QuotaGate
@@ -74,9 +75,9 @@ class Worker:
         self.metrics = ""
         self.silent: tuple[str, ...] = (WorkerKind.DNS,)
         self.locator = Locator(edge.geoip_db, edge.geoip_overrides, anonymous=edge.geoip_anonymous_db)
-        self.holder = ViewHolder(time.time, self._swapped, edge.place, boot=boot_time)
+        self.current = CurrentView(time.time, self._swapped, edge.place, boot=boot_time)
         self.answerer: Answerer | None = None
-        self._signer = Signer(self.holder.keys, time.time)
+        self._signer = Signer(self.current.keys, time.time)
         self._period = self._signer.period()
         self._cookies = ServerCookies(*settings.cookie_secrets) if settings.cookie_secrets else None
         self._options = ServerOptions(
@@ -103,10 +104,10 @@ class Worker:
 
     def wait_for_view(self) -> Router | None:
         """Read from the agent until there is a View with a state; None if the agent is gone before."""
-        while self.holder.router is None or self.holder.state.epoch == 0:
+        while self.current.router is None or self.current.state.epoch == 0:
             if not self._take():
                 return None
-        return self.holder.router
+        return self.current.router
 
     def ready(self, router: Router) -> None:
         """Tell the agent that this worker listens, and what it answers from."""
@@ -159,8 +160,8 @@ class Worker:
     def tick(self) -> None:
         """Until the agent is gone: rules at their moment, and once a second counters up, a changed GeoIP file in."""
         beats, beat = 0, time.monotonic() + _TICK
-        while not self._gone.wait(min(max(0.0, beat - time.monotonic()), self.holder.pause())):
-            self.holder.tick()
+        while not self._gone.wait(min(max(0.0, beat - time.monotonic()), self.current.pause())):
+            self.current.tick()
             if time.monotonic() < beat:
                 continue
             beats, beat = beats + 1, time.monotonic() + _TICK
@@ -198,14 +199,14 @@ class Worker:
             return
         if bool(seconds) is not self._was_alone:
             self._say_alone()
-        if seconds > FROZEN and self.holder.snapshot is not None:
-            self._probes.start(self.holder.snapshot)
+        if seconds > FROZEN and self.current.snapshot is not None:
+            self._probes.start(self.current.snapshot)
         elif not seconds:
             self._probes.stop()
         self._was_alone = bool(seconds)
         state = self._tenure.state(self._probes.health)
-        if state != self.holder.state:
-            self.holder.apply(StateMessage(state))
+        if state != self.current.state:
+            self.current.apply(StateMessage(state))
 
     def _say_alone(self) -> None:
         if self._was_alone:
@@ -247,7 +248,7 @@ class Worker:
         with suppress(OSError):  # whoever reads from the agent finds out that it is gone
             self._link.put(message)
 
-    def afford(self, quotas: tuple[str, ...]) -> bool:
+    def afford(self, quotas: tuple[QuotaText, ...]) -> bool:
         """Whether one more request may spill under these quotas; not before the agent has said what may be spent."""
         return self._gate is not None and self._gate.afford(quotas)
 
@@ -283,16 +284,16 @@ class Worker:
             case PartsMessage():
                 self._spend(message.parts)
             case TimesMessage():
-                self.holder.follow(message.times)
+                self.current.follow(message.times)
             case StateMessage():
                 self._tenure.told = message.state
-                self.holder.apply(message)
+                self.current.apply(message)
             case SnapshotMessage():
-                self.holder.apply(message)
-                if self._listening and self.holder.router is not None:
-                    self.ready(self.holder.router)
+                self.current.apply(message)
+                if self._listening and self.current.router is not None:
+                    self.ready(self.current.router)
             case AccessMessage() | KeysMessage() | LatencyMessage():
-                self.holder.apply(message)
+                self.current.apply(message)
             case _:
                 assert_never(message)
 
@@ -307,8 +308,8 @@ class Worker:
             data = self._data
             predecessor = self.answerer if data == self._answered_from else None
             self._answered_from = data
-            if self._signer.keys is not self.holder.keys:
-                self._signer = Signer(self.holder.keys, time.time, self._signer)
+            if self._signer.keys is not self.current.keys:
+                self._signer = Signer(self.current.keys, time.time, self._signer)
             self._period = self._signer.period()
             self.answerer = Answerer(
                 router,
@@ -323,14 +324,14 @@ class Worker:
     def _sign_anew(self) -> None:
         """Let go of the answers that were made ready with the signatures of another period."""
         if self._signer.zones and self._signer.period() != self._period:
-            self.holder.rebuild()
+            self.current.rebuild()
 
     def _reload_geoip(self) -> None:
         try:
             if self.locator.reload_if_changed():
                 logger.info("reloaded the GeoIP database")
                 self._data += 1
-                self.holder.rebuild()
+                self.current.rebuild()
         except GeoIPError as error:
             logger.error("kept the GeoIP database in use: %s", error)
 

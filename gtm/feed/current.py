@@ -1,7 +1,7 @@
 """Where a process keeps its current View.
 
 Laws:
-  1. The answer path reads `holder.router` once per request and uses what it got. Everything else here runs beside the
+  1. The answer path reads `current.router` once per request and uses what it got. Everything else here runs beside the
      answer path and replaces the reference whole.
   2. Changes come one at a time, from whatever thread (messages on one, the passing of time on another): a View made
      from an older snapshot never takes the place of a newer one's.
@@ -44,7 +44,7 @@ _FAR = 86_400.0
 """Seconds to a change that no process sleeps through."""
 
 
-class ViewHolder:
+class CurrentView:
     """The current Router of a process, and what it was made from.
 
     Args:

@@ -16,7 +16,7 @@ from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, Service
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.core.signing.keys import NO_KEYS, Keys
-from gtm.feed.holder import ViewHolder
+from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
     AccessMessage,
     FeedError,
@@ -49,33 +49,33 @@ class Clock:
         return self.now
 
 
-def _router(holder: ViewHolder) -> Router:
-    assert holder.router is not None
-    return holder.router
+def _router(current: CurrentView) -> Router:
+    assert current.router is not None
+    return current.router
 
 
 def test_nothing_is_answered_before_a_snapshot() -> None:
     """A state alone makes no View; it is used as soon as the snapshot is there, in either order."""
-    holder = ViewHolder(Clock())
-    holder.tick()
-    holder.rebuild()
-    holder.apply(STATE)
-    assert holder.router is None
-    holder.apply(SNAPSHOT)
-    assert (_router(holder).view.snapshot.revision, _router(holder).view.state.epoch) == (7, 3)
-    assert _router(holder).view.up == 1
-    holder.apply(StateMessage(State(4)))
-    assert (_router(holder).view.state.epoch, _router(holder).view.up) == (4, 0)
+    current = CurrentView(Clock())
+    current.tick()
+    current.rebuild()
+    current.apply(STATE)
+    assert current.router is None
+    current.apply(SNAPSHOT)
+    assert (_router(current).view.snapshot.revision, _router(current).view.state.epoch) == (7, 3)
+    assert _router(current).view.up == 1
+    current.apply(StateMessage(State(4)))
+    assert (_router(current).view.state.epoch, _router(current).view.up) == (4, 0)
 
 
 def test_a_state_may_leave_the_plan_as_it_is() -> None:
     """From a control that knows no plan yet, health is taken and the plan stays."""
-    holder = ViewHolder(Clock())
+    current = CurrentView(Clock())
     plan = Plan(1.0, {"class": ClassPlan({"de": 1.0})})
-    holder.apply(SNAPSHOT)
-    holder.apply(StateMessage(replace(STATE.state, plan=plan)))
-    holder.apply(StateMessage(State(4), keep_plan=True))
-    assert (_router(holder).view.state.plan, _router(holder).view.up) == (plan, 0)
+    current.apply(SNAPSHOT)
+    current.apply(StateMessage(replace(STATE.state, plan=plan)))
+    current.apply(StateMessage(State(4), keep_plan=True))
+    assert (_router(current).view.state.plan, _router(current).view.up) == (plan, 0)
 
 
 def test_changes_from_two_threads_do_not_undo_each_other() -> None:
@@ -88,38 +88,38 @@ def test_changes_from_two_threads_do_not_undo_each_other() -> None:
             arrived.wait(0.5)
 
     clock = Clock()
-    holder = ViewHolder(clock, swapped)
-    ticking = threading.Thread(target=holder.tick)
-    holder.apply(SNAPSHOT)
+    current = CurrentView(clock, swapped)
+    ticking = threading.Thread(target=current.tick)
+    current.apply(SNAPSHOT)
     clock.now = 150.0
     ticking.start()
     assert building.wait(10)
-    holder.apply(SnapshotMessage.of(8, 2.0, POLICY, SHIPPED))
+    current.apply(SnapshotMessage.of(8, 2.0, POLICY, SHIPPED))
     arrived.set()
     ticking.join()
-    assert _router(holder).view.snapshot.revision == 8
-    assert holder.snapshot is _router(holder).view.snapshot
+    assert _router(current).view.snapshot.revision == 8
+    assert current.snapshot is _router(current).view.snapshot
 
 
 def test_a_snapshot_says_how_late_it_is_at_least() -> None:
     """An edge that starts with its clock behind applies the rules in force when its policy was published."""
-    holder = ViewHolder(Clock(50.0))
-    holder.apply(SnapshotMessage.of(7, 60.0, POLICY, SHIPPED))
-    assert not _router(holder).view.rules["chat"]
-    holder.apply(SnapshotMessage.of(8, 150.0, POLICY, SHIPPED))
-    assert [rule.rule.name for rule in _router(holder).view.rules["chat"]] == ["eu"]
+    current = CurrentView(Clock(50.0))
+    current.apply(SnapshotMessage.of(7, 60.0, POLICY, SHIPPED))
+    assert not _router(current).view.rules["chat"]
+    current.apply(SnapshotMessage.of(8, 150.0, POLICY, SHIPPED))
+    assert [rule.rule.name for rule in _router(current).view.rules["chat"]] == ["eu"]
 
 
 def test_access_and_heartbeats_leave_the_view() -> None:
     """A change of tokens is taken in beside the View; a heartbeat changes nothing."""
-    holder = ViewHolder(Clock())
-    holder.apply(SNAPSHOT)
-    before = holder.router
+    current = CurrentView(Clock())
+    current.apply(SNAPSHOT)
+    before = current.router
     access = Access((TokenGrant("aa", Role.VIEWER),))
-    holder.apply(AccessMessage(access))
-    holder.apply(HeartbeatMessage(1.0))
-    assert holder.access == access
-    assert holder.router is before
+    current.apply(AccessMessage(access))
+    current.apply(HeartbeatMessage(1.0))
+    assert current.access == access
+    assert current.router is before
 
 
 @pytest.mark.parametrize(
@@ -132,15 +132,15 @@ def test_access_and_heartbeats_leave_the_view() -> None:
 )
 def test_a_bad_snapshot_keeps_the_view(bad: SnapshotMessage, error: type[Exception]) -> None:
     """A damaged snapshot, or one that does not compile, leaves everything as it was, and later states go on."""
-    holder = ViewHolder(Clock())
-    holder.apply(SNAPSHOT)
-    before, snapshot = holder.router, holder.snapshot
+    current = CurrentView(Clock())
+    current.apply(SNAPSHOT)
+    before, snapshot = current.router, current.snapshot
     with pytest.raises(error):
-        holder.apply(bad)
-    assert holder.router is before
-    assert holder.snapshot is snapshot
-    holder.apply(STATE)
-    assert (_router(holder).view.snapshot.revision, _router(holder).view.state.epoch) == (7, 3)
+        current.apply(bad)
+    assert current.router is before
+    assert current.snapshot is snapshot
+    current.apply(STATE)
+    assert (_router(current).view.snapshot.revision, _router(current).view.state.epoch) == (7, 3)
 
 
 def test_a_view_that_cannot_be_prepared_is_not_taken() -> None:
@@ -150,30 +150,30 @@ def test_a_view_that_cannot_be_prepared_is_not_taken() -> None:
     def prepare(router: Router) -> None:
         if router.view.snapshot.revision == 8:
             raise ValueError("cannot prepare")
-        seen.append((router, holder.router))
+        seen.append((router, current.router))
 
-    holder = ViewHolder(Clock(), prepare)
-    holder.apply(SNAPSHOT)
-    assert seen == [(holder.router, None)]
+    current = CurrentView(Clock(), prepare)
+    current.apply(SNAPSHOT)
+    assert seen == [(current.router, None)]
     with pytest.raises(ValueError, match="cannot prepare"):
-        holder.apply(SnapshotMessage.of(8, 2.5, POLICY, SHIPPED))
-    assert holder.snapshot is _router(holder).view.snapshot
-    holder.apply(STATE)
-    assert _router(holder).view.snapshot.revision == 7
+        current.apply(SnapshotMessage.of(8, 2.5, POLICY, SHIPPED))
+    assert current.snapshot is _router(current).view.snapshot
+    current.apply(STATE)
+    assert _router(current).view.snapshot.revision == 7
 
 
 def test_rules_come_into_and_out_of_force_by_the_clock() -> None:
     """A tick replaces the View at the boundaries of rules, at beginnings a second before; and where TTLs get shorter."""
     clock = Clock(50.0)
-    holder = ViewHolder(clock)
-    holder.apply(SNAPSHOT)
+    current = CurrentView(clock)
+    current.apply(SNAPSHOT)
     binding = []
-    swaps = [holder.router]
+    swaps = [current.router]
     for clock.now in (60.0, 98.9, 99.0, 150.0, 200.0, 300.0):
-        holder.tick()
-        binding.append(len(_router(holder).view.rules["chat"]))
-        if holder.router is not swaps[-1]:
-            swaps.append(holder.router)
+        current.tick()
+        binding.append(len(_router(current).view.rules["chat"]))
+        if current.router is not swaps[-1]:
+            swaps.append(current.router)
     assert binding == [0, 0, 1, 1, 0, 0]
     ttls = [swap.view.ttl_of(swap.view.snapshot.services["chat"]) for swap in swaps if swap is not None]
     assert ttls == [30, 0, 30, 30]
@@ -182,19 +182,19 @@ def test_rules_come_into_and_out_of_force_by_the_clock() -> None:
 def test_a_clock_that_steps_back_lifts_no_rule() -> None:
     """A rule in force stays so when the clock goes back to before it, and comes back if it had ended."""
     clock = Clock(150.0)
-    holder = ViewHolder(clock)
-    holder.apply(SNAPSHOT)
+    current = CurrentView(clock)
+    current.apply(SNAPSHOT)
     clock.now = 20.0
-    holder.tick()
-    assert len(_router(holder).view.rules["chat"]) == 1
-    holder.apply(STATE)
-    assert len(_router(holder).view.rules["chat"]) == 1
+    current.tick()
+    assert len(_router(current).view.rules["chat"]) == 1
+    current.apply(STATE)
+    assert len(_router(current).view.rules["chat"]) == 1
     clock.now = 250.0
-    holder.tick()
-    assert not _router(holder).view.rules["chat"]
+    current.tick()
+    assert not _router(current).view.rules["chat"]
     clock.now = 30.0
-    holder.tick()
-    assert len(_router(holder).view.rules["chat"]) == 1
+    current.tick()
+    assert len(_router(current).view.rules["chat"]) == 1
 
 
 def test_keys_are_there_when_answers_are_prepared_with_them() -> None:
@@ -202,16 +202,16 @@ def test_keys_are_there_when_answers_are_prepared_with_them() -> None:
     seen: list[int] = []
 
     def swapped(_: Router) -> None:
-        if holder.keys.version == 2:
+        if current.keys.version == 2:
             raise ValueError("unfit keys")
-        seen.append(holder.keys.version)
+        seen.append(current.keys.version)
 
-    holder = ViewHolder(Clock(), swapped)
-    holder.apply(KeysMessage(Keys(1)))
-    assert (holder.router, seen) == (None, [])
-    holder.apply(SNAPSHOT)
+    current = CurrentView(Clock(), swapped)
+    current.apply(KeysMessage(Keys(1)))
+    assert (current.router, seen) == (None, [])
+    current.apply(SNAPSHOT)
     with pytest.raises(ValueError, match="unfit"):
-        holder.apply(KeysMessage(Keys(2)))
-    assert holder.keys == Keys(1)
-    holder.apply(KeysMessage(NO_KEYS))
+        current.apply(KeysMessage(Keys(2)))
+    assert current.keys == Keys(1)
+    current.apply(KeysMessage(NO_KEYS))
     assert seen == [1, 0]

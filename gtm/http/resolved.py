@@ -1,6 +1,6 @@
-"""A kind of request, decided for all that are alike but for the draw, and what is told of how one ends.
+"""A request resolved: decided for all that are alike but for the draw, and what is told of how one ends.
 
-Law: what is kept of a kind is the choice, never the pick. Each request is picked for anew, by its affinity or a fresh draw.
+Law: what is kept of it is the choice, never the pick. Each request is picked for anew, by its affinity or a fresh draw.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def misdirected(edge: Mapping[str, Any]) -> str:
     )
 
 
-class Kind(NamedTuple):  # made for each client that is new
+class ResolvedRequest(NamedTuple):  # made for each client that is new
     """All requests that are alike but for the draw.
 
     `client` is None where its address is unknown.
@@ -63,7 +63,7 @@ class Kind(NamedTuple):  # made for each client that is new
     afford: Afford | None
 
     def pick(self) -> Option:
-        """How one request of this kind ends."""
+        """How one such request ends."""
         routing = self.routing
         return pick(routing.choice, routing.request, random(), self.afford)
 

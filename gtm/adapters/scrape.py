@@ -1,4 +1,4 @@
-"""From two readings of a server to the signals of a load report (`gtm.core.capacity.load_report.SIGNALS`)."""
+"""From two scrapes of a server to the signals of a load report (`gtm.core.capacity.load_report.SIGNALS`)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One look at a server. `at` in monotonic seconds; `gauges` are signals as they are; unknown ones are not in it.
+class Scrape:
+    """One look at a server's metrics. `at` in monotonic seconds; `gauges` are signals as they are; unknown ones are not in it.
 
     `busy_by_totals`: nothing says how many requests are being served; it follows from how long all were served meanwhile.
     """
@@ -38,11 +38,11 @@ class Reading:
     """Series that the server should have and has not, for a message."""
 
 
-def signals(before: Reading | None, now: Reading) -> dict[str, float]:
+def signals(before: Scrape | None, now: Scrape) -> dict[str, float]:
     """What is known of a server now.
 
     Args:
-        before: the reading before; None at first. Rates and times are those in between.
+        before: the scrape before; None at first. Rates and times are those in between.
         now: this one.
     """
     found = dict(now.gauges)

@@ -1,0 +1,37 @@
+"""Of all commands, the one that is run is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from gtm.cli.main import _needed, app
+from tests.cli.conftest import Gtm
+
+ALL: Any = get_command(app)
+
+
+def _described(command: Any) -> Any:
+    """Names, options and help of a command and of those in it."""
+    parameters = [(one.name, one.opts, one.required, getattr(one, "help", "")) for one in command.params]
+    inner = {name: _described(one) for name, one in getattr(command, "commands", {}).items()}
+    return command.name, command.help, parameters, inner
+
+
+@pytest.mark.parametrize("name", sorted(ALL.commands))
+def test_it_is_what_it_is_among_all(name: str) -> None:
+    """Alone, with the same options, help and further commands."""
+    made: Any = get_command(_needed([name, "--help"]))
+    assert list(made.commands) == [name]
+    assert _described(made.commands[name]) == _described(ALL.commands[name])
+    assert _described(made)[:3] == _described(ALL)[:3]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["aply", "policy"]])
+def test_help_and_mistakes_are_about_all(arguments: list[str], bare: Gtm) -> None:
+    """Nothing is left out of a list, nor is a command that was meant."""
+    assert _needed(arguments) is app
+    said = bare(*arguments)
+    assert "apply" in said.out + said.err
