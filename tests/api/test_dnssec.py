@@ -190,10 +190,14 @@ def test_watching(signed: Api) -> None:
     assert until is not None
     assert float(until[1]) == pytest.approx(time.time() + 30 * 86400, abs=600)
     assert "gtm_control_dnssec_problem 0.0" in text
-    signed.server.app.state.context.replica.dnssec.problem = "no key file"
+    # A file that is really damaged: whoever looks at the keys meanwhile finds the same.
+    signed.server.app.state.context.replica.dnssec.settings.key_file.write_bytes(b"no key")
+    refused = signed.operator.post(f"{PATH}/roll", json={"role": "zsk"})
+    problem = refused.json()["detail"]
+    assert (refused.status_code, "dnssec-key" in problem) == (503, True)
     assert "gtm_control_dnssec_problem 1.0" in signed.anonymous.get("/metrics").text
-    assert status(signed)["problem"] == "no key file"
-    assert "dnssec: no key file" in signed.viewer.get("/v1/status").json()["warnings"]
+    assert status(signed)["problem"] == problem
+    assert f"dnssec: {problem}" in signed.viewer.get("/v1/status").json()["warnings"]
 
 
 def test_unsigned_zones_have_no_keys(world: Api) -> None:
