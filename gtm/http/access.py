@@ -10,7 +10,7 @@ from enum import IntEnum
 from hashlib import sha256
 
 from gtm.core.model.access import Access, Role, permits
-from gtm.http.client import Client
+from gtm.geoip.client import Client
 from gtm.http.problems import ProblemError
 
 _MAX_TOKEN = 512

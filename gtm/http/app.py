@@ -23,9 +23,9 @@ import msgspec
 
 from gtm.core.decision.choice import Afford
 from gtm.feed.current import CurrentView
+from gtm.geoip.client import Client
 from gtm.http.access import Grant, check_subject
 from gtm.http.callers import Callers
-from gtm.http.client import Client
 from gtm.http.incoming import SAID, Incoming, Receive, Scope, Send
 from gtm.http.lookup import (
     MAX_BATCH_BYTES,

@@ -8,8 +8,8 @@ from math import inf
 from gtm.core.model.access import Role
 from gtm.feed.current import CurrentView
 from gtm.geoip.address import Address
+from gtm.geoip.client import Client, ClientFinder, peer_address
 from gtm.http.access import Grant, check_reporter, check_scraper, grant_of, reporter_of
-from gtm.http.client import Client, ClientFinder, peer_address
 from gtm.http.incoming import LISTS, Incoming
 from gtm.settings import Network
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gtm.core.model.services import Priority
 from gtm.geoip.address import parse_address
-from gtm.http.client import Client
+from gtm.geoip.client import Client
 from gtm.http.memory import Memory
 from gtm.http.problems import ProblemError
 

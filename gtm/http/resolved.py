@@ -15,7 +15,7 @@ from gtm.core.decision.explain import answer
 from gtm.core.decision.router import Router
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
-from gtm.http.client import Client
+from gtm.geoip.client import Client
 from gtm.http.problems import problem
 from gtm.telemetry import decision_key
 

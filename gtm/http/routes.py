@@ -16,7 +16,7 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
-from gtm.http.client import Client
+from gtm.geoip.client import Client
 from gtm.http.lookup import Lookup
 from gtm.http.prepared import Prepared
 from gtm.http.problems import Head, ProblemError, Response, head_of, json_response

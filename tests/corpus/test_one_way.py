@@ -30,7 +30,7 @@ _HERE = [scene for scene in SCENES if not scene.silent and scene.name != "abroad
 """Control stands nowhere, and is not cut off from itself."""
 
 ADDRESSES = st.one_of(
-    # Loopback is the trusted proxies' here: such a peer is never the client (`gtm.http.client`), and a redirect has no other.
+    # Loopback is the trusted proxies' here: such a peer is never the client (`gtm.geoip.client`), and a redirect has no other.
     st.integers(1 << 24, (224 << 24) - 1)
     .filter(lambda number: number >> 24 != 127)
     .map(lambda number: ".".join(str(part) for part in number.to_bytes(4))),

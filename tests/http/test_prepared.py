@@ -21,7 +21,7 @@ from gtm.core.model.services import Member, Priority, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.geoip.address import parse_address
-from gtm.http.client import Client
+from gtm.geoip.client import Client
 from gtm.http.lookup import Queries, parse_query
 from gtm.http.memory import Memory
 from gtm.http.prepared import Prepared

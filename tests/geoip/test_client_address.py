@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.http.client import ClientFinder
+from gtm.geoip.client import ClientFinder
 from tests.http.world import Edge
 
 FINDER = ClientFinder([ip_network("10.0.0.0/8"), ip_network("fd00::/8")])
