@@ -1,0 +1,362 @@
+"""One client's connection.
+
+Requests are parsed as they come and answered one after the other. While one is being answered, what follows it is read (so that a
+client that goes away is noticed) and kept, within bounds; then reading stops until it is its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from gtm.balancer.exchange import Exchange
+from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
+from gtm.balancer.refusals import Refusal, refusal_response
+
+if TYPE_CHECKING:
+    from gtm.balancer.proxy import Proxy
+
+_PIECE = 16 * 1024
+"""Bytes fed to the parser at once outside a body: what pipelined requests may take is bounded by it."""
+_MAX_UNREAD = 64 * 1024
+"""Bytes kept of what follows a request that is being answered, before reading stops."""
+_LINGER = 2.0
+"""Seconds for which a client may go on sending what nobody reads."""
+
+
+class Downstream(asyncio.Protocol):
+    """See above.
+
+    Args:
+        proxy: what all connections share.
+        secure: whether the client speaks TLS.
+    """
+
+    __slots__ = (
+        "_current",
+        "_ended",
+        "_fed",
+        "_frame",
+        "_headers",
+        "_in_head",
+        "_parser",
+        "_paused",
+        "_receiving",
+        "_refusal",
+        "_unread",
+        "_url",
+        "_waiting",
+        "deadline",
+        "peer",
+        "proxy",
+        "secure",
+        "transport",
+        "writable",
+    )
+
+    def __init__(self, proxy: Proxy, *, secure: bool = False) -> None:
+        self.proxy = proxy
+        self.secure = secure
+        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self.peer: str | None = None
+        self.writable = True
+        self.deadline = inf
+        """Monotonic seconds at which what is awaited from the client is late."""
+        self._parser = HttpRequestParser(self)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._in_head = False
+        self._fed = 0
+        """Bytes fed since the present request began, as long as its head is not complete."""
+        self._frame = 0
+        """Bytes of a chunked body that are not of the body."""
+        self._receiving: Exchange | None = None
+        self._current: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._unread = bytearray()
+        self._paused = False
+        self._refusal: Refusal | None = None
+        """What follows could not be read: said when its turn comes."""
+        self._ended = False
+        """Nothing more is read from the client."""
+
+    # --- from the event loop ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there."""
+        self.transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else None
+        self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
+        self.proxy.entered(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the contract
+        """It is gone: so is what was done for it."""
+        self._ended = True
+        self.proxy.left(self)
+        current, self._current = self._current, None
+        if current is not None:
+            current.cancel()
+        for exchange in self._waiting:
+            exchange.cancel()
+        self._waiting.clear()
+
+    def eof_received(self) -> bool:
+        """A client that will send no more is gone: nobody else half-closes a connection on which it waits."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The client does not take what it gets."""
+        self.writable = False
+        if self._current is not None:
+            self._current.regulate()
+
+    def resume_writing(self) -> None:
+        """It takes more."""
+        self.writable = True
+        if self._current is not None:
+            self._current.regulate()
+
+    def data_received(self, data: bytes) -> None:
+        """What the client sent."""
+        if self._ended or self._refusal is not None:
+            return
+        current = self._current
+        if current is not None and current.tunnelled:
+            current.carry_up(data)
+            return
+        if current is not None and self._receiving is not current:
+            # Something beyond what is being answered.
+            self._unread += data
+            if len(self._unread) > _MAX_UNREAD:
+                self.regulate()
+            return
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        if len(data) <= _PIECE or (self._receiving is not None and not self._receiving.head.chunked):
+            self._feed_piece(data)
+            return
+        for start in range(0, len(data), _PIECE):
+            self._feed_piece(data[start : start + _PIECE])
+            if self._ended:
+                return
+            if self._current is not None and self._receiving is not self._current:
+                self._unread += data[start + _PIECE :]
+                self.regulate()
+                return
+
+    def _feed_piece(self, piece: bytes) -> None:
+        self._frame += len(piece)
+        try:
+            self._parser.feed_data(piece)
+        except HttpParserUpgrade as upgrade:
+            self._after_upgrade(piece[upgrade.args[0] :])
+            return
+        except HttpParserError as error:
+            self._unreadable(error)
+            return
+        if self._in_head:
+            self._fed += len(piece)
+            if self._fed > MAX_HEAD:
+                self.refuse(_too_long(self._url))
+            return
+        exchange = self._receiving
+        # Sizes, extensions and trailers: eight bytes for each of the body's, and a head's worth.
+        if exchange and exchange.head.chunked and self._frame > MAX_HEAD + 8 * exchange.received:
+            self.refuse(Refusal(400, "chunks", "the body's chunks are more framing than body"))
+
+    def _unreadable(self, error: HttpParserError) -> None:
+        cause = error.__context__
+        if isinstance(cause, HeadError):
+            self.refuse(Refusal(cause.status, cause.code, cause.detail))
+        else:
+            self.refuse(Refusal(400, "malformed", f"the request cannot be read: {error}"))
+
+    def _after_upgrade(self, rest: bytes) -> None:
+        """A request asked for another protocol, and the parser stopped behind it."""
+        self._parser = HttpRequestParser(self)
+        if rest and not self._ended:
+            self.data_received(rest)
+
+    # --- from the parser ---
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._url = b""
+        self._headers = []
+        self._in_head = True
+        self._fed = self._frame = 0
+        if self._current is None:
+            self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
+
+    def on_url(self, url: bytes) -> None:
+        """Its target, maybe in parts."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer, which ends here: none may become a header behind the fence's back (RFC 9110 §6.5.1)."""
+        if self._in_head:
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._in_head = False
+        if self._ended:
+            return
+        parser, headers = self._parser, self._headers
+        method = parser.get_method()
+        if len(headers) > MAX_HEADERS or sum(len(n) + len(v) for n, v in headers) + len(self._url) > MAX_HEAD:
+            raise HeadError(*_long(self._url))
+        head = read_head(
+            method, self._url, parser.get_http_version(), headers, keep_alive=parser.should_keep_alive()
+        )
+        self._frame = 0
+        exchange = self._receiving = Exchange(self.proxy, self, head)
+        if self._current is None:
+            self._current = exchange
+            self.deadline = inf
+            exchange.begin()
+        else:
+            self._waiting.append(exchange)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        if self._receiving is not None and not self._ended:
+            self._receiving.body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of a request."""
+        exchange, self._receiving = self._receiving, None
+        if exchange is not None and not self._ended:
+            exchange.body_ended()
+
+    # --- from the exchange ---
+
+    def write(self, data: bytes) -> None:
+        """Send something to the client."""
+        self.transport.write(data)
+
+    def regulate(self, *, full: bool = False) -> None:
+        """Read from the client, or not: not while there is no room for what it sends."""
+        pause = full or len(self._unread) > _MAX_UNREAD or (bool(self._waiting) and self._receiving is None)
+        if pause != self._paused and not self.transport.is_closing():
+            self._paused = pause
+            if pause:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def finished(self, exchange: Exchange, *, keep_alive: bool) -> None:
+        """The answer is complete: go on with the next request, or end."""
+        if self._current is not exchange:
+            return
+        self._current = None
+        if not keep_alive or self._ended:
+            self.end()
+            return
+        if self._receiving is exchange and not exchange.complete:  # what follows is still of the request
+            self.end()
+            return
+        if self._waiting:
+            self._current = self._waiting.popleft()
+            # Not at once: a client that sends many would keep the event loop.
+            self.proxy.loop.call_soon(self._begin, self._current)
+        elif self._refusal is not None:
+            self._ended = True
+            self.transport.write(refusal_response(self._refusal, closes=True))
+            self._linger()
+        else:
+            self.deadline = self.proxy.now() + self.proxy.limits.keep_alive
+            if self._unread:
+                self.proxy.loop.call_soon(self._read_on)
+        self.regulate()
+
+    def _begin(self, exchange: Exchange) -> None:
+        if self._current is exchange and not self._ended:
+            exchange.begin()
+
+    def _read_on(self) -> None:
+        unread, self._unread = bytes(self._unread), bytearray()
+        if unread and not self._ended:
+            self.data_received(unread)
+        self.regulate()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer what cannot be read, behind what was asked before, and end."""
+        if self._ended or self._refusal is not None:
+            return
+        self.proxy.stats.refused(refusal)
+        current = self._current
+        if current is not None and current.complete:
+            self._refusal = refusal  # when its turn comes
+            return
+        self._ended = True
+        if current is not None:
+            self._current = None
+            broken = current.answering
+            current.cancel()
+            if broken:  # the middle of an answer is no place for another
+                self.transport.abort()
+                return
+        self.transport.write(refusal_response(refusal, closes=True))
+        self._linger()
+
+    def end(self) -> None:
+        """End the connection once everything is sent."""
+        if self._receiving is not None and not self._receiving.complete:
+            self._ended = True
+            self._linger()
+        else:
+            self._ended = True
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Let the client send on what nobody reads, for a while: a reset would take the answer from it (RFC 9112 §9.6)."""
+        self.deadline = self.proxy.now() + _LINGER
+        if self._paused and not self.transport.is_closing():
+            self._paused = False
+            self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def abort(self) -> None:
+        """End it at once: the client shall not take what it got for all."""
+        self._ended = True
+        self.transport.abort()
+
+    def look(self, now: float) -> None:
+        """Look whether something is late."""
+        if now >= self.deadline:
+            self.deadline = inf
+            self.time_is_up()
+        elif self._current is not None:
+            self._current.late(now)
+
+    def drain(self) -> None:
+        """No further request is taken: end now if nothing is asked, else after the answer."""
+        if self._current is None and not self._in_head and not self._ended:
+            self.end()
+
+    def time_is_up(self) -> None:
+        """What was awaited from the client did not come."""
+        if self._ended:
+            self.transport.abort()
+        elif self._in_head:
+            self.refuse(Refusal(408, "request_timeout", "the request's head did not arrive in time"))
+        else:
+            self.end()
+
+
+def _long(url: bytes) -> tuple[int, str, str]:
+    if len(url) > MAX_HEAD // 2:
+        return 414, "uri_too_long", f"the target is longer than {MAX_HEAD // 2} bytes"
+    return 431, "head_too_large", f"the head is longer than {MAX_HEAD} bytes or {MAX_HEADERS} lines"
+
+
+def _too_long(url: bytes) -> Refusal:
+    return Refusal(*_long(url))

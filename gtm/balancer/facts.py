@@ -1,0 +1,100 @@
+"""What of a request tells how much work it is, and which backends can do it: from its body, where that is OpenAI's wire format.
+
+Only bodies that say they are JSON are read, up to `MAX_INSPECTED` bytes; longer ones go on as they come, judged by their length. What
+cannot be read is unknown here, and the backend's to refuse: a balancer that is stricter than what stands behind it refuses requests
+that would be served.
+
+Nothing that the law asks of comes from here: a client writes its body as it likes.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from gtm.balancer.heads import RequestHead
+
+MAX_INSPECTED = 1024 * 1024
+"""Bytes of a body that is read before a backend is chosen."""
+_BYTES_A_TOKEN = 4
+"""Of English text, by the rule of thumb of those who make tokenizers; learned costs correct it."""
+_PREFIX = 1024
+"""Bytes of a prompt that make up its prefix: some 250 tokens, the size of a system prompt that is worth a cache."""
+_PATHS = (
+    b"/chat/completions",
+    b"/completions",
+    b"/embeddings",
+    b"/responses",
+    b"/messages",
+    b"/generate",
+    b"/rerank",
+)
+
+
+class Facts(NamedTuple):
+    """What is known of a request's work; None: not stated.
+
+    `input_tokens` is an estimate by the body's size. `max_tokens` bounds the output. `prefix` is a hash of the prompt's beginning.
+    """
+
+    model: str | None = None
+    input_tokens: int = 0
+    max_tokens: int | None = None
+    streams: bool = False
+    session: str | None = None
+    prefix: bytes | None = None
+
+
+class _Body(msgspec.Struct):
+    model: str | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    max_output_tokens: int | None = None
+    stream: bool | None = None
+    user: str | None = None
+    prompt_cache_key: str | None = None
+    messages: msgspec.Raw | None = None
+    prompt: msgspec.Raw | None = None
+    input: msgspec.Raw | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Body)
+
+
+def wants_body(head: RequestHead) -> bool:
+    """Whether a backend is chosen by the request's body."""
+    if head.method != b"POST" or not (head.chunked or head.length):
+        return False
+    if head.length is not None and head.length > MAX_INSPECTED:
+        return False
+    if not head.seen.get(b"content-type", b"").lower().startswith(b"application/json"):
+        return False
+    return head.path.endswith(_PATHS)
+
+
+def read_facts(head: RequestHead, body: bytes) -> Facts:
+    """What a request says of its work.
+
+    Args:
+        head: of the request.
+        body: all of it where `wants_body`, else nothing.
+    """
+    size = len(body) or head.length or 0
+    if not body:
+        return Facts(input_tokens=size // _BYTES_A_TOKEN)
+    try:
+        found = _DECODER.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return Facts(input_tokens=size // _BYTES_A_TOKEN)
+    text = found.messages or found.prompt or found.input
+    limits = (found.max_completion_tokens, found.max_tokens, found.max_output_tokens)
+    return Facts(
+        model=found.model,
+        input_tokens=len(text if text is not None else body) // _BYTES_A_TOKEN,
+        max_tokens=next((limit for limit in limits if limit is not None and limit >= 0), None),
+        streams=bool(found.stream),
+        session=found.prompt_cache_key or found.user,
+        prefix=None if text is None else blake2b(bytes(text)[:_PREFIX], digest_size=8).digest(),
+    )

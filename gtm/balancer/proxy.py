@@ -1,0 +1,269 @@
+"""What all connections of a balancer share: who judges, who admits, who picks, what is counted.
+
+The data plane asks in process, by plain calls, in this order: `Gate` (may this region serve it?), `Admission` (now, later, or not?),
+`Picker` (by which backend?). Each may be replaced by another that answers the same questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from gtm.balancer.backends import Route
+from gtm.balancer.downstream import Downstream
+from gtm.balancer.exchange import Exchange
+from gtm.balancer.refusals import Refusal, refusal_response
+from gtm.balancer.stats import Stats
+
+TICK = 0.25
+"""Seconds between looks at deadlines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds, and how often.
+
+    `head_timeout`: for a request's head to arrive. `keep_alive`: that a client's connection waits for another request.
+    `connect_timeout`: for a backend to take a connection. `response_timeout`: from a request to the head of its answer.
+    `stall_timeout`: between two pieces of an answer. `tries`: backends asked for one request at most.
+    `retry_share`: of all requests may be sent again, besides `retries_free` a second.
+    """
+
+    head_timeout: float = 10.0
+    keep_alive: float = 75.0
+    connect_timeout: float = 2.0
+    response_timeout: float = 600.0
+    stall_timeout: float = 60.0
+    tries: int = 3
+    retry_share: float = 0.2
+    retries_free: float = 1.0
+
+
+class Flight(Protocol):
+    """A request's place in the counts of the backend that has it."""
+
+    def end(self, exchange: Exchange, how: str) -> None:
+        """It has ended there: `answered`, `broken`, `cancelled`, `failed` or `refused`. Only the first call counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A backend that was picked for a request, and the request's place in its counts."""
+
+    route: Route
+    flight: Flight
+
+
+class Gate(Protocol):
+    """Says whether this region may serve a request."""
+
+    def judge(self, exchange: Exchange, now: float) -> Refusal | None:
+        """None if it may; `exchange.verdict` then has what was found."""
+
+    def more_headers(self, exchange: Exchange) -> bytes:
+        """Header lines for the backend: who the client is, as far as that is known."""
+
+
+class Admission(Protocol):
+    """Says when."""
+
+    def offer(self, exchange: Exchange, now: float) -> Refusal | None:
+        """Take a request in: calls its `admitted` now or later, or its `refuse` later; or refuses it now."""
+
+    def ended(self, exchange: Exchange, now: float) -> None:
+        """A request that was offered has ended, however."""
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+
+
+class Picker(Protocol):
+    """Says which backend."""
+
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+        """A backend for an admitted request, not one of those that were tried (by URL)."""
+
+    def failed(self, sent: Sent, detail: str, now: float) -> None:
+        """A backend did not answer, or broke off."""
+
+    def usable(self) -> int:
+        """How many backends may be picked now."""
+
+    def routes(self) -> tuple[Route, ...]:
+        """The ways to all of them."""
+
+
+class Proxy:
+    """See above.
+
+    Args:
+        gate: judges by the law.
+        admission: admits.
+        picker: picks.
+        limits: times.
+        loop: the event loop.
+        region: this region's name.
+        health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        admission: Admission,
+        picker: Picker,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        region: str,
+        limits: Limits | None = None,
+        health_path: bytes = b"/healthz",
+        log: Callable[[Exchange, str], None] | None = None,
+    ) -> None:
+        self.gate = gate
+        self.admission = admission
+        self.picker = picker
+        self.loop = loop
+        self.now = loop.time
+        self.region = region
+        self.limits = limits or Limits()
+        self.health_path = health_path
+        self.stats = Stats()
+        self.draining = False
+        self._log = log
+        self._said = b"x-gtm-region: %b\r\n" % region.encode()
+        self._clients: dict[Downstream, None] = {}
+        self._retries = self.limits.retries_free
+        self._ticker: asyncio.TimerHandle | None = None
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to look at deadlines."""
+        self._ticker = self.loop.call_later(TICK, self._tick)
+
+    def connection(self, *, secure: bool = False) -> Downstream:
+        """The protocol of a client's new connection."""
+        return Downstream(self, secure=secure)
+
+    def entered(self, client: Downstream) -> None:
+        """A client's connection is open."""
+        self._clients[client] = None
+
+    def left(self, client: Downstream) -> None:
+        """It is closed."""
+        self._clients.pop(client, None)
+
+    @property
+    def connections(self) -> int:
+        """Clients' connections that are open."""
+        return len(self._clients)
+
+    def drain(self) -> None:
+        """Take no further requests: connections that wait end now, others after their answer."""
+        self.draining = True
+        for client in tuple(self._clients):
+            client.drain()
+
+    def close(self) -> None:
+        """End everything at once."""
+        self.draining = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        for client in tuple(self._clients):
+            client.abort()
+        for route in self.picker.routes():
+            route.close()
+
+    def _tick(self) -> None:
+        now = self.now()
+        self._ticker = self.loop.call_later(TICK, self._tick)
+        self._retries = min(self._retries + self.limits.retries_free * TICK, 10 + self.limits.retries_free)
+        for client in tuple(self._clients):
+            client.look(now)
+        for route in self.picker.routes():
+            route.expire(now)
+        self.admission.tick(now)
+
+    # --- for exchanges ---
+
+    def judge(self, exchange: Exchange) -> bytes | None:
+        """A request's answer if it is gtm's own, or the law's; None if it goes on."""
+        head = exchange.head
+        if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
+            return self._health(exchange)
+        refusal = self.gate.judge(exchange, exchange.began)
+        if refusal is None:
+            return None
+        self.stats.refused(refusal)
+        exchange.status = refusal.status
+        closes = not head.keep_alive or not exchange.complete
+        return refusal_response(refusal, closes=closes, head_only=head.method == b"HEAD")
+
+    def _health(self, exchange: Exchange) -> bytes:
+        usable = self.picker.usable()
+        good = usable > 0 and not self.draining
+        exchange.status = 200 if good else 503
+        state = "up" if good else ("draining" if self.draining else "no usable backend")
+        body = msgspec.json.encode({"status": state, "region": self.region, "usable_backends": usable})
+        return (
+            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncache-control: no-store\r\ncontent-length: %d\r\n%b\r\n%b"
+            % (
+                b"200 OK" if good else b"503 Service Unavailable",
+                len(body),
+                b"" if exchange.head.keep_alive else b"connection: close\r\n",
+                b"" if exchange.head.method == b"HEAD" else body,
+            )
+        )
+
+    def admit(self, exchange: Exchange) -> Refusal | None:
+        """See `Admission.offer`."""
+        return self.admission.offer(exchange, self.now())
+
+    def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> Sent | Refusal:
+        """See `Picker.pick`."""
+        return self.picker.pick(exchange, tried, self.now())
+
+    def failed(self, exchange: Exchange, sent: Sent, detail: str) -> None:
+        """A backend did not answer, or broke off: it counts no more there."""
+        sent.flight.end(exchange, "failed")
+        self.picker.failed(sent, detail, self.now())
+        self.stats.failed(sent.route.url)
+
+    def may_retry(self, tries: int) -> bool:
+        """Whether another backend may be asked: within the tries of one request, and the budget of all."""
+        if tries >= self.limits.tries or self._retries < 1 or self.draining:
+            return False
+        self._retries -= 1
+        self.stats.retries += 1
+        return True
+
+    def ended(self, exchange: Exchange, sent: Sent | None, how: str) -> None:
+        """A request has ended, however."""
+        now = self.now()
+        if sent is not None:
+            sent.flight.end(exchange, how)
+        if how == "answered":
+            self._retries = min(self._retries + self.limits.retry_share, 10 + self.limits.retries_free)
+        self.stats.ended(exchange, "" if sent is None else sent.route.url, how, now)
+        if self._log is not None:
+            self._log(exchange, how)
+        self.admission.ended(exchange, now)
+
+    def added(self, exchange: Exchange) -> bytes:
+        """Header lines of gtm's own for the backend."""
+        return self.gate.more_headers(exchange)
+
+    def said(self, exchange: Exchange) -> bytes:  # noqa: ARG002 - one day by request
+        """Header lines of gtm's own for the client."""
+        return self._said
+
+    def last_event(self, exchange: Exchange, detail: str) -> bytes:
+        """What ends a stream of events that broke off, so that its reader can say why; empty for other streams."""
+        if not exchange.streams_events:
+            return b""
+        error = {"message": f"the stream broke off: {detail}", "type": "server_error", "code": "backend_lost"}
+        return b"data: %b\n\n" % msgspec.json.encode({"error": error})

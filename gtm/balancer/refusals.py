@@ -1,0 +1,88 @@
+"""What a balancer says when it does not serve: problem documents (RFC 9457), with OpenAI's error form beside them.
+
+Clients of model servers read `error.message`, `error.type` and `error.code`; everybody else the problem's own members. One document
+has both, since RFC 9457 §3.2 lets a problem have further members.
+
+| status | when |
+|---|---|
+| 400, 408, 413, 431, 501, 505 | the request cannot be read, or is not carried |
+| 421 | the request belongs in another region (RFC 9110 §15.5.20); Location says where |
+| 429 | the tenant is over its share or limits: try again after Retry-After |
+| 451 | no region may serve it (RFC 7725) |
+| 502 | a backend failed it |
+| 503 | nothing here can serve it now |
+| 504 | its time ran out |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from math import ceil
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that is not served: HTTP status, a stable code, what was wrong and what to do.
+
+    `retry_after`: seconds until it is worth another try. `location`: where the request belongs. `headers`: further ones.
+    """
+
+    status: int
+    code: str
+    detail: str
+    retry_after: float | None = None
+    location: bytes | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+_TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
+
+
+def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False) -> bytes:
+    """The bytes of the response that refuses.
+
+    Args:
+        refusal: what to say.
+        closes: the connection ends with it.
+        head_only: the request was HEAD.
+    """
+    body = msgspec.json.encode(
+        {
+            "type": f"urn:gtm:problem:{refusal.code}",
+            "title": HTTPStatus(refusal.status).phrase,
+            "status": refusal.status,
+            "detail": refusal.detail,
+            "code": refusal.code,
+            "error": {
+                "message": refusal.detail,
+                "type": _TYPES.get(
+                    refusal.status, "server_error" if refusal.status >= 500 else "gtm_refusal"
+                ),
+                "code": refusal.code,
+                "param": None,
+            },
+        }
+    )
+    lines = [
+        b"HTTP/1.1 %d %b" % (refusal.status, HTTPStatus(refusal.status).phrase.encode()),
+        b"content-type: application/problem+json",
+        b"cache-control: no-store",
+        b"content-length: %d" % len(body),
+        *_more(refusal, closes=closes),
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if head_only else body)
+
+
+def _more(refusal: Refusal, *, closes: bool) -> Sequence[bytes]:
+    lines = [b"%b: %b" % header for header in refusal.headers]
+    if refusal.retry_after is not None:
+        lines.append(b"retry-after: %d" % max(1, ceil(refusal.retry_after)))
+    if refusal.location is not None:
+        lines.append(b"location: " + refusal.location)
+    if closes:
+        lines.append(b"connection: close")
+    return lines

@@ -1,0 +1,87 @@
+"""What a balancer counts, as plain numbers: cheap to count, rendered when somebody asks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gtm.balancer.exchange import Exchange
+    from gtm.balancer.refusals import Refusal
+
+BOUNDS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+)
+"""Upper bounds of the histograms' buckets in seconds."""
+
+
+class Histogram:
+    """Seconds by bucket, the last without a bound, and their sum."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+
+class Stats:
+    """Since the process began."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int, str]] = Counter()
+        """By backend, status and how they ended."""
+        self.refusals: Counter[str] = Counter()
+        """By code."""
+        self.failures: Counter[str] = Counter()
+        """Of backends."""
+        self.retries = 0
+        self.durations: dict[str, Histogram] = {}
+        """Of whole requests, by backend."""
+        self.first_bytes: dict[str, Histogram] = {}
+        """To the head of the answer, by backend."""
+
+    def refused(self, refusal: Refusal) -> None:
+        """Count a refusal."""
+        self.refusals[refusal.code] += 1
+
+    def failed(self, url: str) -> None:
+        """Count a failure of a backend."""
+        self.failures[url] += 1
+
+    def ended(self, exchange: Exchange, url: str, how: str, now: float) -> None:
+        """Count a request that has ended."""
+        self.requests[url, exchange.status, how] += 1
+        if url:
+            self._of(self.durations, url).add(now - exchange.began)
+            if exchange.first_byte:
+                self._of(self.first_bytes, url).add(exchange.first_byte - exchange.began)
+
+    @staticmethod
+    def _of(table: dict[str, Histogram], url: str) -> Histogram:
+        found = table.get(url)
+        if found is None:
+            found = table[url] = Histogram()
+        return found

@@ -1,0 +1,238 @@
+"""One connection to a backend.
+
+It carries one exchange at a time. What the backend says is parsed strictly, and told to the exchange as it comes; what comes beyond
+the end of a response, or between two, is nobody's: the connection ends. All that one read brings goes to the client in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS, ResponseHead, read_response_head
+
+if TYPE_CHECKING:
+    from gtm.balancer.backends import Route
+    from gtm.balancer.exchange import Exchange
+
+_MAX_INTERIM = 16
+"""Interim responses (1xx) before the one that counts."""
+
+
+class Upstream(asyncio.Protocol):
+    """See above.
+
+    Args:
+        route: whose connection it is.
+        clock: monotonic seconds.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_done",
+        "_fed",
+        "_headers",
+        "_interim",
+        "_parser",
+        "_reason",
+        "_response",
+        "_tunnel",
+        "exchange",
+        "heard",
+        "idle_since",
+        "route",
+        "served",
+        "transport",
+        "usable",
+        "writable",
+    )
+
+    def __init__(self, route: Route, clock: Callable[[], float]) -> None:
+        self.route = route
+        self.exchange: Exchange | None = None
+        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self.usable = False
+        """Open, and nothing wrong was heard on it."""
+        self.writable = True
+        self.idle_since = 0.0
+        self.heard = 0.0
+        """When the backend last said something to the present exchange, or the exchange began."""
+        self.served = 0
+        """Exchanges before the present one."""
+        self._clock = clock
+        self._parser = HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._reason = b""
+        self._response: ResponseHead | None = None
+        self._done = False
+        self._tunnel = False
+        self._interim = 0
+        self._fed = 0
+
+    # --- from the exchange ---
+
+    def start(self, exchange: Exchange, data: bytes) -> None:
+        """Send a request's head, and what there is of its body."""
+        self.exchange = exchange
+        self._done = False
+        self._response = None
+        self._interim = self._fed = 0
+        self.heard = self._clock()
+        self.transport.write(data)
+
+    def abort(self) -> None:
+        """End the connection at once: the backend sees it, and stops working for nobody."""
+        self.usable = False
+        self.exchange = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    def tunnel(self) -> None:
+        """From now on bytes are carried as they are."""
+        self._tunnel = True
+
+    # --- from the event loop ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The backend took the connection."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.usable = True
+        self.route.open += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended."""
+        self.usable = False
+        self.route.open -= 1
+        exchange, self.exchange = self.exchange, None
+        if exchange is None:
+            return
+        response = self._response
+        if (
+            response is not None
+            and not self._tunnel
+            and response.length is None
+            and not response.chunked
+            and not exc
+        ):
+            exchange.response_ended(reusable=False)  # its end is the connection's (RFC 9112 §6.3, rule 8)
+        else:
+            exchange.backend_lost(
+                str(exc) if exc else "the backend closed the connection", answered=response is not None
+            )
+
+    def pause_writing(self) -> None:
+        """The backend takes no more for now."""
+        self.writable = False
+        if self.exchange is not None:
+            self.exchange.regulate()
+
+    def resume_writing(self) -> None:
+        """It takes more."""
+        self.writable = True
+        if self.exchange is not None:
+            self.exchange.regulate()
+
+    def data_received(self, data: bytes) -> None:
+        """What the backend sent."""
+        exchange = self.exchange
+        if exchange is None:  # nobody asked
+            self.abort()
+            return
+        self.heard = self._clock()
+        if self._tunnel:
+            exchange.carry(data)
+            return
+        rest = self._feed(exchange, data)
+        if rest is None:
+            return
+        exchange.flush()
+        if exchange.tunnelled:
+            if rest:
+                exchange.carry(rest)
+        elif self._done:
+            self.exchange = None
+            self.served += 1
+            exchange.response_ended(reusable=self.usable)
+
+    def _feed(self, exchange: Exchange, data: bytes) -> bytes | None:
+        """Parse what came; what of it is behind an upgrade, None if the exchange has failed."""
+        rest = b""
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            rest = data[upgrade.args[0] :]
+        except HttpParserError as error:
+            self.usable = False
+            if not self._done:
+                self._malformed(exchange, f"the backend's response cannot be read: {error}")
+                return None
+        if self._response is None:
+            self._fed += len(data)
+            if self._fed > MAX_HEAD:
+                self._malformed(exchange, f"the backend's response has a head of more than {MAX_HEAD} bytes")
+                return None
+        return rest
+
+    def _malformed(self, exchange: Exchange, detail: str) -> None:
+        answered = self._response is not None
+        self.abort()
+        exchange.backend_lost(detail, answered=answered)
+
+    # --- from the parser ---
+
+    def on_message_begin(self) -> None:
+        """The first byte of a response."""
+        if self._done:  # beyond the one that was asked for
+            self.usable = False
+        self._headers = []
+        self._reason = b""
+
+    def on_status(self, reason: bytes) -> None:
+        """Its reason phrase, maybe in parts."""
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer."""
+        if self._done:
+            return
+        if self._response is not None and self.exchange is not None:
+            self.exchange.trailer(name, value)
+        else:
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        exchange = self.exchange
+        if self._done or exchange is None:
+            return
+        if len(self._headers) > MAX_HEADERS:
+            raise HttpParserError(f"more than {MAX_HEADERS} header lines")
+        status = self._parser.get_status_code()
+        response = read_response_head(status, self._reason, self._headers)
+        if status < 200 and status != 101:
+            self._interim += 1
+            if self._interim > _MAX_INTERIM:
+                raise HttpParserError(f"more than {_MAX_INTERIM} interim responses")
+            exchange.interim(response)
+            return
+        self._response = response
+        if not self._parser.should_keep_alive():
+            self.usable = False
+        exchange.response_began(response)
+        if exchange.head.method == b"HEAD":
+            # The parser would wait for the body that the length speaks of (RFC 9112 §6.3, rule 1).
+            self._done = True
+            self._parser = HttpResponseParser(self)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        if not self._done and self.exchange is not None:
+            self.exchange.response_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of a response."""
+        if self._response is not None:
+            self._done = True
