@@ -144,6 +144,9 @@ class HeartbeatMessage:
     now: float
 
 
+Lasting = SnapshotMessage | AccessMessage | KeysMessage | LatencyMessage
+"""What control says that stays true without it: kept on disk, and told every process that starts."""
+
 Message = (
     SnapshotMessage
     | StateMessage

@@ -35,8 +35,8 @@ from gtm.feed.wire import (
     decode,
     encode,
 )
-from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
 from gtm.runtime.edge.line.messages import TO_WORKER, TimesMessage
+from gtm.runtime.following.clock_keeper import ClockKeeper
 from tests.core.strategies import SHIPPED, quick
 
 START = 10_000.0

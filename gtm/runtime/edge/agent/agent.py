@@ -28,6 +28,7 @@ from gtm.feed.wire import (
     FeedError,
     HeartbeatMessage,
     KeysMessage,
+    Lasting,
     LatencyMessage,
     Message,
     SealedKeysMessage,
@@ -37,20 +38,20 @@ from gtm.feed.wire import (
 from gtm.geoip.reader import Locator
 from gtm.prober import Prober
 from gtm.runtime.edge.agent.agreed import Agreed
-from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
 from gtm.runtime.edge.agent.edge_name import remember, remembered
-from gtm.runtime.edge.agent.following import follow
 from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
-from gtm.runtime.edge.agent.kept import Kept, lasting
 from gtm.runtime.edge.agent.ownership import Ownership
 from gtm.runtime.edge.agent.reporting import Reporter
 from gtm.runtime.edge.agent.round_trips import RoundTrips
-from gtm.runtime.edge.agent.tasks import Tasks, die, first_of
 from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.edge.handover.handover import HandoverError
-from gtm.runtime.edge.line.messages import Lasting, MetricsMessage, PulseMessage, TimesMessage, ToWorker
+from gtm.runtime.edge.line.messages import MetricsMessage, PulseMessage, TimesMessage, ToWorker
+from gtm.runtime.following.clock_keeper import ClockKeeper
+from gtm.runtime.following.feed import follow
+from gtm.runtime.following.kept import Kept, lasting
+from gtm.runtime.following.tasks import Tasks, die, first_of
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.runtime.process.privileges import conceal
@@ -230,6 +231,11 @@ class Agent:
         return PulseMessage(alone, self._agreed.plan_left, self.settings.name)
 
     # What arrives
+
+    @property
+    def name(self) -> str:
+        """This edge's."""
+        return self.settings.name
 
     @property
     def connected(self) -> bool:

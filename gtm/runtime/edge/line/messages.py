@@ -15,6 +15,7 @@ from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import (
     AccessMessage,
     KeysMessage,
+    Lasting,
     LatencyMessage,
     Lines,
     SnapshotMessage,
@@ -93,9 +94,6 @@ class SamplesMessage:
     deltas: tuple[Delta, ...]
     witnesses: tuple[Witness, ...] = ()
 
-
-Lasting = SnapshotMessage | AccessMessage | KeysMessage | LatencyMessage
-"""What control said that stays true without it: kept on disk, and told every worker that starts."""
 
 ToWorker = (
     Lasting | StateMessage | TimesMessage | MetricsMessage | SilentMessage | PulseMessage | PartsMessage

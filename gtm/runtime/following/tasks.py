@@ -1,4 +1,4 @@
-"""The agent's tasks: started one by one, and ended together."""
+"""Tasks of a process: started one by one, and ended together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tasks:
-    """What an agent does at once. None of it fails; if one does, it is better to restart than to go on half.
+    """What a process does at once. None of it fails; if one does, it is better to restart than to go on half.
 
     Args:
         failed: called when one has failed.

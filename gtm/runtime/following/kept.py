@@ -1,4 +1,4 @@
-"""What an edge keeps in its data directory: its last good policy, the times, all written beside the event loop."""
+"""What a process that follows control keeps in its data directory: its last good policy, the times, all written beside the event loop."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import ParamSpec, TypeVar
 
 from gtm.feed import lastgood
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import AccessMessage, KeysMessage, LatencyMessage, Message, SnapshotMessage
-from gtm.runtime.edge.agent.clock_keeper import ClockKeeper
-from gtm.runtime.edge.line.messages import Lasting
+from gtm.feed.wire import AccessMessage, KeysMessage, Lasting, LatencyMessage, Message, SnapshotMessage
+from gtm.runtime.following.clock_keeper import ClockKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ def lasting(current: CurrentView, snapshot: SnapshotMessage | None) -> list[Last
 
 
 class Kept:
-    """The agent's way to its disk, which may be slow, full or gone: answers go on, and writing is tried again.
+    """The way to a disk, which may be slow, full or gone: answers go on, and writing is tried again.
 
     Args:
         data_dir: the edge's.

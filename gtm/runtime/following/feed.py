@@ -1,4 +1,4 @@
-"""The agent's line to control: its feed, followed for ever, whatever becomes of the line."""
+"""The line to control: its feed, followed for ever, whatever becomes of the line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Protocol
 from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import Message, SnapshotMessage, StateMessage
-from gtm.settings import EdgeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -22,11 +21,11 @@ _PATIENT_TRIES = 5
 
 
 class Follower(Protocol):
-    """What an agent is to its line."""
+    """Who follows."""
 
     @property
-    def settings(self) -> EdgeSettings:
-        """Whose name may change."""
+    def name(self) -> str:
+        """Its own, which may change."""
 
     @property
     def connected(self) -> bool:
@@ -65,7 +64,7 @@ async def follow(
     refused = False
     async with connect(await key()) as client:
         while True:
-            client.edge = follower.settings.name
+            client.edge = follower.name
             try:
                 async for message in client.messages(follower.snapshot):
                     # Not before its first state: what it last said of health may be from long ago.
