@@ -7,7 +7,7 @@ changes by the second. So it is found once per kind of request and Basis; a new 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import inf
 from typing import assert_never
@@ -167,6 +167,23 @@ def alike(basis: Basis, ranking: Ranking, service: str, classes: Classes) -> Ran
     )
     cell = with_service(ranking.cell, service)
     return Ranking(same, ranking.within, ranking.paths, ranking.tenant, cell)
+
+
+def narrowed(snapshot: Snapshot, ranking: Ranking, within: Fence) -> Ranking:
+    """The ranking of a request that a second fence concerns as well: what both allow, and the rules of both.
+
+    Args:
+        snapshot: what `ranking` was made from.
+        ranking: of the request.
+        within: the other fence, of the same service.
+    """
+    group, first = ranking.group, ranking.within
+    rules = {id(match.compiled): match for match in (*within.matched, *first.matched)}
+    both = Fence(first.allowed & within.allowed, tuple(rules.values()))
+    if both.allowed == group.allowed:
+        return replace(ranking, within=both)
+    key = class_key(snapshot, group.service, group.priority, group.order, both.allowed & group.willing)
+    return replace(ranking, group=replace(group, key=key, allowed=both.allowed), within=both)
 
 
 def _class_of(  # noqa: PLR0917 - what a class is told from others by

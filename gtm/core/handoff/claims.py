@@ -1,0 +1,140 @@
+"""What a handoff says, and how it follows from a decision (docs/handoff.md, "What it says")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from ipaddress import ip_address, ip_network
+from math import floor
+
+from gtm.core.decision.choice import Option
+from gtm.core.decision.decide import Routing
+from gtm.core.decision.view import Window
+from gtm.core.model.services import Priority
+from gtm.core.policy.snapshot import Snapshot
+
+LONGEST = 3600
+"""Seconds that a handoff holds at the most, whatever the TTL."""
+PREFIX_V4, PREFIX_V6 = 24, 48
+"""Bits of a client's address that a handoff names: no network of one person's (docs/latency.md)."""
+_ANY_V4 = bytes(4 - PREFIX_V4 // 8)
+_ANY_V6 = bytes(16 - PREFIX_V6 // 8)
+
+
+class Issuer(StrEnum):
+    """What speaks by a key."""
+
+    EDGE = "edge"
+    BALANCER = "balancer"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """A handoff's content; `issued` and `expires` are POSIX seconds.
+
+    `client` is the client's /24 or /48 in CIDR notation, empty where it is unknown. `hop` is 0 from an edge, 1 from a
+    balancer. `once`: it is for one request.
+    """
+
+    issuer: str
+    region: str
+    service: str
+    issued: int
+    expires: int
+    nonce: str
+    fence: str
+    revision: int
+    tenant: str | None = None
+    data_class: str | None = None
+    model: str | None = None
+    priority: Priority | None = None
+    client: str = ""
+    hop: int = 0
+    once: bool = False
+
+
+def fence_hash(regions: Iterable[str]) -> str:
+    """What stands for a fence in a handoff: of the names of the regions that the law allows, in any order."""
+    return sha256("\n".join(sorted(regions)).encode()).hexdigest()[:16]
+
+
+def hash_of(snapshot: Snapshot, allowed: int) -> str:
+    """The same of a mask."""
+    return fence_hash(snapshot.names(allowed))
+
+
+def client_network(client: bytes) -> str:
+    """The network of a client that a handoff names, empty if its address (4 or 16 bytes) is unknown (empty)."""
+    if len(client) == 4:
+        return f"{ip_address(client[: PREFIX_V4 // 8] + _ANY_V4)}/{PREFIX_V4}"
+    if len(client) == 16:
+        return f"{ip_address(client[: PREFIX_V6 // 8] + _ANY_V6)}/{PREFIX_V6}"
+    return ""
+
+
+def is_client_network(text: str) -> bool:
+    """Whether a text is what `client_network` writes, or empty."""
+    if not text:
+        return True
+    try:
+        network = ip_network(text)
+    except ValueError:
+        return False
+    return text == f"{network.network_address}/{PREFIX_V4 if network.version == 4 else PREFIX_V6}"
+
+
+def lifetime(routing: Routing, window: Window) -> tuple[int, int]:
+    """When a handoff made now is issued and when it expires, POSIX seconds: they are equal where none can be made.
+
+    From the earliest time that it may be, so that the end stays before the boundary by every clock that this process knows.
+    """
+    issued = floor(window.now)
+    return issued, issued + min(routing.view.ttl_of(routing.ranking.group.service), LONGEST)
+
+
+def handed(
+    routing: Routing,
+    option: Option,
+    issuer: str,
+    window: Window,
+    nonce: str,
+    *,
+    once: bool,
+) -> Claims | None:
+    """What an edge says of a request that it sends to a region.
+
+    Args:
+        routing: the request's way.
+        option: how it ends.
+        issuer: the edge's name.
+        window: the time it is.
+        nonce: random text that no other handoff has.
+        once: it is for one request, and not for all until the answer ends.
+
+    Returns:
+        None for a refusal, and where an answer may not be kept for a second.
+    """
+    if option.region is None:
+        return None
+    issued, expires = lifetime(routing, window)
+    if expires <= issued:
+        return None
+    snapshot, request, ranking = routing.view.snapshot, routing.request, routing.ranking
+    return Claims(
+        issuer=issuer,
+        region=option.region,
+        service=request.service,
+        issued=issued,
+        expires=expires,
+        nonce=nonce,
+        fence=hash_of(snapshot, ranking.within.allowed),
+        revision=snapshot.revision,
+        tenant=request.tenant,
+        data_class=request.data_class,
+        model=request.model,
+        priority=ranking.group.priority,
+        client=client_network(routing.client),
+        once=once,
+    )

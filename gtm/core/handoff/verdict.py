@@ -1,0 +1,143 @@
+"""Values of a judgement: what a balancer sees of a request, what may be wrong with a handoff, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gtm.core.decision.decide import Routing
+from gtm.core.handoff.claims import Claims
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
+from gtm.core.model.services import Priority
+
+
+class Flaw(StrEnum):
+    """Why a handoff counts as none, or as less. Its value is the code that answers, counters and logs have."""
+
+    MALFORMED = "handoff_malformed"
+    UNKNOWN_KEY = "handoff_unknown_key"
+    BAD_SIGNATURE = "handoff_bad_signature"
+    WRONG_ISSUER = "handoff_wrong_issuer"
+    WRONG_REGION = "handoff_wrong_region"
+    EXPIRED = "handoff_expired"
+    EARLY = "handoff_early"
+    TOO_LONG = "handoff_too_long"
+    UNKNOWN_NAME = "handoff_unknown_name"
+    MISMATCH = "handoff_mismatch"
+    REPLAYED = "handoff_replayed"
+    UNPROVEN = "handoff_unproven"
+    ELSEWHERE = "handoff_elsewhere"
+    """Believed, but for what it states: the client is not in the network that it was given to."""
+    FENCE_DIFFERS = "handoff_fence_differs"
+    """Believed, but nobody else is handed the request: the edge's fence was another."""
+
+
+class Code(StrEnum):
+    """How a judgement ends."""
+
+    SERVE = "serve"
+    WRONG_REGION = "wrong_region"
+    WRONG_REGION_AGAIN = "wrong_region_again"
+    FENCE_EMPTY = "fence_empty"
+    FENCE_UNUSABLE = "fence_unusable"
+    NONE_USABLE = "none_usable"
+    UNKNOWN_SERVICE = "unknown_service"
+    UNKNOWN_TENANT = "unknown_tenant"
+    UNKNOWN_DATA_CLASS = "unknown_data_class"
+    UNKNOWN_MODEL = "unknown_model"
+
+    @property
+    def status(self) -> int:
+        """The HTTP status: 421 (RFC 9110 §15.5.20), 451 (RFC 7725)."""
+        return _STATUS[self]
+
+    @property
+    def words(self) -> str:
+        """The same for people."""
+        return _WORDS[self]
+
+
+_STATUS = {
+    Code.SERVE: 200,
+    Code.WRONG_REGION: 421,
+    Code.WRONG_REGION_AGAIN: 421,
+    Code.FENCE_EMPTY: 451,
+    Code.FENCE_UNUSABLE: 451,
+    Code.NONE_USABLE: 503,
+    Code.UNKNOWN_SERVICE: 404,
+    Code.UNKNOWN_TENANT: 404,
+    Code.UNKNOWN_DATA_CLASS: 404,
+    Code.UNKNOWN_MODEL: 404,
+}
+_WORDS = {
+    Code.SERVE: "this region serves it",
+    Code.WRONG_REGION: "this region may not serve this request, another one may: send it there",
+    Code.WRONG_REGION_AGAIN: "this region may not serve this request, and it was sent on once: ask an edge where it belongs",
+    Code.FENCE_EMPTY: "residency rules forbid every region of the service for this request",
+    Code.FENCE_UNUSABLE: "no region in which this request may be served is usable now, and residency rules forbid the others",
+    Code.NONE_USABLE: "no region of the service is usable now",
+    Code.UNKNOWN_SERVICE: "neither host name nor handoff says which service this is for: ask by its host name, or through an edge",
+    Code.UNKNOWN_TENANT: "the policy has no tenant of the name that the host name or key states",
+    Code.UNKNOWN_DATA_CLASS: "the policy has no data class of the name that the host name or key states",
+    Code.UNKNOWN_MODEL: "no region serves a model of this name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a balancer finds out by itself of a request.
+
+    `service`, `tenant` and `data_class` are those of the host name that it came by, or of a verified key; a header is
+    neither. `client` is the address in network order, empty where it is unknown, and `location` where that is. `model`
+    and `priority` are as the request states them: no fence depends on these. None: nothing says it.
+    """
+
+    location: Location = UNKNOWN_LOCATION
+    client: bytes = b""
+    service: str | None = None
+    tenant: str | None = None
+    data_class: str | None = None
+    model: str | None = None
+    priority: Priority | None = None
+    affinity: str | None = None
+
+
+class Memory(StrEnum):
+    """What a balancer remembers of a handoff's nonce."""
+
+    NEW = "new"
+    USED = "used"
+    FULL = "full"
+    """Nothing, and there is no room: whether it was used is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A handoff whose signature was verified, by a key of the issuer that it names.
+
+    `location` is where the network in the claims is, by the balancer's own data: `UNKNOWN_LOCATION` if they name none.
+    """
+
+    claims: Claims
+    location: Location = UNKNOWN_LOCATION
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a request.
+
+    `region` and `endpoint` are where it belongs, of `WRONG_REGION` only. `allowed` is the mask of the regions in which
+    the law lets it be served, `reach` of those that it may be pushed to, both of the View's snapshot. `flaws` say what was
+    not believed of the handoff, `believed` what of it was. `routing` is what the rest goes by (tenant, class, reasons);
+    None where the request is about nothing known.
+    """
+
+    code: Code
+    region: str | None = None
+    endpoint: Endpoint | None = None
+    allowed: int = 0
+    reach: int = 0
+    flaws: tuple[Flaw, ...] = ()
+    believed: Claims | None = None
+    routing: Routing | None = None
