@@ -1,0 +1,42 @@
+"""Which request begins now, which waits, which is refused: one `Admission` a process of the regional balancer.
+
+    offer ─▶ deadline ─▶ backends ─▶ tenant's limits ─▶ model's limit ─▶ a slot? ─▶ ADMITTED ─▶ release
+              504          503            429               503           │no             ▲
+                                                                        queue ─────────────┘ in order of tier, then
+                                                                          │                  of fair share
+                                                                 withdrawn, 504, or 503 (pushed out)
+
+Laws (docs/admission.md has the rules in full):
+  1. What ran or waits is counted once and ends once: every ticket leaves by `release`, `withdraw`, its deadline or being pushed out,
+     and a second end changes nothing.
+  2. What a tier reserves, no lower tier ever takes. A higher one may borrow it while it is idle, and gives it back with the next
+     slots that end.
+  3. Nothing waits that could begin, and nothing begins after its deadline.
+  4. Inside a tier, tenants that wait get slots by weight, counted in cost of work; none is starved, neither of slots nor of
+     places in the queue.
+  5. A refusal takes nothing: no rate, no tokens, no place.
+  6. Work that has begun is never taken back.
+  7. All state is bounded: the queue by length and bytes, tenants by number.
+"""
+
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.counts import Snapshot, TenantCounts, TierCounts
+from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits, problems
+from gtm.core.balance.admission.values import Arrival, Code, Refusal, Ticket, TicketState, Used
+
+__all__ = [
+    "Admission",
+    "Arrival",
+    "Code",
+    "ModelLimits",
+    "Refusal",
+    "Settings",
+    "Snapshot",
+    "TenantCounts",
+    "TenantLimits",
+    "Ticket",
+    "TicketState",
+    "TierCounts",
+    "Used",
+    "problems",
+]

@@ -1,0 +1,369 @@
+"""Admission: decides for each request of a region whether it begins now, waits, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from gtm.core.balance.admission import refusals
+from gtm.core.balance.admission.counts import Snapshot, TenantCounts, TierCounts, Totals
+from gtm.core.balance.admission.deadlines import Deadlines
+from gtm.core.balance.admission.fair import FairQueue
+from gtm.core.balance.admission.pace import Pace
+from gtm.core.balance.admission.settings import Settings, problems
+from gtm.core.balance.admission.slots import Slots
+from gtm.core.balance.admission.tenants import Tenant, Tenants
+from gtm.core.balance.admission.values import TIER_OF, TIERS, Arrival, Refusal, Ticket, TicketState, Used
+from gtm.core.model.services import Priority
+
+_WAITING, _ADMITTED = TicketState.WAITING, TicketState.ADMITTED
+_REFUSED, _WITHDRAWN, _RELEASED = TicketState.REFUSED, TicketState.WITHDRAWN, TicketState.RELEASED
+
+
+class Admission:
+    """One process's admission to its region. For one thread; `now` is monotonic seconds, and an earlier one counts as the latest.
+
+    After every other call, `due` says which waiting requests were decided meanwhile. Settings that mean nothing raise ValueError
+    with every problem.
+    """
+
+    def __init__(self, settings: Settings | None = None, limit: int | None = None) -> None:
+        self._settings = _checked(settings or Settings())
+        self._now = -inf
+        self._number = 0
+        self._slots = Slots(_by_tier(self._settings.reserves))
+        self._slots.resize(limit)
+        self._tenants = Tenants(self._settings)
+        length, held = self._settings.queue_length, self._settings.queue_bytes
+        self._queues = tuple(FairQueue(tier, length, held) for tier in range(len(TIERS)))
+        self._waits = _by_tier(self._settings.waits)
+        self._waiting = 0
+        self._deadlines = Deadlines()
+        self._pace = Pace()
+        self._models: dict[str, int] = {}
+        self._totals = tuple(Totals() for _ in TIERS)
+        self._changed: list[Ticket] = []
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self._settings
+
+    # What the data plane asks
+
+    def offer(self, arrival: Arrival, now: float) -> Ticket | Refusal:
+        """Take a request in, to begin at once (`ADMITTED`) or when `due` says so (`WAITING`), or refuse it.
+
+        Raises ValueError: a cost, a token count or a size that is not one.
+        """
+        now = self._pass(now)
+        _check(arrival)
+        tier = TIER_OF[arrival.priority]
+        deadline = now + self._waits[tier] if arrival.deadline is None else arrival.deadline
+        tenant = self._tenants.get(arrival.tenant, now)
+        refusal = None
+        if deadline <= now or tenant.limited or arrival.model is not None or self._slots.limit == 0:
+            refusal = self._forbidden(arrival, tenant, deadline, now)
+        room = self._slots.room(tier)
+        if refusal is None and not room:
+            refusal = self._no_place(arrival, tier, tenant, deadline, now)
+        if refusal is not None:
+            self._totals[tier].refused[refusal.code] += 1
+            return refusal
+        if arrival.model is not None:
+            self._models[arrival.model] = self._models.get(arrival.model, 0) + 1
+        self._number += 1
+        ticket = Ticket(self._number, arrival, tenant, offered=now, deadline=deadline)
+        if tenant.limited:
+            self._charge(ticket)
+        if room:
+            self._begin(ticket, now)
+        else:
+            self._queue(ticket)
+        return ticket
+
+    def release(self, ticket: Ticket, now: float, used: Used | None = None) -> None:
+        """The request has ended, however it ended: its slot is free. One that still waits is withdrawn; a second time does nothing.
+
+        `used` corrects what was expected of it: tokens in its tenant's budgets, cost in its tenant's turn.
+        """
+        if ticket.state is not _ADMITTED:
+            self.withdraw(ticket, now)
+            return
+        now = self._pass(now)
+        self._end(ticket, _RELEASED)
+        self._pace.ended(ticket.arrival.cost, now - (ticket.admitted or 0.0))
+        if used is not None:
+            self._correct(ticket, used, now)
+        if self._waiting:
+            self._serve(now)
+
+    def withdraw(self, ticket: Ticket, now: float) -> None:
+        """The request will not begin: its client is gone. Tokens reserved for it are given back. A second time does nothing."""
+        if ticket.state is _WAITING:
+            now = self._pass(now)
+            if ticket.state is _WAITING:
+                self._leave(ticket, _WITHDRAWN, now)
+                self._totals[ticket.tier].withdrawn += 1
+        elif ticket.state is _ADMITTED:
+            now = self._pass(now)
+            self._end(ticket, _WITHDRAWN)
+            self._give_back(ticket, now)
+            self._serve(now)
+
+    def resize(self, limit: int | None, now: float) -> None:
+        """The region has so many slots from now on; None: unknown, which is no limit. What has begun goes on."""
+        now = self._pass(now)
+        if limit is not None and limit < 0:
+            raise ValueError(f"the limit is {limit}; a region has 0 slots or more, or None if nobody knows")
+        self._slots.resize(limit)
+        self._serve(now)
+
+    def configure(self, settings: Settings, now: float) -> None:
+        """Go on under other settings. What was taken in stays, even beyond new bounds. Raises ValueError: they mean nothing."""
+        now = self._pass(now)
+        self._settings = _checked(settings)
+        self._slots.reserve(_by_tier(settings.reserves))
+        self._waits = _by_tier(settings.waits)
+        self._tenants.set(settings, now)
+        for queue in self._queues:
+            queue.bound(settings.queue_length, settings.queue_bytes)
+        self._serve(now)
+
+    def due(self, now: float) -> Sequence[Ticket]:
+        """Tickets that waited and were admitted or refused since the last call, in the order in which that happened.
+
+        Each once; not those that were withdrawn or released before anybody asked.
+        """
+        self._pass(now)
+        if not self._changed:
+            return ()
+        changed, self._changed = self._changed, []
+        return [ticket for ticket in changed if ticket.state is _ADMITTED or ticket.state is _REFUSED]
+
+    def next_deadline(self) -> float | None:
+        """When `due` must be called at the latest; None: nobody waits."""
+        first = self._deadlines.first()
+        return None if first is None else first.deadline
+
+    def has_room(self, priority: Priority) -> bool:
+        """Whether a request of this tier would find a slot at once."""
+        return self._slots.room(TIER_OF[priority])
+
+    def snapshot(self) -> Snapshot:
+        """What is held now, for metrics."""
+        tiers = {}
+        for tier, priority in enumerate(TIERS):
+            queue, totals = self._queues[tier], self._totals[tier]
+            tiers[priority] = TierCounts(
+                self._slots.running[tier],
+                queue.count,
+                queue.body_bytes,
+                totals.admitted,
+                totals.queued,
+                totals.withdrawn,
+                totals.waited,
+                dict(totals.refused),
+            )
+        tenants = {
+            name: TenantCounts(tenant.running, tenant.waiting)
+            for name, tenant in self._tenants.known.items()
+            if tenant.running or tenant.waiting
+        }
+        return Snapshot(self._slots.limit, tiers, tenants, dict(self._models))
+
+    # Why not
+
+    def _forbidden(self, arrival: Arrival, tenant: Tenant, deadline: float, now: float) -> Refusal | None:
+        """Why a request may neither begin nor wait."""
+        if deadline <= now:
+            return refusals.deadline(0.0)
+        if self._slots.limit == 0:
+            return refusals.no_backend()
+        fallback = None
+        weight = 1.0
+        if arrival.model is not None and arrival.model in self._settings.models:
+            limits = self._settings.models[arrival.model]
+            fallback, weight = limits.fallback, limits.token_weight
+            held = self._models.get(arrival.model, 0)
+            if limits.concurrency is not None and held >= limits.concurrency:
+                return refusals.model_concurrency(
+                    arrival.model, limits.concurrency, self._pace.turn(1, held), fallback
+                )
+        if not tenant.limited:
+            return None
+        most, has = tenant.concurrency, tenant.running + tenant.waiting
+        if most is not None and has >= most:
+            return refusals.tenant_concurrency(tenant, self._pace.turn(1, has))
+        return refusals.over_budget(arrival, tenant, weight, fallback, now)
+
+    def _no_place(
+        self, arrival: Arrival, tier: int, tenant: Tenant, deadline: float, now: float
+    ) -> Refusal | None:
+        """Why a request for which there is no slot may not wait; None: it may, and others may have given way to it."""
+        least = self._pace.least_wait(self._queues[tier].ahead(tenant), self._slots.limit)
+        if now + least > deadline:
+            return refusals.wait_too_long(least, deadline - now)
+        if self._make_place(arrival, tier, tenant, now):
+            return None
+        return refusals.queue_full(self._drained())
+
+    def _drained(self) -> float | None:
+        return self._pace.turn(self._waiting, self._slots.limit)
+
+    def _make_place(self, arrival: Arrival, tier: int, tenant: Tenant, now: float) -> bool:
+        """See to it that a request has a place in the queue, if need be by others giving way. False: it cannot have one."""
+        length, held = self._waiting, sum(queue.body_bytes for queue in self._queues)
+        beyond = length + 1 - self._settings.queue_length
+        beyond_bytes = held + arrival.body_bytes - self._settings.queue_bytes
+        if beyond <= 0 and beyond_bytes <= 0:
+            return True
+        lower = self._queues[tier + 1 :]
+        if sum(queue.count for queue in lower) >= beyond and sum(q.body_bytes for q in lower) >= beyond_bytes:
+            lowest = len(self._queues) - 1
+            while beyond > 0 or beyond_bytes > 0:
+                while not self._queues[lowest].count:
+                    lowest -= 1
+                gone = self._give_way(self._newest_of_largest(lowest), arrival, now)
+                beyond, beyond_bytes = beyond - 1, beyond_bytes - gone
+            return True
+        largest = self._queues[tier].largest()
+        if largest is None or beyond > 1:
+            return False
+        newest = next(reversed(largest.queue.values()))
+        if newest.arrival.body_bytes < beyond_bytes:
+            return False
+        mine = self._queues[tier].share_with(tenant, arrival.body_bytes)
+        if mine >= largest.ranked:
+            return False
+        self._give_way(newest, arrival, now)
+        return True
+
+    def _newest_of_largest(self, tier: int) -> Ticket:
+        flow = self._queues[tier].largest()
+        if flow is None:
+            raise AssertionError("a queue that holds requests has a largest tenant")
+        return next(reversed(flow.queue.values()))
+
+    def _give_way(self, ticket: Ticket, arrival: Arrival, now: float) -> int:
+        """Refuse a waiting request for the sake of one that came; says how many bytes that frees."""
+        self._refuse(ticket, refusals.preempted(arrival.priority, self._drained()), now)
+        return ticket.arrival.body_bytes
+
+    # What happens to tickets
+
+    def _pass(self, now: float) -> float:
+        """Let time go on: what has reached its deadline is refused, before anything else happens."""
+        if now <= self._now:
+            return self._now
+        self._now = now
+        if self._waiting:
+            while (ticket := self._deadlines.first()) is not None and ticket.deadline <= now:
+                self._refuse(ticket, refusals.deadline(now - ticket.offered), now)
+        return now
+
+    def _queue(self, ticket: Ticket) -> None:
+        self._queues[ticket.tier].add(ticket)
+        self._waiting += 1
+        self._deadlines.add(ticket, self._waiting)
+        ticket.account.waiting += 1
+        self._totals[ticket.tier].queued += 1
+
+    def _begin(self, ticket: Ticket, now: float) -> None:
+        ticket.state = _ADMITTED
+        ticket.admitted = now
+        ticket.account.running += 1
+        self._slots.running[ticket.tier] += 1
+        self._totals[ticket.tier].admitted += 1
+
+    def _serve(self, now: float) -> None:
+        """Let those begin for whom there is room."""
+        while self._waiting:
+            tier = self._slots.following([queue.count for queue in self._queues])
+            if tier is None:
+                return
+            ticket = self._queues[tier].pop()
+            self._waiting -= 1
+            ticket.account.waiting -= 1
+            self._begin(ticket, now)
+            self._totals[tier].waited += now - ticket.offered
+            self._changed.append(ticket)
+
+    def _refuse(self, ticket: Ticket, refusal: Refusal, now: float) -> None:
+        ticket.refusal = refusal
+        self._leave(ticket, _REFUSED, now)
+        self._totals[ticket.tier].refused[refusal.code] += 1
+        self._changed.append(ticket)
+
+    def _leave(self, ticket: Ticket, state: TicketState, now: float) -> None:
+        """A waiting request leaves the queue unserved."""
+        self._queues[ticket.tier].remove(ticket)
+        self._waiting -= 1
+        ticket.account.waiting -= 1
+        ticket.state = state
+        self._uncount_model(ticket)
+        self._give_back(ticket, now)
+
+    def _end(self, ticket: Ticket, state: TicketState) -> None:
+        """A request that had begun holds its slot no more."""
+        self._slots.running[ticket.tier] -= 1
+        ticket.account.running -= 1
+        ticket.state = state
+        self._uncount_model(ticket)
+
+    def _uncount_model(self, ticket: Ticket) -> None:
+        model = ticket.arrival.model
+        if model is not None:
+            left = self._models[model] - 1
+            if left:
+                self._models[model] = left
+            else:
+                del self._models[model]
+
+    # Budgets
+
+    def _charge(self, ticket: Ticket) -> None:
+        """Take what is expected of a request out of its tenant's budgets."""
+        arrival = ticket.arrival
+        model = None if arrival.model is None else self._settings.models.get(arrival.model)
+        weight = ticket.token_weight = 1.0 if model is None else model.token_weight
+        ticket.account.charge(arrival.input_tokens * weight, arrival.output_tokens * weight)
+
+    def _give_back(self, ticket: Ticket, now: float) -> None:
+        """A request that will not begin uses no tokens."""
+        arrival, weight = ticket.arrival, ticket.token_weight
+        ticket.account.settle(arrival.input_tokens * weight, arrival.output_tokens * weight, now)
+
+    def _correct(self, ticket: Ticket, used: Used, now: float) -> None:
+        """Settle what was expected of a request with what it has used."""
+        arrival, weight = ticket.arrival, ticket.token_weight
+        if used.cost is not None:
+            self._queues[ticket.tier].correct(ticket, used.cost)
+        inputs = 0.0 if used.input_tokens is None else arrival.input_tokens - used.input_tokens
+        outputs = 0.0 if used.output_tokens is None else arrival.output_tokens - used.output_tokens
+        ticket.account.settle(inputs * weight, outputs * weight, now)
+
+
+def _by_tier(values: Mapping[str, float]) -> tuple[float, float, float]:
+    first, second, third = (values[tier] for tier in TIERS)
+    return first, second, third
+
+
+def _checked(settings: Settings) -> Settings:
+    wrong = problems(settings)
+    if wrong:
+        raise ValueError("\n".join(str(problem) for problem in wrong))
+    return settings
+
+
+def _check(arrival: Arrival) -> None:
+    if not (
+        0.0 < arrival.cost < inf
+        and arrival.body_bytes >= 0
+        and 0.0 <= arrival.input_tokens < inf
+        and 0.0 <= arrival.output_tokens < inf
+    ):
+        raise ValueError(
+            f"cost {arrival.cost}, {arrival.body_bytes} bytes, {arrival.input_tokens} and {arrival.output_tokens} tokens: a cost is "
+            "above 0, the others are 0 or more, and all are finite"
+        )

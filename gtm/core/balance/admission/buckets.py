@@ -1,0 +1,52 @@
+"""A token bucket that says how long to wait, and takes corrections (ITU-T I.371's leaky bucket, as a meter)."""
+
+from __future__ import annotations
+
+
+class Bucket:
+    """Earns `rate` a second up to `depth`, starts full, and may go into debt by corrections or by what is larger than it.
+
+    What asks for more than the whole depth passes when the bucket is full, and is paid for afterwards: it would never pass
+    otherwise. Times may not decrease.
+    """
+
+    __slots__ = ("_at", "_level", "_slack", "depth", "rate")
+
+    def __init__(self, rate: float, depth: float, now: float) -> None:
+        self.rate = rate
+        self.depth = depth
+        self._level = depth
+        self._at = now
+        self._slack = 1e-9 * (depth + rate)  # rounding of times and sums
+
+    def level(self, now: float) -> float:
+        """What is there now; below 0 in debt."""
+        if now > self._at:
+            level = self._level + (now - self._at) * self.rate
+            self._level = level if level < self.depth else self.depth  # noqa: FURB136 - half the cost
+            self._at = now
+        return self._level
+
+    def wait(self, amount: float, now: float) -> float:
+        """Seconds until so much could be taken; 0: now."""
+        missing = min(amount, self.depth) - self.level(now)
+        return missing / self.rate if missing > self._slack else 0.0
+
+    def take(self, amount: float) -> None:
+        """Take so much, for which `wait` has just said 0."""
+        self._level -= amount
+
+    def give(self, amount: float, now: float) -> None:
+        """Give back what was taken and not used; less than nothing: take what was used on top."""
+        self._level = min(self.depth, self.level(now) + amount)
+
+    def full(self, now: float) -> bool:
+        """Whether it holds all that it can: then a new one is the same."""
+        return self.level(now) >= self.depth
+
+    def change(self, rate: float, depth: float, now: float) -> None:
+        """Go on at another rate and depth; nothing is gained or forgiven by it, but what no longer fits is lost."""
+        self._level = min(self.level(now), depth)
+        self.rate = rate
+        self.depth = depth
+        self._slack = 1e-9 * (depth + rate)

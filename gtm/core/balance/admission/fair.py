@@ -1,0 +1,196 @@
+"""The queue of one tier: start-time fair queueing between tenants, and who gives way when it is full.
+
+Theory. Each tenant that waits has a *start tag*. The tenant with the least is served, its oldest request first; the *virtual time* v
+becomes that tag, and the tenant's tag grows by cost / weight. A tenant that begins to wait starts at v, or where its last service
+left it, if that is later: it has no credit for what it did not use before, and no way round what it owes.
+
+  1. While two tenants f and m wait, what they are served differs by no more than one request of each:
+     |W_f / w_f - W_m / w_m| ≤ c_f / w_f + c_m / w_m, with c the largest cost, whatever else happens (Goyal et al., theorem 1).
+  2. So none starves: before a tenant's next request, any other is served at most (its weight) × (tag - v) and one request more.
+
+Requests that need not wait are not counted: where a slot is free nobody is kept from anything. When nobody waits any more, all is
+forgotten, so that tags stay small and a burst owes nothing once it is over.
+
+A request that leaves the queue unserved moves no tag. What a served one cost more or less than expected is charged to the
+tenant's next one, of which at least a sixteenth of its own cost is charged, so that nobody is served for nothing.
+
+Example: A (weight 2) and B (weight 1) wait with requests of cost 1. Tags: A 0, B 0 → A (½) → B (1) → A (1) → A … two of A for each of B.
+
+When the queue is full, who takes most of it gives way: by the larger of its parts of the queue's length and bytes (dominant
+share), divided by its weight; its newest request. A heap holds a value for each tenant that waits, which is its share or an
+older, larger one, and is corrected when it comes to the top.
+
+Sources: Goyal, Vin and Cheng 1996, "Start-time fair queueing"; Sheng et al. 2024, "Fairness in serving large language models"
+(correction by what was used); Ghodsi et al. 2011, "Dominant resource fairness"; McKenney 1990, "Stochastic fairness queueing"
+(the longest queue gives way).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from heapq import heapify, heappop, heappush, heapreplace
+
+from gtm.core.balance.admission.tenants import Tenant
+from gtm.core.balance.admission.values import Ticket
+
+_LEAST_CHARGE = 1 / 16
+"""Part of a request's expected cost that is charged at least, however much earlier ones were charged too much."""
+_SPARE = 64
+
+
+class Flow:
+    """One tenant's requests that wait in one tier, oldest first."""
+
+    __slots__ = ("body_bytes", "carried", "cost", "queue", "ranked", "tenant")
+
+    def __init__(self, tenant: Tenant) -> None:
+        self.tenant = tenant
+        self.queue: OrderedDict[int, Ticket] = OrderedDict()
+        self.cost = 0.0
+        self.body_bytes = 0
+        self.carried = 0.0  # cost that served requests had beyond what was expected of them
+        self.ranked = 0.0  # its newest value among the shares
+
+
+class FairQueue:
+    """What waits in one tier. All calls take O(log n) time, amortised, for n waiting requests."""
+
+    __slots__ = ("_bytes", "_flows", "_length", "_made", "_shares", "_virtual", "body_bytes", "count", "tier")
+
+    def __init__(self, tier: int, length: int, body_bytes: int) -> None:
+        self.tier = tier
+        self.count = 0
+        self.body_bytes = 0
+        self._virtual = 0.0
+        self._made = 0
+        self._flows: list[tuple[float, int, Flow]] = []  # each flow once: its tag, and an order among equals
+        self._shares: list[tuple[float, int, Flow]] = []
+        self.bound(length, body_bytes)
+
+    def bound(self, length: int, body_bytes: int) -> None:
+        """Measure shares by another length and number of bytes, and by the weights of now."""
+        self._length = max(length, 1)
+        self._bytes = max(body_bytes, 1)
+        self._rank_anew()
+
+    def add(self, ticket: Ticket) -> None:
+        """Let a request wait."""
+        tenant = ticket.account
+        flow = tenant.flows[self.tier]
+        if flow is None:
+            flow = tenant.flows[self.tier] = Flow(tenant)
+            self._made += 1
+            heappush(self._flows, (self._virtual, self._made, flow))
+        ticket.flow = flow
+        flow.queue[ticket.number] = ticket
+        flow.cost += ticket.arrival.cost
+        flow.body_bytes += ticket.arrival.body_bytes
+        self.count += 1
+        self.body_bytes += ticket.arrival.body_bytes
+        share = self._share(flow)
+        if share > flow.ranked:
+            if len(self._shares) > 2 * len(self._flows) + _SPARE:
+                self._rank_anew()
+            else:
+                self._rank(flow, share)
+
+    def remove(self, ticket: Ticket) -> None:
+        """Let a request that waits go unserved."""
+        flow = ticket.flow
+        if flow is None:
+            raise ValueError("the request does not wait here")
+        del flow.queue[ticket.number]
+        ticket.flow = None
+        self._left(flow, ticket)
+        if not self.count:
+            self._forget()
+
+    def pop(self) -> Ticket:
+        """The request that is served next, which then waits no more. Raises IndexError: none waits."""
+        while True:
+            tag, _, flow = self._flows[0]
+            if flow.queue:
+                break
+            heappop(self._flows)
+            flow.tenant.flows[self.tier] = None
+        _, ticket = flow.queue.popitem(last=False)
+        self._left(flow, ticket)
+        self._virtual = tag
+        cost = ticket.arrival.cost
+        charge = max(cost + flow.carried, cost * _LEAST_CHARGE)
+        flow.carried = 0.0
+        self._made += 1
+        heapreplace(self._flows, (tag + charge / flow.tenant.weight, self._made, flow))
+        if not self.count:
+            self._forget()
+        return ticket
+
+    def correct(self, ticket: Ticket, cost: float) -> None:
+        """A request that waited has cost so much in the end: its tenant's next one settles it."""
+        flow = ticket.flow
+        if flow is not None and ticket.account.flows[self.tier] is flow:
+            flow.carried += cost - ticket.arrival.cost
+
+    def ahead(self, tenant: Tenant) -> float:
+        """The cost of what waits here of a tenant: it all begins before the tenant's next request."""
+        flow = tenant.flows[self.tier]
+        return 0.0 if flow is None else flow.cost
+
+    def share_with(self, tenant: Tenant, body_bytes: int) -> float:
+        """A tenant's share of the queue, by weight, if a request of so many bytes came to what it has here."""
+        flow = tenant.flows[self.tier]
+        count, held = (0, 0) if flow is None else (len(flow.queue), flow.body_bytes)
+        return self._dominant(count + 1, held + body_bytes) / tenant.weight
+
+    def largest(self) -> Flow | None:
+        """Of all tenants the one with the largest share of the queue, by weight; None: nobody waits."""
+        shares = self._shares
+        while shares:
+            ranked, made, flow = shares[0]
+            if -ranked != flow.ranked:  # an older value of it
+                heappop(shares)
+                continue
+            share = self._share(flow)
+            if share == flow.ranked:
+                return flow
+            flow.ranked = share
+            if share > 0.0:
+                heapreplace(shares, (-share, made, flow))
+            else:
+                heappop(shares)
+        return None
+
+    def _left(self, flow: Flow, ticket: Ticket) -> None:
+        arrival = ticket.arrival
+        flow.cost = flow.cost - arrival.cost if flow.queue else 0.0  # no rounding is left over
+        flow.body_bytes -= arrival.body_bytes
+        self.count -= 1
+        self.body_bytes -= arrival.body_bytes
+
+    def _forget(self) -> None:
+        for _, _, flow in self._flows:
+            flow.tenant.flows[self.tier] = None
+        self._flows.clear()
+        self._shares.clear()
+        self._virtual = 0.0
+
+    def _dominant(self, count: int, held: int) -> float:
+        return max(count / self._length, held / self._bytes)
+
+    def _share(self, flow: Flow) -> float:
+        return self._dominant(len(flow.queue), flow.body_bytes) / flow.tenant.weight if flow.queue else 0.0
+
+    def _rank(self, flow: Flow, share: float) -> None:
+        flow.ranked = share
+        self._made += 1
+        heappush(self._shares, (-share, self._made, flow))
+
+    def _rank_anew(self) -> None:
+        """Write down the share of every flow, and no older one."""
+        self._shares = []
+        for _, _, flow in self._flows:
+            flow.ranked = self._share(flow)
+            if flow.ranked > 0.0:
+                self._made += 1
+                self._shares.append((-flow.ranked, self._made, flow))
+        heapify(self._shares)

@@ -1,0 +1,131 @@
+"""What is kept of tenants: how much each runs and waits, and its buckets. As many as are told apart, and no more."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from gtm.core.balance.admission.buckets import Bucket
+from gtm.core.balance.admission.settings import Settings, TenantLimits
+
+if TYPE_CHECKING:
+    from gtm.core.balance.admission.fair import Flow
+
+OTHERS = ""
+"""The name under which tenants are counted together that are too many to be told apart."""
+_MINUTE = 60.0
+
+
+class Tenant:
+    """One tenant: counts, buckets (None: no limit), and its flow in each tier (None: it has none)."""
+
+    __slots__ = (
+        "concurrency",
+        "flows",
+        "inputs",
+        "limited",
+        "name",
+        "outputs",
+        "rate",
+        "running",
+        "waiting",
+        "weight",
+    )
+
+    def __init__(self, name: str | None, limits: TenantLimits, now: float) -> None:
+        self.name = name
+        self.running = 0
+        self.waiting = 0
+        self.flows: list[Flow | None] = [None, None, None]
+        self.rate: Bucket | None = None
+        self.inputs: Bucket | None = None
+        self.outputs: Bucket | None = None
+        self.set(limits, now)
+
+    def set(self, limits: TenantLimits, now: float) -> None:
+        """Go on under these limits."""
+        self.weight = limits.weight
+        self.concurrency = limits.concurrency
+        second = limits.requests_per_second
+        burst = max(1.0, second or 0.0) if limits.burst is None else limits.burst
+        self.rate = _bucket(self.rate, second, burst, now)
+        self.inputs = _minute(self.inputs, limits.input_tokens_per_minute, now)
+        self.outputs = _minute(self.outputs, limits.output_tokens_per_minute, now)
+        self.limited = any(
+            limit is not None for limit in (self.concurrency, self.rate, self.inputs, self.outputs)
+        )
+
+    def charge(self, inputs: float, outputs: float) -> None:
+        """A request was taken in that is expected to use so many tokens."""
+        if self.rate is not None:
+            self.rate.take(1.0)
+        if self.inputs is not None:
+            self.inputs.take(inputs)
+        if self.outputs is not None:
+            self.outputs.take(outputs)
+
+    def settle(self, inputs: float, outputs: float, now: float) -> None:
+        """So many tokens were charged and not used; below 0: used on top."""
+        if self.inputs is not None:
+            self.inputs.give(inputs, now)
+        if self.outputs is not None:
+            self.outputs.give(outputs, now)
+
+    def idle(self, now: float) -> bool:
+        """Whether nothing would differ if it were forgotten."""
+        if self.running or self.waiting or self.flows != [None, None, None]:
+            return False
+        return all(bucket is None or bucket.full(now) for bucket in (self.rate, self.inputs, self.outputs))
+
+
+def _minute(bucket: Bucket | None, budget: float | None, now: float) -> Bucket | None:
+    return _bucket(bucket, None if budget is None else budget / _MINUTE, budget or 0.0, now)
+
+
+def _bucket(bucket: Bucket | None, rate: float | None, depth: float, now: float) -> Bucket | None:
+    if rate is None:
+        return None
+    if bucket is None:
+        return Bucket(rate, depth, now)
+    bucket.change(rate, depth, now)
+    return bucket
+
+
+class Tenants:
+    """All tenants that something is kept of. Each newcomer has two others looked at, to be forgotten if idle."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.known: OrderedDict[str | None, Tenant] = OrderedDict()
+
+    def get(self, name: str | None, now: float) -> Tenant:
+        """The tenant of this name; that of all others, if there are too many."""
+        known = self.known.get(name)
+        if known is not None:
+            return known
+        self._forget(now)
+        if name and name not in self._settings.tenants and len(self.known) >= self._settings.max_tenants:
+            name = OTHERS
+            if name in self.known:
+                return self.known[name]
+        tenant = self.known[name] = Tenant(name, self._limits(name), now)
+        return tenant
+
+    def set(self, settings: Settings, now: float) -> None:
+        """Go on under these settings."""
+        self._settings = settings
+        for name, tenant in self.known.items():
+            tenant.set(self._limits(name), now)
+
+    def _limits(self, name: str | None) -> TenantLimits:
+        if name is None:
+            return self._settings.without_tenant
+        return self._settings.tenants.get(name, self._settings.default_tenant)
+
+    def _forget(self, now: float) -> None:
+        for _ in range(min(2, len(self.known))):
+            name, tenant = next(iter(self.known.items()))
+            if tenant.idle(now):
+                del self.known[name]
+            else:
+                self.known.move_to_end(name)

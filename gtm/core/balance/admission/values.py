@@ -1,0 +1,124 @@
+"""What admission is asked and what it says. Times are monotonic seconds, of one clock that never steps back."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from gtm.core.model.services import Priority
+
+if TYPE_CHECKING:
+    from gtm.core.balance.admission.fair import Flow
+    from gtm.core.balance.admission.tenants import Tenant
+
+TIERS = (Priority.REAL_TIME, Priority.NEAR_REAL_TIME, Priority.BATCH)
+"""From the highest to the lowest. Inside this room a tier is its number here."""
+TIER_OF = {priority: number for number, priority in enumerate(TIERS)}
+
+
+class Arrival(NamedTuple):  # made for each request
+    """One request that wants to begin.
+
+    `cost` is its expected work, in any unit that is the same for all (above 0). `deadline` is the latest moment to begin;
+    None: the tier's longest wait from now. `body_bytes` are held in memory while it waits. `input_tokens` and `output_tokens`
+    are what it is expected to use. `tenant` None: the request has none.
+    """
+
+    priority: Priority = Priority.REAL_TIME
+    tenant: str | None = None
+    cost: float = 1.0
+    deadline: float | None = None
+    body_bytes: int = 0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    model: str | None = None
+
+
+class Used(NamedTuple):
+    """What a request has used in the end. None: not known, so that what was expected stands."""
+
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cost: float | None = None
+
+
+class Code(StrEnum):
+    """Why admission refuses: stable words for programs. Other parts of the balancer have words of their own."""
+
+    TENANT_RATE = "tenant_rate"
+    TENANT_CONCURRENCY = "tenant_concurrency"
+    INPUT_TOKENS = "input_tokens"
+    OUTPUT_TOKENS = "output_tokens"
+    MODEL_CONCURRENCY = "model_concurrency"
+    QUEUE_FULL = "queue_full"
+    PREEMPTED = "preempted"
+    WAIT_TOO_LONG = "wait_too_long"
+    DEADLINE = "deadline"
+    NO_BACKEND = "no_backend"
+
+
+class Refusal(NamedTuple):
+    """A request that does not begin: HTTP status, a stable word, words for people.
+
+    `retry_after` in seconds, not rounded; None: nobody can say. `fallback` is the model to offer the request for instead.
+    """
+
+    status: int
+    code: str
+    detail: str
+    retry_after: float | None = None
+    fallback: str | None = None
+
+
+class TicketState(StrEnum):
+    """Where a ticket stands. It ends as REFUSED, WITHDRAWN or RELEASED, and never leaves these."""
+
+    WAITING = "waiting"
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    WITHDRAWN = "withdrawn"
+    RELEASED = "released"
+
+
+class Ticket:
+    """A request that was taken in. Its holder reads it, and may keep anything in `context`; only `Admission` writes the rest.
+
+    `refusal` is there once it was refused while it waited. `offered` and `admitted` are when it came and when it began. `tier` is
+    the number of its tier in `TIERS`; `account`, `flow` and `token_weight` are admission's own.
+    """
+
+    __slots__ = (
+        "account",
+        "admitted",
+        "arrival",
+        "context",
+        "deadline",
+        "flow",
+        "number",
+        "offered",
+        "refusal",
+        "state",
+        "tier",
+        "token_weight",
+    )
+
+    def __init__(
+        self, number: int, arrival: Arrival, account: Tenant, *, offered: float, deadline: float
+    ) -> None:
+        self.number = number
+        self.arrival = arrival
+        self.tier = TIER_OF[arrival.priority]
+        self.account = account
+        self.offered = offered
+        self.deadline = deadline
+        self.admitted: float | None = None
+        self.state = TicketState.WAITING
+        self.refusal: Refusal | None = None
+        self.context: object = None
+        self.flow: Flow | None = None  # in which it waits, or waited until it was served
+        self.token_weight = 1.0  # what a token of its model counted when it was charged
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for a slot."""
+        return self.state is TicketState.WAITING
