@@ -9,10 +9,13 @@ import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.servers.backend import backend, break_
 from gtm.cli.servers.traffic import traffic
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(traffic)
+app.command()(backend)
+app.command("break")(break_)
 
 _NOTICED = "edges notice by their probes: with the demo's policy within about 3 seconds"
 
