@@ -1,0 +1,203 @@
+"""What edges and balancers say in a handoff."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from gtm.core.decision.decide import routed
+from gtm.core.decision.router import Router
+from gtm.core.decision.view import Window, view_of
+from gtm.core.handoff.claims import (
+    LONGEST,
+    Claims,
+    client_network,
+    fence_hash,
+    handed,
+    is_client_network,
+)
+from gtm.core.handoff.judge import judge, onward
+from gtm.core.handoff.verdict import Code, Memory, Presented, Seen
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Member, Service, Steering
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.policy.compile import compile_policy
+
+NOW = Window(1000.5, 1000.5)
+GERMAN = bytes((10, 1, 2, 3))
+IN_GERMANY = Location("DE", source="geoip", accuracy_km=5.0)
+NAMES = ("fra", "dub", "iad")
+SERVICE = Service(
+    "chat", tuple(Member(name) for name in NAMES), steering=Steering.FAILOVER, ttl=30, hostnames=()
+)
+
+
+def world(*rules: ResidencyRule, service: Service = SERVICE) -> Router:
+    """Frankfurt, Dublin and Ashburn, all up."""
+    regions = tuple(
+        Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),))
+        for name, country in zip(NAMES, ("DE", "IE", "US"), strict=True)
+    )
+    policy = Policy(regions=regions, services=(service,), residency_rules=rules, tenants=(Tenant("acme"),))
+    up = {name: {f"https://{name}.test": EndpointHealth(HealthStatus.UP)} for name in NAMES}
+    snapshot = compile_policy(policy, (), revision=7)
+    return Router(view_of(snapshot, State(epoch=1, health=up), NOW))
+
+
+AT_HOME = ResidencyRule("home", Match(client_countries=("DE",)), allow=Places(regions=("fra", "dub")))
+
+
+def given(router: Router, region: str = "fra", **changes: object) -> Claims:
+    """What an edge says of a German client."""
+    routing = routed(router.view, Request("chat", IN_GERMANY, tenant="acme"), GERMAN)
+    found = handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=True)
+    assert found is not None
+    return replace(found, region=region, **changes)  # type: ignore[arg-type]
+
+
+def test_an_edge_says_what_it_decided_by() -> None:
+    """An edge says what it decided by."""
+    routing = routed(world(AT_HOME).view, Request("chat", IN_GERMANY, tenant="acme"), GERMAN)
+    found = handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=False)
+    assert found == Claims(
+        issuer="edge-1",
+        region="fra",
+        service="chat",
+        issued=1000,
+        expires=1030,
+        nonce="n",
+        fence=fence_hash(["dub", "fra"]),
+        revision=7,
+        tenant="acme",
+        priority=SERVICE.priority,
+        client="10.1.2.0/24",
+    )
+
+
+def test_a_refusal_is_handed_to_nobody() -> None:
+    """A refusal is handed to nobody."""
+    nowhere = replace(AT_HOME, allow=Places(jurisdictions=("SG",)), acknowledge_empty_fence=True)
+    routing = routed(world(nowhere).view, Request("chat", IN_GERMANY), GERMAN)
+    assert handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=True) is None
+
+
+def test_what_may_not_be_kept_is_not_handed() -> None:
+    """What may not be kept is not handed."""
+    routing = routed(world(service=replace(SERVICE, ttl=0, min_ttl=0)).view, Request("chat"), GERMAN)
+    assert handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=True) is None
+
+
+def test_an_hour_at_the_most() -> None:
+    """An hour at the most."""
+    routing = routed(world(service=replace(SERVICE, ttl=86_400)).view, Request("chat"), GERMAN)
+    found = handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=True)
+    assert found is not None
+    assert found.expires - found.issued == LONGEST == 3600
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [("192.0.2.77", "192.0.2.0/24"), ("2001:db8:1:2::3", "2001:db8:1::/48"), ("::1", "::/48")],
+)
+def test_clients_are_named_by_their_network_alone(address: str, network: str) -> None:
+    """Clients are named by their network alone."""
+    assert client_network(ip_address(address).packed) == network
+    assert is_client_network(network)
+
+
+@pytest.mark.parametrize(
+    "text", ["192.0.2.77/24", "192.0.2.0/25", "192.0.2.0", "2001:db8::/47", "x", "192.0.2.0/24 "]
+)
+def test_nothing_else_names_a_client(text: str) -> None:
+    """Nothing else names a client."""
+    assert not is_client_network(text)
+
+
+def test_unknown_clients_have_no_network() -> None:
+    """Unknown clients have no network."""
+    assert client_network(b"") == ""
+    assert is_client_network("")
+
+
+def test_the_hash_is_of_names_whatever_their_order() -> None:
+    """The hash is of names whatever their order."""
+    assert fence_hash(["fra", "dub"]) == fence_hash(["dub", "fra"]) != fence_hash(["fra"])
+    assert len(fence_hash([])) == 16
+
+
+def test_a_push_says_where_the_edge_saw_the_client() -> None:
+    """A push says where the edge saw the client."""
+    router = world(AT_HOME)
+    verdict = judge(
+        router,
+        "fra",
+        Window(1020.0, 1020.0),
+        seen=Seen(IN_GERMANY, b"\x0a\x09\x09\x09", "chat"),
+        presented=Presented(given(router), IN_GERMANY),
+        used=lambda _: Memory.NEW,
+    )
+    assert verdict.code is Code.SERVE
+    pushed = onward(
+        verdict, "dub", Window(1020.0, 1020.0), issuer="fra-b1", nonce="m", client=b"\x0a\x09\x09\x09"
+    )
+    assert pushed is not None
+    assert (pushed.hop, pushed.once, pushed.issuer, pushed.region) == (1, True, "fra-b1", "dub")
+    assert pushed.client == "10.1.2.0/24"
+    assert pushed.tenant is None, "it was stated for another network"
+    assert pushed.expires == 1030, "no longer than what it follows from"
+    outside = onward(verdict, "iad", NOW, issuer="fra-b1", nonce="m", client=GERMAN)
+    assert outside is None
+
+
+def test_one_hop_only() -> None:
+    """One hop only."""
+    router = world(AT_HOME)
+    presented = Presented(given(router, hop=1), IN_GERMANY)
+    seen = Seen(IN_GERMANY, GERMAN, "chat")
+    verdict = judge(router, "fra", NOW, seen=seen, presented=presented, used=lambda _: Memory.NEW)
+    assert verdict.code is Code.SERVE
+    assert onward(verdict, "dub", NOW, issuer="fra-b1", nonce="m", client=GERMAN) is None
+    presented = Presented(given(router, "iad", hop=1), IN_GERMANY)
+    verdict = judge(router, "iad", NOW, seen=seen, presented=presented, used=lambda _: Memory.NEW)
+    assert (verdict.code, verdict.region) == (Code.WRONG_REGION_AGAIN, None)
+    assert onward(verdict, "dub", NOW, issuer="iad-b1", nonce="m", client=GERMAN) is None
+
+
+def test_who_is_sent_on_by_421_may_take_a_handoff_along() -> None:
+    """Who is sent on by 421 may take a handoff along."""
+    router = world(AT_HOME)
+    seen = Seen(IN_GERMANY, GERMAN, "chat")
+    verdict = judge(router, "iad", NOW, seen=seen, presented=None, used=lambda _: Memory.NEW)
+    assert (verdict.code, verdict.region) == (Code.WRONG_REGION, "fra")
+    sent = onward(verdict, "fra", NOW, issuer="iad-b1", nonce="m", client=GERMAN)
+    assert sent is not None
+    assert (sent.client, sent.hop) == ("10.1.2.0/24", 1)
+    assert onward(verdict, "iad", NOW, issuer="iad-b1", nonce="m", client=GERMAN) is None
+
+
+def test_the_memory_is_asked_of_what_is_believed_otherwise() -> None:
+    """Whoever has many handoffs for other regions fills no memory."""
+    router = world(AT_HOME)
+    asked: list[Claims] = []
+
+    def used(claims: Claims) -> Memory:
+        asked.append(claims)
+        return Memory.NEW
+
+    seen = Seen(IN_GERMANY, GERMAN, "chat")
+    for claims in (given(router, "dub"), given(router, once=False), given(router, expires=1000)):
+        judge(router, "fra", NOW, seen=seen, presented=Presented(claims, IN_GERMANY), used=used)
+    assert not asked
+    judge(router, "fra", NOW, seen=seen, presented=Presented(given(router), IN_GERMANY), used=used)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_code_has_status_and_words(code: Code) -> None:
+    """Every code has status and words."""
+    assert code.status in {200, 404, 421, 451, 503}
+    assert code.words
