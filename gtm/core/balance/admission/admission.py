@@ -201,7 +201,7 @@ class Admission:
         self, arrival: Arrival, tier: int, tenant: Tenant, deadline: float, now: float
     ) -> Refusal | None:
         """Why a request for which there is no slot may not wait; None: it may, and others may have given way to it."""
-        least = self._pace.least_wait(self._queues[tier].ahead(tenant), self._slots.limit)
+        least = self._pace.least_wait(self._queues[tier].ahead(tenant, deadline), self._slots.limit)
         if now + least > deadline:
             return refusals.wait_too_long(least, deadline - now)
         if self._make_place(arrival, tier, tenant, now):
@@ -359,11 +359,12 @@ def _checked(settings: Settings) -> Settings:
 def _check(arrival: Arrival) -> None:
     if not (
         0.0 < arrival.cost < inf
+        and (arrival.deadline is None or arrival.deadline < inf)
         and arrival.body_bytes >= 0
         and 0.0 <= arrival.input_tokens < inf
         and 0.0 <= arrival.output_tokens < inf
     ):
         raise ValueError(
-            f"cost {arrival.cost}, {arrival.body_bytes} bytes, {arrival.input_tokens} and {arrival.output_tokens} tokens: a cost is "
-            "above 0, the others are 0 or more, and all are finite"
+            f"cost {arrival.cost}, deadline {arrival.deadline}, {arrival.body_bytes} bytes, {arrival.input_tokens} and "
+            f"{arrival.output_tokens} tokens: a cost is above 0, bytes and tokens are 0 or more, and all are finite"
         )

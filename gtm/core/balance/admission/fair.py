@@ -27,7 +27,7 @@ Sources: Goyal, Vin and Cheng 1996, "Start-time fair queueing"; Sheng et al. 202
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush, heapreplace
 
 from gtm.core.balance.admission.tenants import Tenant
@@ -41,7 +41,7 @@ _SPARE = 64
 class Flow:
     """One tenant's requests that wait in one tier, oldest first."""
 
-    __slots__ = ("body_bytes", "carried", "cost", "queue", "ranked", "tenant")
+    __slots__ = ("body_bytes", "carried", "cost", "deadlines", "queue", "ranked", "tenant")
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
@@ -50,6 +50,22 @@ class Flow:
         self.body_bytes = 0
         self.carried = 0.0  # cost that served requests had beyond what was expected of them
         self.ranked = 0.0  # its newest value among the shares
+        self.deadlines: deque[tuple[float, int]] = deque()
+        """Deadline and number of each that came with none after it that ends sooner: the first is the least of all that wait.
+        One that was withdrawn counts until its turn, so that the least is never said to be later than it is."""
+
+    def watch(self, ticket: Ticket) -> None:
+        """Keep in mind the deadline of one that came."""
+        while self.deadlines and self.deadlines[-1][0] >= ticket.deadline:
+            self.deadlines.pop()
+        self.deadlines.append((ticket.deadline, ticket.number))
+
+    def earliest(self) -> float:
+        """The least deadline of those that wait, or one before it; at least one must wait."""
+        oldest = next(iter(self.queue))
+        while self.deadlines[0][1] < oldest:
+            self.deadlines.popleft()
+        return self.deadlines[0][0]
 
 
 class FairQueue:
@@ -83,6 +99,7 @@ class FairQueue:
             heappush(self._flows, (self._virtual, self._made, flow))
         ticket.flow = flow
         flow.queue[ticket.number] = ticket
+        flow.watch(ticket)
         flow.cost += ticket.arrival.cost
         flow.body_bytes += ticket.arrival.body_bytes
         self.count += 1
@@ -131,10 +148,13 @@ class FairQueue:
         if flow is not None and ticket.account.flows[self.tier] is flow:
             flow.carried += cost - ticket.arrival.cost
 
-    def ahead(self, tenant: Tenant) -> float:
-        """The cost of what waits here of a tenant: it all begins before the tenant's next request."""
+    def ahead(self, tenant: Tenant, deadline: float) -> float:
+        """Cost of a tenant's waiting requests that must all be served before one with this deadline can be, if it is ever.
+
+        0 where one of them may reach its own deadline before: then the rest moves up.
+        """
         flow = tenant.flows[self.tier]
-        return 0.0 if flow is None else flow.cost
+        return flow.cost if flow is not None and flow.queue and flow.earliest() >= deadline else 0.0
 
     def share_with(self, tenant: Tenant, body_bytes: int) -> float:
         """A tenant's share of the queue, by weight, if a request of so many bytes came to what it has here."""

@@ -3,13 +3,15 @@
 Little's law: with n slots in use and requests that hold one for s seconds on average, n / s end per second. In cost of work: if a
 slot does p units per second (the sum of the costs of requests that ended, by the sum of the seconds that they ran), the region
 does at most n × p per second, whether anything waits or not. A tenant's requests of a tier are served in the order in which they
-came, so a new one begins after all of its tenant's that wait there: cost a. Even if nobody else were served, that takes
+came. So where all that wait there have later deadlines than a new one (none will be gone before it by its deadline), it begins
+after all of them: cost a. Even if nobody else were served, that takes
 
     a / (n × p) seconds.
 
-Every other way to count what is ahead (other tenants, higher tiers) can be wrong in the request's favour: they may be withdrawn,
-and whose turn it is changes with who comes. So only this is used, with twice the measured pace, as the mean of what ends is not
-known better than that where requests differ a hundredfold, and only once 50 requests have ended.
+Every other way to count what is ahead can be wrong to the request's harm. Requests with earlier deadlines may reach them, and
+the rest moves up: where all have the same patience, even a long queue says nothing. Other tenants and higher tiers may have
+nothing more to send. So only this is used, with twice the measured pace, as the mean is known no better where requests differ a
+hundredfold, and only once 50 requests have ended.
 """
 
 from __future__ import annotations
