@@ -1,0 +1,258 @@
+"""Filters, scores and picks put together: `choose(pool, wanted, draw)`, and `begin`, which counts what was chosen.
+
+Theory. A `Pool` is one immutable value: servers, what is known of them, and settings. Which servers may take a kind of request
+(model, adapter, version) is worked out when the first of its kind comes and remembered until the pool is replaced; a pick reads
+the counts, which change with each request, and nothing else changes with a request. So a choice among a thousand servers costs what one among
+two does: a look-up of the set, two draws among running sums, two scores.
+
+  1. Version: the client's by its key, else by the draw; where none of its servers is usable, those of another with a share.
+  2. Eligible servers (`filters`), without those that were tried.
+  3. What none has loaded goes where it is best loaded (`placement`).
+  4. The server that has most of the prompt in its prefix cache, then the session's, each within the bound (`affinity`).
+  5. The pick.
+
+Laws:
+  1. What is chosen is in the pool, and passes the filters. No fallback leaves the pool: no fence is crossed here.
+  2. A request that names a version gets that version or none.
+  3. The same pool, counts, wanted and draw give the same choice (round robin apart, whose turn is a count too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gtm.core.balance.backends import UNKNOWN, Backend, Condition
+from gtm.core.balance.choosing import (
+    affinity,
+    filters,
+    least_requests,
+    least_work,
+    p2c,
+    peak_ewma,
+    placement,
+    prequal,
+    round_robin,
+    scan,
+    versions,
+)
+from gtm.core.balance.choosing.filters import Kind
+from gtm.core.balance.choosing.placement import Placements
+from gtm.core.balance.choosing.prefixes import PrefixMap
+from gtm.core.balance.choosing.values import (
+    Candidate,
+    Eligible,
+    Pick,
+    Score,
+    Scoring,
+    Settings,
+    Wanted,
+    Why,
+    eligible_of,
+)
+from gtm.core.balance.flights import Flights
+from gtm.core.balance.in_flight import Ticket
+
+MOST_KINDS = 1024
+"""Eligible sets that are remembered: clients may name models that do not exist."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """The servers to choose from; made by `pool_of`, replaced by `updated`. `flights`, `prefixes` and `placements` are measured."""
+
+    settings: Settings
+    candidates: tuple[Candidate, ...]
+    score: Scoring
+    flights: Flights
+    prefixes: PrefixMap
+    placements: Placements
+    _sets: dict[Kind, Eligible] = field(default_factory=dict)
+    _rings: list[affinity.Ring] = field(default_factory=list)
+
+    @property
+    def ring(self) -> affinity.Ring:
+        """The ring of all its servers."""
+        if not self._rings:
+            self._rings.append(affinity.ring([one.backend for one in self.candidates]))
+        return self._rings[0]
+
+    def eligible(self, kind: Kind) -> Eligible:
+        """Who may take requests of a kind."""
+        found = self._sets.get(kind)
+        if found is None:
+            found = filters.eligible(self.candidates, kind, self.settings)
+            if len(self._sets) >= MOST_KINDS:
+                self._sets.clear()
+            self._sets[kind] = found
+        return found
+
+    def updated(self, conditions: Mapping[str, Condition]) -> Pool:
+        """The pool in which these servers, by name, are in these conditions; itself, if that changes no choice."""
+        changed = {
+            one.number: condition
+            for one in self.candidates
+            if (condition := conditions.get(one.backend.name)) is not None
+            and self._facts(one.condition) != self._facts(condition)
+        }
+        if not changed:
+            return self
+        candidates = tuple(
+            one
+            if one.number not in changed
+            else _candidate(one.number, one.backend, changed[one.number], self.flights)
+            for one in self.candidates
+        )
+        return replace(self, candidates=candidates, _sets={})
+
+    def _facts(self, condition: Condition) -> tuple[object, ...]:
+        """What of a condition choices depend on."""
+        return (
+            filters.healthy(condition),
+            condition.draining,
+            condition.models,
+            condition.adapters,
+            filters.has_memory(condition, self.settings.most_memory),
+            condition.warmth,
+        )
+
+
+def pool_of(
+    backends: Sequence[Backend],
+    conditions: Mapping[str, Condition],
+    flights: Flights,
+    settings: Settings | None = None,
+    *,
+    prefixes: PrefixMap | None = None,
+    placements: Placements | None = None,
+) -> Pool:
+    """A pool of servers.
+
+    Args:
+        backends: the region's servers, each name once.
+        conditions: by name; a server without one counts as unknown, and so as not healthy.
+        flights: the counts, kept over pools; `Flights.keep` is told of these servers.
+        settings: how to choose.
+        prefixes: who has which prompts, kept over pools; None: nobody reports.
+        placements: what servers were used for, kept over pools.
+
+    Raises:
+        ValueError: two servers have one name.
+    """
+    names = frozenset(backend.name for backend in backends)
+    if len(names) < len(backends):
+        twice = sorted(
+            {one.name for one in backends if sum(one.name == other.name for other in backends) > 1}
+        )
+        raise ValueError(
+            f"backends are listed twice: {', '.join(twice)}; name each URL once, and give it a weight"
+        )
+    flights.keep(backends)
+    placements = placements or Placements()
+    placements.keep(names)
+    settings = settings or Settings()
+    return Pool(
+        settings,
+        tuple(
+            _candidate(number, backend, conditions.get(backend.name, UNKNOWN), flights)
+            for number, backend in enumerate(backends)
+        ),
+        scoring(settings),
+        flights,
+        prefixes or PrefixMap(),
+        placements,
+    )
+
+
+def scoring(settings: Settings) -> Scoring:
+    """The score that the settings ask for."""
+    score = least_work.score if settings.score is Score.WORK else least_requests.score
+    return peak_ewma.weighted(score) if settings.latency else score
+
+
+def choose(pool: Pool, wanted: Wanted, draw: float) -> Candidate | Why:
+    """The server that takes a request, or why none does. Whoever sends it there calls `begin`.
+
+    Args:
+        pool: the servers.
+        wanted: what the request needs.
+        draw: uniform in [0, 1), a fresh one for each request.
+    """
+    version = wanted.version
+    shares = pool.settings.shares
+    if shares and version is None:
+        version, draw = versions.assigned(shares, wanted.key, draw)
+        eligible = pool.eligible(Kind(wanted.model, wanted.adapter, version))
+        if not eligible.candidates:
+            eligible = _another_version(pool, wanted, version) or eligible
+    else:
+        eligible = pool.eligible(Kind(wanted.model, wanted.adapter, version))
+    if not eligible.candidates:
+        return eligible.why
+    if wanted.tried:
+        left = [one for one in eligible.candidates if one.backend.name not in wanted.tried]
+        if not left:
+            return Why.TRIED
+        eligible = eligible_of(left, missing=eligible.missing)
+    item = wanted.adapter or wanted.model
+    if eligible.missing and item is not None:
+        eligible = eligible_of(placement.hint(eligible.candidates, pool.placements, item))
+    if wanted.prefix or wanted.key is not None:
+        found = _sticky(pool, eligible, wanted)
+        if found is not None:
+            return found
+    return _picked(pool, eligible, wanted.cost, draw)
+
+
+def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
+    """Count a request that is now sent to the server that was chosen for it. The ticket must be ended, however the request ends.
+
+    The counts are looked up by name: between choice and begin the server may have left the configuration, and come back.
+    """
+    name = chosen.backend.name
+    item = wanted.adapter or wanted.model
+    if item is not None:
+        pool.placements.used(name, item, chosen.backend.max_loaded)
+    return pool.flights.of(name).begin(wanted.cost)
+
+
+def _picked(pool: Pool, eligible: Eligible, cost: float, draw: float) -> Candidate:
+    pick = pool.settings.pick
+    if pick is Pick.P2C:
+        return p2c.pick(eligible, pool.score, cost, draw)
+    if pick is Pick.SCAN:
+        return scan.pick(eligible.candidates, pool.score, cost, draw)
+    if pick is Pick.PREQUAL:
+        return prequal.pick(eligible, pool.flights.hot, pool.flights.typical_s, draw)
+    if pick is Pick.ROUND_ROBIN:
+        return round_robin.pick(eligible.candidates)
+    return p2c.one(eligible, draw)
+
+
+def _sticky(pool: Pool, eligible: Eligible, wanted: Wanted) -> Candidate | None:
+    """The server that the prompt's beginning or the session is bound to, if it has room within its share."""
+    bound = pool.settings.bound
+    if wanted.prefix:
+        holders = pool.prefixes.holders(wanted.prefix)
+        having = [one for one in eligible.candidates if one.backend.name in holders]
+        if having:
+            having.sort(key=lambda one: (-holders[one.backend.name], pool.score(one, wanted.cost)))
+            found = affinity.within((one.number for one in having), eligible, bound)
+            if found is not None:
+                return found
+    if wanted.key is None:
+        return None
+    return affinity.within(pool.ring.after(wanted.key), eligible, bound)
+
+
+def _another_version(pool: Pool, wanted: Wanted, version: str) -> Eligible | None:
+    """The servers of the version that stands in for one that has none usable."""
+    for other in versions.otherwise(pool.settings.shares, version):
+        eligible = pool.eligible(Kind(wanted.model, wanted.adapter, other))
+        if eligible.candidates:
+            return eligible
+    return None
+
+
+def _candidate(number: int, backend: Backend, condition: Condition, flights: Flights) -> Candidate:
+    return Candidate(number, backend, condition, flights.of(backend.name), backend.weight * condition.warmth)

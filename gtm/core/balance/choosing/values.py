@@ -1,0 +1,165 @@
+"""What choosing works on: what is wanted, who there is to choose from, and how it is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import accumulate
+
+from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.in_flight import InFlight
+
+
+class Why(StrEnum):
+    """Why no server takes a request, or why one server is left out."""
+
+    NO_BACKEND = "no_backend"
+    """There is none at all."""
+    NO_MODEL = "no_model"
+    """None serves the model."""
+    NO_VERSION = "no_version"
+    """None is of the version."""
+    DRAINING = "draining"
+    """All that could are being drained."""
+    UNHEALTHY = "unhealthy"
+    """All that could fail their checks, or were ejected."""
+    NOT_LOADED = "not_loaded"
+    """Others have the model or the adapter loaded."""
+    MEMORY = "memory"
+    """Others have memory left."""
+    TRIED = "tried"
+    """All that could were tried already."""
+
+
+class Pick(StrEnum):
+    """How one of the eligible servers is picked."""
+
+    P2C = "p2c"
+    """The better of two that are drawn by weight; if both are full, any that is not."""
+    SCAN = "scan"
+    """The best of all."""
+    PREQUAL = "prequal"
+    """Of a few that are drawn: the fastest that is not hot."""
+    ROUND_ROBIN = "round_robin"
+    """In turn, by weight."""
+    RANDOM = "random"
+    """One that is drawn by weight."""
+
+
+class Score(StrEnum):
+    """What makes a server the better one."""
+
+    REQUESTS = "requests"
+    """Fewest outstanding requests, by weight."""
+    WORK = "work"
+    """Least outstanding work, by weight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How servers are chosen.
+
+    `pick`, `score`: see there. `latency`: whether a server's latency multiplies its score (peak-EWMA). `panic`: where less than
+    this part of the servers that may serve a request is healthy, all of them count as healthy. `bound`: a server that a
+    session sticks to may have this many times its share of what is in flight (above 1). `most_memory`: a server whose memory
+    is fuller gets nothing where another has room. `shares`: the part of clients for each version that is rolled out, 0 to
+    1; what is left is for all other versions.
+    """
+
+    pick: Pick = Pick.P2C
+    score: Score = Score.WORK
+    latency: bool = False
+    panic: float = 0.3
+    bound: float = 1.25
+    most_memory: float = 0.95
+    shares: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            ValueError: a number is impossible; says which.
+        """
+        if not 0 <= self.panic <= 1:
+            raise ValueError(f"the panic threshold is {self.panic}; it is a part of the servers, 0 to 1")
+        if not self.bound > 1:
+            raise ValueError(f"the bound of loads is {self.bound}; it is above 1")
+        names = [name for name, _ in self.shares]
+        if len(set(names)) < len(names):
+            raise ValueError(f"versions have more than one share: {', '.join(names)}")
+        if (
+            any(not 0 <= share <= 1 for _, share in self.shares)
+            or sum(part for _, part in self.shares) > 1 + 1e-9
+        ):
+            raise ValueError("shares of versions are parts of 1, and no more than 1 together")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request needs.
+
+    `model`, `adapter` (LoRA): None: none is named. `version`: one that the request names itself. `key`: a session, or a hash of the
+    prompt's prefix: requests of one key go to one server. `prefix`: the prompt's blocks (`prefixes.blocks`). `cost`: seconds of
+    work that are expected. `tried`: servers that have failed the request already.
+    """
+
+    model: str | None = None
+    adapter: str | None = None
+    version: str | None = None
+    key: str | None = None
+    prefix: tuple[int, ...] = ()
+    cost: float = 1.0
+    tried: frozenset[str] = frozenset()
+
+
+ANYTHING = Wanted()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A server in a pool. `number`: its place there. `weight`: what of its weight counts now (slow start)."""
+
+    number: int
+    backend: Backend
+    condition: Condition
+    flight: InFlight
+    weight: float
+
+    @property
+    def full(self) -> bool:
+        """Whether all of its slots are taken, as far as is known. Where slots are unknown, nobody knows it to be full."""
+        slots = self.backend.slots
+        return slots is not None and self.flight.outstanding >= slots
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one of its slots is known to be free."""
+        slots = self.backend.slots
+        return slots is not None and self.flight.outstanding < slots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Eligible:
+    """The servers that may take one kind of request, in the pool's order.
+
+    `sums`: the running sums of their weights. `numbered` finds them by their number in the pool. `why`: the reason if there are none. `missing`: none of them has the model or adapter loaded. `panic`: health is ignored.
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    sums: tuple[float, ...] = ()
+    numbered: Mapping[int, Candidate] = field(default_factory=dict)
+    why: Why = Why.NO_BACKEND
+    missing: bool = False
+    panic: bool = False
+
+
+def eligible_of(found: Iterable[Candidate], *, missing: bool = False, panic: bool = False) -> Eligible:
+    """These candidates, at least one, as those that may take a request."""
+    candidates = tuple(found)
+    sums = tuple(accumulate(one.weight for one in candidates))
+    return Eligible(candidates, sums, {one.number: one for one in candidates}, missing=missing, panic=panic)
+
+
+Scoring = Callable[[Candidate, float], float]
+"""How good a candidate is for a request of that cost (seconds); less is better."""
