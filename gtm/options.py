@@ -237,6 +237,22 @@ def text_or_none(text: str) -> str | None:
     return text or None
 
 
+def name(text: str) -> str:
+    """A name that must be given.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not text.strip():
+        raise ValueError("is needed: give a name")
+    return text.strip()
+
+
+def texts(given: list[str]) -> tuple[str, ...]:
+    """Texts, from options given several times, with commas, or both."""
+    return _parts(given)
+
+
 def log_level(text: str) -> str:
     """A level of the log, in small letters.
 

@@ -17,6 +17,8 @@ Address = tuple[str, int]
 DEFAULT_CONTROL_PORT = 8080
 DEFAULT_EDGE_PORT = 8081
 DEFAULT_DNS_PORT = 5300
+DEFAULT_BALANCER_PORT = 8088
+DEFAULT_ADMIN_PORT = 8089
 DEFAULT_HALF_LIFE = 86_400.0
 DEFAULT_DEMAND_DAYS = 7
 DEFAULT_MAX_MOVED_SHARE = 0.3
@@ -166,6 +168,64 @@ class DnsSettings:
         _THIS_MACHINE,
         "Networks that are not limited, separated by commas (`none`: all are).",
         read=options.networks_or_none,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalancerSettings(ServerSettings):
+    """`gtm balancer`. Its backends are those of `file`, or of `backend` where there is none.
+
+    `region` is the region's name in the policy. `name` tells it from other balancers of the region. `service`: what requests are
+    for whose host name is none of a service.
+    """
+
+    control_url: str
+    token: str
+    name: str
+    region: str = option(
+        "",
+        "The region, as the policy names it, whose requests are served here.",
+        read=options.name,
+        required=True,
+    )
+    backend: tuple[str, ...] = option(
+        [],
+        "A model server, as http://HOST:PORT; several: with commas, or given again.",
+        takes=list[str],
+        read=options.texts,
+    )
+    file: Path | None = option(
+        None,
+        "Backends and how they are shared (YAML, docs/balancer.md); read again when it changes.",
+        takes=Path | None,
+        variable="GTM_BALANCER_FILE",
+    )
+    service: str | None = option(
+        "",
+        "The service that requests are for whose host name is none of a service.",
+        read=options.text_or_none,
+    )
+    balancer_port: int = option(
+        DEFAULT_BALANCER_PORT, "Port that clients' requests come to (0: any).", minimum=0, maximum=65535
+    )
+    admin_port: int = option(
+        DEFAULT_ADMIN_PORT, "Port of metrics and state (0: any).", minimum=0, maximum=65535
+    )
+    trusted_proxies: tuple[Network, ...] = option(
+        "",
+        "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
+        read=options.networks,
+    )
+    ca_file: Path | None = option(
+        None,
+        "Certificates (PEM) to trust besides the public ones, for control and for probes.",
+        takes=Path | None,
+    )
+    drain_time: float = option(
+        300.0,
+        "Seconds that streams may take to finish once the balancer is told to end.",
+        minimum=0,
+        maximum=86400,
     )
 
 

@@ -79,6 +79,13 @@ class Stats:
             if exchange.first_byte:
                 self._of(self.first_bytes, url).add(exchange.first_byte - exchange.began)
 
+    def served(self) -> tuple[int, float]:
+        """How many requests backends have had, and their seconds together."""
+        return (
+            sum(sum(histogram.counts) for histogram in self.durations.values()),
+            sum(histogram.total for histogram in self.durations.values()),
+        )
+
     @staticmethod
     def _of(table: dict[str, Histogram], url: str) -> Histogram:
         found = table.get(url)

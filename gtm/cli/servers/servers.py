@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.servers.declared import Given, with_options
 from gtm.runtime.process import pauses
-from gtm.settings import LOOPBACK, ControlSettings, EdgeSettings, ServeSettings
+from gtm.settings import LOOPBACK, BalancerSettings, ControlSettings, EdgeSettings, ServeSettings
 
 Handed = Annotated[
     bool,
@@ -27,7 +27,7 @@ Handed = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    for command in (serve, control, edge):
+    for command in (serve, control, edge, balancer):
         app.command()(command)
 
 
@@ -149,6 +149,50 @@ def edge(
     _run(run())
 
 
+@with_options(BalancerSettings)
+def balancer(
+    *,
+    given: Given,
+    control_url: options.ControlUrl = options.CONTROL,
+    insecure_control: options.InsecureControl = False,
+    token: options.Token = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            help="This balancer's name, which tells it from others of its region; by default the host's.",
+            envvar="GTM_BALANCER_NAME",
+        ),
+    ] = "",
+) -> None:
+    """Run a region's balancer: carries requests to model servers, inside the fence, and reports its load."""
+    with pauses.loading():
+        from gtm.core.model.problems import PolicyError
+        from gtm.runtime.balancer.balancer import Balancer
+        from gtm.runtime.process.logs import configure
+
+    if not token:
+        raise CommandError(
+            "a balancer needs a token: set GTM_TOKEN to one made by "
+            "`gtm token create NAME --role balancer --regions REGION`",
+            Exit.NOT_ALLOWED,
+        )
+    options.check_in_the_clear(control_url, insecure=insecure_control)
+    settings = given.settings(
+        BalancerSettings, control_url=control_url, token=token, name=name or socket.gethostname()
+    )
+    if settings.file is None and not settings.backend:
+        raise CommandError("a balancer needs backends: give --backend http://HOST:PORT, or --file FILE")
+    configure(settings.log_level, "balancer")
+    _prepare_data_dir(settings.data_dir)
+    try:
+        running = Balancer(settings)
+    except PolicyError as error:
+        raise CommandError(str(error)) from error
+    import uvloop
+
+    _run(running.run(), run=uvloop.run)
+
+
 def _stop_edge(data_dir: Path) -> None:
     from gtm.runtime.edge.handover import orphans
 
@@ -172,13 +216,17 @@ def _prepare_data_dir(path: Path) -> None:
         raise CommandError(message, Exit.CANNOT_RUN) from error
 
 
-def _run(server: Coroutine[Any, Any, None], *expected: type[Exception]) -> None:
+def _run(
+    server: Coroutine[Any, Any, None],
+    *expected: type[Exception],
+    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
+) -> None:
     """Run a server to its end; what keeps it from running is one line, not a traceback."""
     from gtm.geoip.reader import GeoIPError
 
     errors: tuple[type[Exception], ...] = (OSError, GeoIPError, *expected)
     try:
-        asyncio.run(server)
+        run(server)
     except errors as error:
         # An OSError's text begins with its number, which says nothing that its words do not.
         message = (error.strerror if isinstance(error, OSError) else None) or str(error)

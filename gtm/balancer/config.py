@@ -1,0 +1,231 @@
+"""The file of one region's balancer: its backends, and how they are chosen and shared out (docs/balancer.md).
+
+What all regions have in common (services, fences, quotas, priorities) is policy, and comes from control; this file is the region's
+own, and a change of it needs nobody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from gtm.adapters.servers import ServerType
+from gtm.core.balance import admission as core
+from gtm.core.balance.backends import Backend
+from gtm.core.balance.choosing.values import Pick, Score, Settings
+from gtm.core.model.problems import PolicyError, Problem
+from gtm.core.model.services import Priority
+from gtm.documents.fields import invalid
+from gtm.documents.folders import Place, read_yaml
+from gtm.documents.structure import problems_of
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise invalid("invalid_format", f"is no URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise invalid(
+            "invalid_format", "must be http:// or https:// with a host, as in `http://10.0.0.5:8000`"
+        )
+    if parts.username or parts.password:
+        raise invalid("invalid_format", "must not hold credentials")
+    del port
+    return value.rstrip("/")
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BackendDocument(_Document):
+    """A model server."""
+
+    url: Annotated[str, AfterValidator(_url)]
+    type: ServerType | None = None
+    """What its metrics mean; absent: they are not read."""
+    weight: float = Field(default=1.0, gt=0, le=1e6)
+    """Work it gets done in a second, relative to the others."""
+    slots: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Requests it serves at once (vLLM: max_num_seqs). Absent: unknown, and nothing is queued for want of room."""
+    models: tuple[str, ...] = ()
+    """Those it serves; absent: any."""
+    version: str = ""
+    draining: bool = False
+    """It finishes what it has, and takes nothing."""
+
+
+class ChoosingDocument(_Document):
+    """How a backend is chosen: see docs/choosing.md."""
+
+    pick: Pick = Pick.P2C
+    score: Score = Score.WORK
+    latency: bool = False
+    sessions: bool = True
+    """Requests of one session (`prompt_cache_key`) go to one backend, within `bound`."""
+    panic: float = Field(default=0.3, ge=0, le=1)
+    bound: float = Field(default=1.25, gt=1, le=1000)
+    most_memory: float = Field(default=0.95, gt=0, le=1)
+    versions: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
+    """Version → share of clients."""
+
+
+class TenantDocument(_Document):
+    """What one tenant may have: see docs/admission.md."""
+
+    weight: float = Field(default=1.0, ge=1e-3, le=1e6)
+    requests_per_second: float | None = Field(default=None, gt=0)
+    burst: float | None = Field(default=None, ge=1)
+    concurrency: int | None = Field(default=None, ge=1)
+    input_tokens_per_minute: float | None = Field(default=None, gt=0)
+    output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    keys: tuple[str, ...] = ()
+    """SHA-256, in hex, of the bearer tokens that show a request to be this tenant's."""
+
+    def limits(self) -> core.TenantLimits:
+        """The same for admission."""
+        return core.TenantLimits(**self.model_dump(exclude={"keys"}))
+
+
+class ModelDocument(_Document):
+    """What one model may have."""
+
+    concurrency: int | None = Field(default=None, ge=1)
+    token_weight: float = Field(default=1.0, ge=0)
+    fallback: str | None = None
+
+
+class AdmissionDocument(_Document):
+    """Who may begin when: see docs/admission.md. What is absent has its default."""
+
+    reserves: dict[Priority, float] | None = None
+    waits: dict[Priority, float] | None = None
+    queue_length: int = Field(default=10_000, ge=0, le=1_000_000)
+    queue_mib: int = Field(default=256, ge=0, le=65_536)
+    tenants: dict[str, TenantDocument] = {}
+    default_tenant: TenantDocument = TenantDocument()
+    without_tenant: TenantDocument = TenantDocument()
+    models: dict[str, ModelDocument] = {}
+
+    def settings(self) -> core.Settings:
+        """The same for admission."""
+        default = core.Settings()
+        return core.Settings(
+            reserves={
+                **default.reserves,
+                **{str(tier): share for tier, share in (self.reserves or {}).items()},
+            },
+            waits={**default.waits, **{str(tier): wait for tier, wait in (self.waits or {}).items()}},
+            queue_length=self.queue_length,
+            queue_bytes=self.queue_mib << 20,
+            tenants={name: one.limits() for name, one in self.tenants.items()},
+            default_tenant=self.default_tenant.limits(),
+            without_tenant=self.without_tenant.limits(),
+            models={name: core.ModelLimits(**one.model_dump()) for name, one in self.models.items()},
+        )
+
+
+class BalancerDocument(_Document):
+    """The whole file."""
+
+    service: str | None = None
+    """What requests are for whose host name is none of a service; absent: such requests are refused, unless a handoff says it."""
+    backends: tuple[BackendDocument, ...] = Field(min_length=1, max_length=10_000)
+    choosing: ChoosingDocument = ChoosingDocument()
+    admission: AdmissionDocument = AdmissionDocument()
+
+    def servers(self) -> tuple[Backend, ...]:
+        """The backends, each named by its URL."""
+        return tuple(
+            Backend(one.url, one.weight, one.slots, frozenset(one.models), one.version)
+            for one in self.backends
+        )
+
+    def choice(self) -> Settings:
+        """How they are chosen."""
+        chosen = self.choosing.model_dump(exclude={"sessions", "versions"})
+        return Settings(**chosen, shares=tuple(self.choosing.versions.items()))
+
+    def keys(self) -> dict[str, str]:
+        """Hex SHA-256 of a bearer token → its tenant."""
+        return {key: name for name, one in self.admission.tenants.items() for key in one.keys}
+
+
+def of_urls(urls: Sequence[str], service: str | None = None) -> BalancerDocument:
+    """The file that somebody would write who has only these backends.
+
+    Raises:
+        PolicyError: one of them cannot be.
+    """
+    return _checked({"service": service, "backends": [{"url": url} for url in urls]}, "--backend", None)
+
+
+def load(path: Path) -> BalancerDocument:
+    """Read a file.
+
+    Raises:
+        PolicyError: with every problem in it, by line.
+    """
+    documents, problems = read_yaml(path)
+    if problems:
+        raise PolicyError(problems)
+    if len(documents) != 1 or not isinstance(documents[0][0], dict):
+        text = "must be one mapping, with `backends` at the least"
+        raise PolicyError([Problem(str(path), "wrong_type", text)])
+    document, marks = documents[0]
+    return _checked(document, str(path), Place(str(path), marks, ()))
+
+
+def _checked(document: object, name: str, place: Place | None) -> BalancerDocument:
+    def where(loc: Sequence[str | int]) -> str:
+        return name if place is None else place.at(loc)
+
+    try:
+        found = BalancerDocument.model_validate(document)
+    except ValidationError as error:
+        raise PolicyError(
+            problems_of(error, document, lambda loc: f"{where(loc)}: ", BalancerDocument)
+        ) from error
+    problems = [
+        Problem(f"{where(('admission',))}: admission.{one.path}", one.code, one.message)
+        for one in core.problems(found.admission.settings())
+    ]
+    problems += _twice(found, where)
+    try:
+        found.choice()
+    except ValueError as error:
+        problems.append(Problem(f"{where(('choosing',))}: choosing", "invalid", str(error)))
+    if problems:
+        raise PolicyError(problems)
+    return found
+
+
+def _twice(found: BalancerDocument, where: Callable[[Sequence[str | int]], str]) -> list[Problem]:
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for number, one in enumerate(found.backends):
+        at = where(("backends", number, "url"))
+        if one.url in seen:
+            text = f"`{one.url}` is listed twice: name each backend once, and give it a weight"
+            problems.append(Problem(f"{at}: backends[{number}].url", "overlap", text))
+        seen.add(one.url)
+    tenants: dict[str, str] = {}
+    for name, tenant in found.admission.tenants.items():
+        for key in tenant.keys:
+            at = where(("admission", "tenants", name, "keys"))
+            if not _SHA256.fullmatch(key):
+                text = "must be the SHA-256 of a token, 64 hex digits: printf %s TOKEN | sha256sum"
+                problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "invalid_format", text))
+            elif tenants.setdefault(key, name) != name:
+                text = f"the same key is tenant `{tenants[key]}`'s: a key shows one tenant"
+                problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "overlap", text))
+    return problems

@@ -1,0 +1,208 @@
+"""The law's gate: whether this region may serve a request, by this balancer's own View.
+
+What a request is about is what the balancer finds out by itself (the socket's peer or what trusted proxies say of it, the host name,
+a tenant's key) and what a verified handoff adds; `gtm.core.handoff.judge` decides. Nothing is served before a policy is there, nor from
+one that is over.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from gtm.balancer.refusals import Refusal
+from gtm.core.decision.router import Router
+from gtm.core.handoff.claims import Claims
+from gtm.core.handoff.judge import judge
+from gtm.core.handoff.verdict import Code, Flaw, Memory, Presented, Seen, Verdict
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
+from gtm.core.model.services import Priority
+from gtm.feed.current import CurrentView
+from gtm.geoip.client import ClientFinder
+
+if TYPE_CHECKING:
+    from gtm.balancer.exchange import Exchange
+    from gtm.balancer.heads import RequestHead
+
+_REMEMBERED = 16_384
+"""Kinds of requests whose verdict is remembered, for as long as a View lasts."""
+_HANDOFF = b"gtm_handoff="
+_PRIORITIES = {priority.value.encode(): priority for priority in Priority}
+_STATUS_CODES = {451: "refused_residency"}
+
+Verify = Callable[[bytes], "Presented | Flaw"]
+"""What a handoff's bytes are: claims that somebody known has signed, or what is wrong with them."""
+
+
+class LawGate:
+    """See above.
+
+    Args:
+        current: the View.
+        region: this region's name.
+        locate: where an address is, given in network order.
+        finder: finds the client behind trusted proxies.
+        verify: reads handoffs; None: none is believed.
+        used: notes that a handoff for one request is used.
+        service: what requests are for whose host name is none of a service; None: nothing.
+        keys: hex SHA-256 of a bearer token → the tenant whose it is.
+        boot: the clock of `current`.
+    """
+
+    def __init__(
+        self,
+        current: CurrentView,
+        region: str,
+        locate: Callable[[bytes], Location],
+        finder: ClientFinder,
+        *,
+        verify: Verify | None = None,
+        used: Callable[[Claims], Memory] = lambda _: Memory.FULL,
+        service: str | None = None,
+        keys: Mapping[str, str] | None = None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.flaws: dict[str, int] = {}
+        """How often a handoff was not believed, by why."""
+        self._current = current
+        self._region = region
+        self._locate = locate
+        self._finder = finder
+        self._verify = verify
+        self._used = used
+        self._service = service
+        self._keys = keys or {}
+        self._draw = draw
+        self._router: Router | None = None
+        self._memory: dict[Any, Verdict] = {}
+
+    def judge(self, exchange: Exchange, now: float) -> Refusal | None:  # noqa: ARG002 - the contract
+        """None if the request may be served here."""
+        current = self._current
+        if current.boot() >= current.deadline:
+            current.tick()  # this process slept while the View should have been replaced
+        router = current.router
+        if router is None:
+            return Refusal(503, "not_ready", "no policy has been loaded yet: try again", retry_after=1)
+        if router is not self._router:
+            self._router, self._memory = router, {}
+        head = exchange.head
+        client = self._client(exchange)
+        handoff = _taken(head)
+        key = (head.host, client, handoff, head.seen.get(b"authorization"), head.seen.get(b"gtm-priority"))
+        verdict = self._memory.get(key)
+        if verdict is None or not self._holds(verdict):
+            verdict = self._judged(router, head, client, handoff)
+            lasting = verdict.believed is None or not verdict.believed.once
+            if verdict.code is Code.SERVE and lasting and not verdict.flaws:
+                if len(self._memory) >= _REMEMBERED:
+                    self._memory = {}
+                self._memory[key] = verdict
+        exchange.verdict = verdict
+        return None if verdict.code is Code.SERVE else self._refusal(verdict, head)
+
+    def _holds(self, verdict: Verdict) -> bool:
+        """Whether a verdict that is remembered still counts: the View is the same, the handoff may be over."""
+        return verdict.believed is None or verdict.believed.expires > self._current.window.latest
+
+    def more_headers(self, exchange: Exchange) -> bytes:
+        """Who the client is, and for whom it asks, as far as that is known."""
+        head, verdict = exchange.head, exchange.verdict
+        peer = exchange.client.peer or "unknown"
+        before = head.seen.get(b"x-forwarded-for") if self._finder.trusts(exchange.client.peer) else None
+        chain = peer.encode() if before is None else before + b", " + peer.encode()
+        lines = (
+            b"x-forwarded-for: %b\r\nx-forwarded-proto: %b\r\nx-forwarded-host: %b\r\nvia: 1.1 gtm\r\n"
+            % (
+                chain,
+                b"https" if exchange.client.secure else b"http",
+                head.host,
+            )
+        )
+        tenant = verdict.routing.request.tenant if isinstance(verdict, Verdict) and verdict.routing else None
+        return lines if tenant is None else lines + b"gtm-tenant: %b\r\n" % tenant.encode()
+
+    def _client(self, exchange: Exchange) -> bytes:
+        """The client's address in network order, empty if it is unknown."""
+        peer, seen = exchange.client.peer, exchange.head.seen
+        if not self._finder.trusts(peer):
+            address = self._finder.find(peer, None, None)
+        else:
+            address = self._finder.find(peer, seen.get(b"x-forwarded-for"), seen.get(b"forwarded"))
+        return b"" if address is None else address.packed
+
+    def _judged(self, router: Router, head: RequestHead, client: bytes, handoff: bytes | None) -> Verdict:
+        snapshot = router.view.snapshot
+        host = snapshot.host_of(_host_name(head.host))
+        service = snapshot.hostnames[host.name] if host is not None else self._service
+        presented = None
+        if handoff is not None:
+            presented = Flaw.UNKNOWN_KEY if self._verify is None else self._verify(handoff)
+        seen = Seen(
+            self._locate(client) if client else UNKNOWN_LOCATION,
+            client,
+            service,
+            self._tenant(head, host.tenant if host is not None else None),
+            host.data_class if host is not None else None,
+            priority=_PRIORITIES.get(head.seen.get(b"gtm-priority", b"").strip().lower()),
+        )
+        window = self._current.window
+        verdict = judge(
+            router, self._region, window, seen=seen, presented=presented, used=self._used, draw=self._draw()
+        )
+        for flaw in verdict.flaws:
+            self.flaws[flaw.value] = self.flaws.get(flaw.value, 0) + 1
+        return verdict
+
+    def _tenant(self, head: RequestHead, of_host: str | None) -> str | None:
+        """The tenant that the host name states, or whose key the request shows; None, which matches every rule, if they differ.
+
+        A header that only names a tenant is nobody's word.
+        """
+        given = head.seen.get(b"authorization", b"")
+        if not self._keys or given[:7].lower() != b"bearer ":
+            return of_host
+        of_key = self._keys.get(sha256(given[7:].strip()).hexdigest())
+        if of_key is None or of_host is None:
+            return of_host or of_key
+        return of_host if of_host == of_key else None
+
+    def _refusal(self, verdict: Verdict, head: RequestHead) -> Refusal:
+        status, words = verdict.code.status, verdict.code.words
+        flaws = "".join(f"; {flaw.value}" for flaw in verdict.flaws)
+        location = None
+        if verdict.endpoint is not None:
+            location = verdict.endpoint.url.rstrip("/").encode() + head.target
+            words = f"{words} (region `{verdict.region}`)"
+        return Refusal(
+            status,
+            _STATUS_CODES.get(status, verdict.code.value),
+            words + flaws,
+            retry_after=5 if status == 503 else None,
+            location=location,
+        )
+
+
+def _taken(head: RequestHead) -> bytes | None:
+    """The handoff of a request, taken out of it: no backend gets it."""
+    given = head.seen.get(b"gtm-handoff")
+    path, mark, query = head.target.partition(b"?")
+    if not mark or _HANDOFF not in query:
+        return given
+    parts = query.split(b"&")
+    told = [part[len(_HANDOFF) :] for part in parts if part.startswith(_HANDOFF)]
+    rest = b"&".join(part for part in parts if not part.startswith(_HANDOFF))
+    head.target = path + b"?" + rest if rest else path
+    found = given if given is not None else (told[0] if told else None)
+    return b"" if len(told) > 1 or (given is not None and told) else found
+
+
+def _host_name(host: bytes) -> str:
+    """A Host header's name in lower case, without port and trailing dot (RFC 9110 §7.2)."""
+    text = host.decode("latin-1").strip().lower()
+    name, colon, port = text.rpartition(":")
+    if colon and (port.isdecimal() or not port):
+        text = name
+    return text.removesuffix(".")

@@ -1,0 +1,105 @@
+"""A balancer's counters and gauges in Prometheus' text format (docs/balancer.md lists them)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gtm.balancer.gate import LawGate
+from gtm.balancer.picking import PoolPicker
+from gtm.balancer.proxy import Proxy
+from gtm.balancer.stats import BOUNDS, Histogram
+from gtm.core.balance.admission import Admission
+from gtm.core.balance.choosing.filters import healthy
+
+
+def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate) -> bytes:
+    """All of them, as text."""
+    stats, snapshot = proxy.stats, admission.snapshot()
+    lines: list[str] = []
+    _family(
+        lines,
+        "gtm_balancer_requests_total",
+        "counter",
+        "Requests that ended, by backend (empty: none had them), status, and how.",
+        (
+            (count, {"backend": url, "status": str(status), "how": how})
+            for (url, status, how), count in stats.requests.items()
+        ),
+    )
+    counters = (
+        ("gtm_balancer_refusals_total", "Requests refused, by code.", "code", stats.refusals),
+        ("gtm_balancer_backend_failures_total", "Failures of backends.", "backend", stats.failures),
+        ("gtm_balancer_handoff_flaws_total", "Handoffs that were not believed, by why.", "code", gate.flaws),
+    )
+    for name, text, label, counts in counters:
+        _family(lines, name, "counter", text, ((count, {label: key}) for key, count in counts.items()))
+    _family(lines, "gtm_balancer_retries_total", "counter", "Requests sent again.", [(stats.retries, {})])
+    for name, text, table in (
+        ("gtm_balancer_request_seconds", "From a request's head to its end.", stats.durations),
+        ("gtm_balancer_first_byte_seconds", "From a request's head to its answer's.", stats.first_bytes),
+    ):
+        _histograms(lines, name, text, table)
+    candidates = picker.pool.candidates
+    gauges = (
+        ("gtm_balancer_in_flight", "Requests in flight.", [one.flight.requests for one in candidates]),
+        (
+            "gtm_balancer_work_seconds",
+            "Seconds of work in flight.",
+            [one.flight.work_us / 1e6 for one in candidates],
+        ),
+        (
+            "gtm_balancer_backend_up",
+            "Whether a backend is used.",
+            [int(healthy(one.condition)) for one in candidates],
+        ),
+    )
+    for name, text, values in gauges:
+        rows = zip(values, candidates, strict=True)
+        _family(lines, name, "gauge", text, ((value, {"backend": one.backend.name}) for value, one in rows))
+    for name, text, of in (
+        ("gtm_balancer_running", "Requests that were admitted and have not ended, by tier.", "running"),
+        ("gtm_balancer_waiting", "Requests in the queue, by tier.", "waiting"),
+    ):
+        _family(
+            lines,
+            name,
+            "gauge",
+            text,
+            ((getattr(tier, of), {"tier": key.value}) for key, tier in snapshot.tiers.items()),
+        )
+    _family(lines, "gtm_balancer_connections", "gauge", "Clients' connections.", [(proxy.connections, {})])
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _family(
+    lines: list[str],
+    name: str,
+    kind: str,
+    text: str,
+    samples: Iterator[tuple[float, dict[str, str]]] | list[tuple[float, dict[str, str]]],
+) -> None:
+    lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{_labels(labels)} {value:.10g}" for value, labels in samples]
+
+
+def _histograms(lines: list[str], name: str, text: str, table: dict[str, Histogram]) -> None:
+    lines += [f"# HELP {name} {text}", f"# TYPE {name} histogram"]
+    for url, histogram in table.items():
+        total = 0
+        for bound, count in zip((*BOUNDS, None), histogram.counts, strict=True):
+            total += count
+            edge = "+Inf" if bound is None else f"{bound:g}"
+            lines.append(f"{name}_bucket{_labels({'backend': url, 'le': edge})} {total}")
+        lines.append(f"{name}_sum{_labels({'backend': url})} {histogram.total:.10g}")
+        lines.append(f"{name}_count{_labels({'backend': url})} {total}")
+
+
+def _labels(labels: dict[str, str]) -> str:
+    if not labels:
+        return ""
+    parts = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return "{" + ",".join(parts) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,203 @@
+"""Which backend takes a request: `gtm.core.balance.choosing` over the connections of this process.
+
+Counts are this process's own (`Flights`); ten times a second they are settled with what servers and other balancers of the region
+say, and what is expected of long requests is corrected by how long they run already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from gtm.balancer.backends import Route
+from gtm.balancer.proxy import Sent
+from gtm.balancer.refusals import Refusal
+from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
+from gtm.core.balance.choosing.filters import healthy
+from gtm.core.balance.choosing.values import Settings, Wanted, Why
+from gtm.core.balance.flights import Flights
+from gtm.core.balance.in_flight import Ticket
+from gtm.core.balance.work import Asked, Costs
+
+if TYPE_CHECKING:
+    from gtm.balancer.exchange import Exchange
+
+SETTLE_EVERY = 0.1
+"""Seconds between two times that counts are settled."""
+_REVISE_EVERY = 5
+"""Settlings between two times that what is left of running requests is estimated anew."""
+
+_WORDS = {
+    Why.NO_BACKEND: "the region has no backend",
+    Why.NO_MODEL: "no backend here serves this model",
+    Why.NO_VERSION: "no backend here is of this version",
+    Why.DRAINING: "all backends that could serve it are being drained",
+    Why.UNHEALTHY: "all backends that could serve it fail their checks",
+    Why.NOT_LOADED: "no backend has the model loaded",
+    Why.MEMORY: "no backend has memory left",
+    Why.TRIED: "all backends that could serve it were tried",
+}
+
+
+class Observer(Protocol):
+    """Learns from live requests how backends do."""
+
+    def answered(self, name: str, status: int, latency: float, now: float) -> None:
+        """A backend answered: seconds to the head of its answer."""
+
+    def failed(self, name: str, why: str, now: float) -> None:
+        """It did not, or broke off."""
+
+
+class _Flying:
+    """A request at a backend."""
+
+    __slots__ = ("_picker", "asked", "began", "name", "ticket")
+
+    def __init__(self, picker: PoolPicker, name: str, asked: Asked, ticket: Ticket, began: float) -> None:
+        self._picker = picker
+        self.name = name
+        self.asked = asked
+        self.ticket = ticket
+        self.began = began
+
+    def end(self, exchange: Exchange, how: str) -> None:
+        """See `Flight`."""
+        if not self.ticket.ended:
+            self._picker.landed(self, exchange, how)
+
+
+class PoolPicker:
+    """See above.
+
+    Args:
+        backends: the region's servers; each one's name is its URL.
+        settings: how they are chosen.
+        loop: the event loop.
+        route: makes the way to one.
+        observer: told how live requests end; None: nobody.
+        affinity: whether requests of a session, by what they say, go to one server.
+    """
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        settings: Settings,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        route: Callable[[str], Route] = Route,
+        observer: Observer | None = None,
+        affinity: bool = True,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.flights = Flights()
+        self.costs = Costs()
+        self._loop = loop
+        self._make_route = route
+        self._observer = observer
+        self._affinity = affinity
+        self._draw = draw
+        self._conditions: dict[str, Condition] = {}
+        self._routes: dict[str, Route] = {}
+        self._flying: dict[_Flying, None] = {}
+        self._settled = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.pool: Pool = self._pooled(backends, settings)
+
+    # --- changes ---
+
+    def configure(self, backends: Sequence[Backend], settings: Settings) -> None:
+        """Go on with these servers: requests in flight at others end where they are."""
+        self.pool = self._pooled(backends, settings)
+
+    def conditions(self, conditions: Mapping[str, Condition]) -> None:
+        """What is known of servers now."""
+        self._conditions.update(conditions)
+        self.pool = self.pool.updated(conditions)
+
+    def start(self) -> None:
+        """Begin to settle counts."""
+        self._timer = self._loop.call_later(SETTLE_EVERY, self._settle)
+
+    def stop(self) -> None:
+        """End that."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _pooled(self, backends: Sequence[Backend], settings: Settings) -> Pool:
+        names = {backend.name for backend in backends}
+        for name in [name for name in self._routes if name not in names]:
+            self._routes.pop(name).close()
+        for name in names.difference(self._routes):
+            self._routes[name] = self._make_route(name)
+        self._conditions = {name: one for name, one in self._conditions.items() if name in names}
+        return pool_of(backends, self._conditions, self.flights, settings)
+
+    def _settle(self) -> None:
+        now = self._loop.time()
+        self._timer = self._loop.call_later(SETTLE_EVERY, self._settle)
+        self.flights.settle(now)
+        self._settled += 1
+        if self._settled % _REVISE_EVERY == 0:
+            for flying in self._flying:
+                flying.ticket.revise(self.costs.left(flying.asked, now - flying.began))
+
+    # --- for the proxy ---
+
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+        """See `Picker`."""
+        facts = exchange.facts
+        asked = Asked(facts.model or "", facts.input_tokens, facts.max_tokens)
+        wanted = Wanted(
+            facts.model,
+            key=facts.session if self._affinity else None,
+            cost=self.costs.expected(asked),
+            tried=frozenset(tried),
+        )
+        found = choose(self.pool, wanted, self._draw())
+        if isinstance(found, Why):
+            status = 404 if found is Why.NO_MODEL else 503
+            return Refusal(status, f"backends_{found.value}", _WORDS[found], None if status == 404 else 1.0)
+        name = found.backend.name
+        flying = _Flying(self, name, asked, begin(self.pool, found, wanted), now)
+        self._flying[flying] = None
+        return Sent(self._routes[name], flying)
+
+    def landed(self, flying: _Flying, exchange: Exchange, how: str) -> None:
+        """A request has ended at its backend."""
+        now = self._loop.time()
+        self._flying.pop(flying, None)
+        took = now - flying.began
+        good = how == "answered" and exchange.status < 400
+        flying.ticket.end(took if good else None, now)
+        if good and not exchange.tunnelled:
+            self.costs.learn(flying.asked, took)
+        if self._observer is not None and how == "answered":
+            self._observer.answered(flying.name, exchange.status, exchange.first_byte - flying.began, now)
+
+    def failed(self, sent: Sent, detail: str, now: float) -> None:
+        """See `Picker`."""
+        if self._observer is not None:
+            self._observer.failed(sent.route.url, detail, now)
+
+    def usable(self) -> int:
+        """See `Picker`."""
+        return sum(healthy(one.condition) and not one.condition.draining for one in self.pool.candidates)
+
+    def slots(self) -> int | None:
+        """How many requests the usable backends serve at once; None where one does not say."""
+        total = 0
+        for one in self.pool.candidates:
+            if healthy(one.condition) and not one.condition.draining:
+                if one.backend.slots is None:
+                    return None
+                total += one.backend.slots
+        return total
+
+    def routes(self) -> tuple[Route, ...]:
+        """See `Picker`."""
+        return tuple(self._routes.values())

@@ -1,0 +1,135 @@
+"""When a request begins: `gtm.core.balance.admission` on this process's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, cast
+
+from gtm.balancer.refusals import Refusal
+from gtm.core.balance import admission as core
+from gtm.core.handoff.verdict import Verdict
+from gtm.core.model.services import Priority
+
+if TYPE_CHECKING:
+    from gtm.balancer.exchange import Exchange
+
+_OUTPUT_TOKENS = 256
+"""What a request that does not bound its output is expected to make."""
+
+
+class QueueAdmission:
+    """See above.
+
+    Args:
+        settings: who may have what.
+        loop: the event loop.
+        cost: expected seconds of a request's work.
+        priority: of requests about which the policy says nothing.
+    """
+
+    def __init__(
+        self,
+        settings: core.Settings,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        cost: Callable[[Exchange], float],
+        priority: Priority = Priority.REAL_TIME,
+    ) -> None:
+        self.admission = core.Admission(settings)
+        self._loop = loop
+        self._cost = cost
+        self._priority = priority
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def offer(self, exchange: Exchange, now: float) -> Refusal | None:
+        """See `gtm.balancer.proxy.Admission`."""
+        found = self.admission.offer(self._arrival(exchange, now), now)
+        if isinstance(found, core.Refusal):
+            return _refusal(found)
+        exchange.admission = found
+        found.context = exchange
+        if found.state is core.TicketState.ADMITTED:
+            exchange.admitted()
+        else:
+            self._watch(now)
+        return None
+
+    def ended(self, exchange: Exchange, now: float) -> None:
+        """See there."""
+        ticket = exchange.admission
+        if isinstance(ticket, core.Ticket):
+            exchange.admission = None
+            self.admission.release(
+                ticket, now, core.Used(cost=now - ticket.admitted if ticket.admitted else None)
+            )
+            self.tick(now)
+
+    def tick(self, now: float) -> None:
+        """See there."""
+        changed = self.admission.due(now)
+        if changed:
+            # Not at once: each that begins, and fails, would lead to the next from within.
+            self._loop.call_soon(self._tell, changed)
+
+    def resize(self, slots: int | None) -> None:
+        """The region serves so many at once; None: unknown."""
+        now = self._loop.time()
+        self.admission.resize(slots, now)
+        self.tick(now)
+
+    def _arrival(self, exchange: Exchange, now: float) -> core.Arrival:
+        facts, verdict = exchange.facts, exchange.verdict
+        priority, tenant = self._priority, None
+        if isinstance(verdict, Verdict) and verdict.routing is not None:
+            priority = verdict.routing.ranking.group.priority
+            tenant = verdict.routing.request.tenant
+        return core.Arrival(
+            priority,
+            tenant,
+            max(self._cost(exchange), 1e-6),
+            _deadline(exchange, now),
+            exchange.received,
+            facts.input_tokens,
+            float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,
+            facts.model,
+        )
+
+    def _watch(self, now: float) -> None:
+        """Be there when the next deadline passes."""
+        first = self.admission.next_deadline()
+        if first is not None and (self._timer is None or first < self._timer_at):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = first
+            self._timer = self._loop.call_later(max(0.0, first - now) + 0.001, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        self.tick(now)
+        self._watch(now)
+
+    def _tell(self, changed: Sequence[core.Ticket]) -> None:
+        for ticket in changed:
+            exchange = cast("Exchange", ticket.context)
+            if ticket.state is core.TicketState.ADMITTED:
+                exchange.admitted()
+            elif ticket.refusal is not None:
+                exchange.refuse(_refusal(ticket.refusal))
+
+
+def _deadline(exchange: Exchange, now: float) -> float | None:
+    """When the request wants to have begun, by its `gtm-timeout` in seconds; None: it does not say."""
+    given = exchange.head.seen.get(b"gtm-timeout")
+    try:
+        wanted = None if given is None else float(given)
+    except ValueError:
+        return None
+    return now + min(max(wanted, 0.0), 86_400.0) if wanted is not None and isfinite(wanted) else None
+
+
+def _refusal(found: core.Refusal) -> Refusal:
+    return Refusal(found.status, found.code, found.detail, found.retry_after)

@@ -1,0 +1,149 @@
+"""A balancer's own page: `/metrics`, `/state` (what it knows of backends, tiers, tenants) and `/readyz`, apart from what it carries.
+
+Whoever may not read them by `metrics_allow` is told so: a state names backends and tenants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+from typing import Any, cast
+
+import msgspec
+from httptools import HttpParserError, HttpRequestParser
+
+from gtm.balancer.gate import LawGate
+from gtm.balancer.metrics import render
+from gtm.balancer.picking import PoolPicker
+from gtm.balancer.proxy import Proxy
+from gtm.balancer.queueing import QueueAdmission
+from gtm.core.balance.choosing.filters import healthy
+from gtm.feed.current import CurrentView
+from gtm.runtime.balancer.health import HealthLoop
+from gtm.settings import BalancerSettings
+
+_MAX = 8192
+_TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+_JSON = b"application/json"
+
+
+class Admin:
+    """See above."""
+
+    def __init__(
+        self,
+        *,
+        current: CurrentView,
+        proxy: Proxy,
+        gate: LawGate,
+        picker: PoolPicker,
+        admission: QueueAdmission,
+        health: HealthLoop,
+        settings: BalancerSettings,
+    ) -> None:
+        self._current = current
+        self._proxy = proxy
+        self._gate = gate
+        self._picker = picker
+        self._admission = admission
+        self._health = health
+        self._settings = settings
+
+    def connection(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        return _Connection(self)
+
+    def allows(self, peer: str | None) -> bool:
+        """Whether somebody there may read."""
+        if peer is None:
+            return False
+        address = ip_address(peer.partition("%")[0])
+        return any(address in network for network in self._settings.metrics_allow)
+
+    def answer(self, path: bytes, peer: str | None) -> tuple[int, bytes, bytes]:
+        """Status, content type and body."""
+        if path == b"/readyz":
+            good = self._picker.usable() > 0 and not self._proxy.draining
+            return (200 if good else 503), _JSON, msgspec.json.encode({"ready": good})
+        if not self.allows(peer):
+            return 403, _JSON, msgspec.json.encode({"detail": "not for this address: see --metrics-allow"})
+        if path == b"/metrics":
+            return 200, _TEXT, render(self._proxy, self._picker, self._admission.admission, self._gate)
+        if path == b"/state":
+            return 200, _JSON, msgspec.json.format(msgspec.json.encode(self.state()), indent=2)
+        return 404, _JSON, msgspec.json.encode({"detail": "there are /metrics, /state and /readyz"})
+
+    def state(self) -> dict[str, Any]:
+        """What is known now."""
+        snapshot = self._admission.admission.snapshot()
+        compiled = self._current.snapshot
+        return {
+            "region": self._settings.region,
+            "name": self._settings.name,
+            "revision": None if compiled is None else compiled.revision,
+            "epoch": self._current.state.epoch,
+            "draining": self._proxy.draining,
+            "connections": self._proxy.connections,
+            "limit": snapshot.limit,
+            "backends": [
+                {
+                    "url": one.backend.name,
+                    "healthy": healthy(one.condition),
+                    "draining": one.condition.draining,
+                    "in_flight": one.flight.requests,
+                    "outstanding": one.flight.outstanding,
+                    "work_s": one.flight.work_us / 1e6,
+                    "slots": one.backend.slots,
+                    "weight": one.weight,
+                    "memory": one.condition.memory,
+                    "models": None if one.condition.models is None else sorted(one.condition.models),
+                }
+                for one in self._picker.pool.candidates
+            ],
+            "tiers": {
+                tier.value: {
+                    "running": counts.running,
+                    "waiting": counts.waiting,
+                    "refused": dict(counts.refused),
+                }
+                for tier, counts in snapshot.tiers.items()
+            },
+            "tenants": {
+                name or "": {"running": counts.running, "waiting": counts.waiting}
+                for name, counts in snapshot.tenants.items()
+            },
+        }
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._url = b""
+        self._read = 0
+        self._parser = HttpRequestParser(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._read += len(data)
+        if self._read > _MAX:
+            self._transport.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError:
+            self._transport.close()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_message_complete(self) -> None:
+        peer = self._transport.get_extra_info("peername")
+        path = self._url.partition(b"?")[0]
+        status, kind, body = self._admin.answer(path, peer[0] if isinstance(peer, tuple) else None)
+        self._transport.write(
+            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (status, b"OK" if status == 200 else b"Error", kind, len(body), body)
+        )
+        self._transport.close()

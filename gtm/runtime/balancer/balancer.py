@@ -1,0 +1,322 @@
+"""The process of one region's balancer: follows control, keeps what must last, checks its backends, carries requests, reports.
+
+Laws:
+  1. Nothing listens before a policy is loaded and every backend was looked at once.
+  2. Losing control costs freshness, never the fence: the last good policy stays, and is over when the law says so.
+  3. What it says of its load is what it has itself: nothing is reported that was not counted.
+  4. An end breaks no stream off: connections that wait end, answers are finished within the drain time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import assert_never
+from urllib.parse import quote
+
+from gtm.balancer import config
+from gtm.balancer.config import BalancerDocument
+from gtm.balancer.gate import LawGate
+from gtm.balancer.picking import PoolPicker
+from gtm.balancer.proxy import Proxy
+from gtm.balancer.queueing import QueueAdmission
+from gtm.core.balance.work import Asked
+from gtm.core.model.problems import PolicyError
+from gtm.feed.client import FeedClient
+from gtm.feed.current import CurrentView
+from gtm.feed.sealing import SealingKey
+from gtm.feed.wire import (
+    AccessMessage,
+    FeedError,
+    HeartbeatMessage,
+    KeysMessage,
+    Lasting,
+    LatencyMessage,
+    Message,
+    SealedKeysMessage,
+    SnapshotMessage,
+    StateMessage,
+)
+from gtm.geoip.client import ClientFinder
+from gtm.geoip.reader import Locator
+from gtm.lockfile import LockFile
+from gtm.runtime.balancer.admin import Admin
+from gtm.runtime.balancer.health import HealthLoop
+from gtm.runtime.balancer.reporting import Reporter
+from gtm.runtime.following.clock_keeper import ClockKeeper
+from gtm.runtime.following.feed import follow
+from gtm.runtime.following.kept import Kept, lasting
+from gtm.runtime.following.tasks import Tasks, first_of
+from gtm.runtime.process import lifeline
+from gtm.runtime.process.clocks import boot_id, boot_time
+from gtm.runtime.process.connections import raise_descriptor_limit
+from gtm.runtime.process.notify import notify_ready
+from gtm.runtime.process.privileges import conceal
+from gtm.runtime.process.sockets import listener
+from gtm.settings import BalancerSettings
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at the file of backends, and at the clock."""
+FIRST_ROUND = 10.0
+"""Longest wait for the first look at every backend, in seconds."""
+
+
+class Balancer:
+    """See above."""
+
+    def __init__(self, settings: BalancerSettings) -> None:
+        self.settings = settings
+        self.snapshot: SnapshotMessage | None = None
+        self.connected = False
+        self._current = CurrentView(time.time, boot=boot_time)
+        # A place of its own, since an edge may have the same data directory.
+        self._home = home = settings.data_dir / f"balancer-{quote(settings.region, safe='')}"
+        home.mkdir(parents=True, exist_ok=True)
+        self._lock = LockFile(home / "balancer.lock")
+        self._kept = Kept(home, ClockKeeper(home, self._current, boot_id()), lambda: False)
+        self._document = self._read()
+        self._signature = self._look()
+        self._loaded = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._tasks = Tasks(self.stop)
+
+    @property
+    def name(self) -> str:
+        """This balancer's."""
+        return self.settings.name
+
+    async def run(self) -> None:
+        """Serve until SIGTERM, SIGINT or SIGHUP.
+
+        Raises:
+            OSError: another balancer runs on the data directory, or an address cannot be listened on.
+            GeoIPError: the GeoIP database or the overrides cannot be read.
+            PolicyError: the file of backends is wrong.
+        """
+        conceal()
+        raise_descriptor_limit()
+        self._lock.acquire()
+        try:
+            await self._run()
+        finally:
+            self._kept.close()
+            self._lock.release()
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        self._stopping.set()
+
+    async def _run(self) -> None:
+        settings, loop = self.settings, asyncio.get_running_loop()
+        locator = Locator(settings.geoip_db, settings.geoip_overrides)
+        for number in lifeline.ending_signals():
+            loop.add_signal_handler(number, self.stop)
+        lifeline.watch(self.stop)
+        self._picker = PoolPicker(
+            self._document.servers(),
+            self._document.choice(),
+            loop=loop,
+            affinity=self._document.choosing.sessions,
+        )
+        self._admission = QueueAdmission(
+            self._document.admission.settings(),
+            loop=loop,
+            cost=lambda exchange: self._picker.costs.expected(
+                Asked(exchange.facts.model or "", exchange.facts.input_tokens, exchange.facts.max_tokens)
+            ),
+        )
+        gate = LawGate(
+            self._current,
+            settings.region,
+            locator.locate,
+            ClientFinder(settings.trusted_proxies),
+            service=self._document.service or settings.service,
+            keys=self._document.keys(),
+        )
+        proxy = Proxy(gate, self._admission, self._picker, loop=loop, region=settings.region)
+        health = HealthLoop(self._picker, self._admission, settings.ca_file)
+        health.configure(self._document)
+        try:
+            await self._load_last_good()
+            self._tasks.start(self._follow())
+            self._tasks.start(health.run())
+            await first_of(self._loaded, self._stopping)
+            if not self._stopping.is_set():
+                await health.first_round(FIRST_ROUND)
+                await self._serve(proxy, gate, health)
+        finally:
+            await self._tasks.cancel()
+            self._picker.stop()
+            proxy.close()
+            await health.close()
+            locator.close()
+            await self._kept.keep_times()
+        if self._tasks.failure is not None:
+            raise self._tasks.failure
+
+    async def _serve(self, proxy: Proxy, gate: LawGate, health: HealthLoop) -> None:
+        settings, loop = self.settings, asyncio.get_running_loop()
+        admin = Admin(
+            current=self._current,
+            proxy=proxy,
+            gate=gate,
+            picker=self._picker,
+            admission=self._admission,
+            health=health,
+            settings=settings,
+        )
+        reporter = Reporter(
+            settings=settings,
+            proxy=proxy,
+            picker=self._picker,
+            admission=self._admission,
+            document=lambda: self._document,
+            health=health,
+        )
+        sockets = [listener(host, settings.balancer_port) for host in settings.bind]
+        admin_sockets = [listener(host, settings.admin_port) for host in settings.bind]
+        proxy.start()
+        self._picker.start()
+        servers = [await loop.create_server(proxy.connection, sock=sock, backlog=2048) for sock in sockets]
+        admins = [await loop.create_server(admin.connection, sock=sock) for sock in admin_sockets]
+        for what, opened in (("requests", sockets), ("metrics and state", admin_sockets)):
+            for sock in opened:
+                host, port = sock.getsockname()[:2]
+                logger.info("listening for %s on %s port %d", what, host, port)
+        notify_ready()
+        self._tasks.start(self._tick(health))
+        self._tasks.start(reporter.run())
+        await self._stopping.wait()
+        for server in servers:
+            server.close()
+        proxy.drain()
+        await self._finished(proxy)
+        for server in admins:
+            server.close()
+
+    async def _finished(self, proxy: Proxy) -> None:
+        """Wait until the last stream has ended, for the drain time at most."""
+        deadline = time.monotonic() + self.settings.drain_time
+        if proxy.connections:
+            logger.info("finishing what goes on over %d connections", proxy.connections)
+        while proxy.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - looks are cheap
+            await asyncio.sleep(0.05)
+        if proxy.connections:
+            logger.warning("%d connections did not finish within the drain time", proxy.connections)
+
+    # The file of backends
+
+    def _read(self) -> BalancerDocument:
+        settings = self.settings
+        if settings.file is not None:
+            return config.load(settings.file)
+        return config.of_urls(settings.backend, settings.service)
+
+    def _look(self) -> tuple[int, int, int] | None:
+        path: Path | None = self.settings.file
+        if path is None:
+            return None
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _reread(self, health: HealthLoop) -> None:
+        """Take the file in again if it has changed; a broken one changes nothing."""
+        signature = self._look()
+        if signature is None or signature == self._signature:
+            return
+        self._signature = signature
+        try:
+            document = self._read()
+        except PolicyError as error:
+            logger.error(
+                "the file of backends cannot be used, going on with what was in it before: %s", error
+            )
+            return
+        self._document = document
+        self._picker.configure(document.servers(), document.choice())
+        self._admission.admission.configure(document.admission.settings(), asyncio.get_running_loop().time())
+        health.configure(document)
+        logger.info("took in the file of backends: %d of them", len(document.backends))
+
+    async def _tick(self, health: HealthLoop) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            self._current.tick()
+            self._reread(health)
+            await self._kept.keep_times()
+            if self._kept.unsaved:
+                await self._kept.save(self._lasting)
+
+    # What control says
+
+    async def _load_last_good(self) -> None:
+        await self._kept.load_times()
+        try:
+            for message in await self._kept.load():
+                self._take(message)
+            if self.snapshot is not None:
+                logger.info("loaded revision %d from %s", self.snapshot.revision, self._kept.last_good)
+        except FileNotFoundError:
+            logger.info("no last-good file yet; waiting for control at %s", self.settings.control_url)
+        except (FeedError, PolicyError, OSError) as error:
+            logger.error("cannot use the last-good file, waiting for control instead: %s", error)
+
+    async def _follow(self) -> None:
+        await follow(self, self._client, lambda: self._kept.on_disk(SealingKey.kept, self._home))
+
+    def _client(self, key: SealingKey | None = None) -> FeedClient:
+        del key  # no zone-signing keys are for balancers
+        settings = self.settings
+        return FeedClient(settings.control_url, settings.token, settings.name, settings.ca_file)
+
+    def renamed(self, name: str) -> bool:
+        """See `Follower`: a balancer has the name that it was given."""
+        del name
+        return False
+
+    def found(self) -> None:
+        """Control is heard again."""
+        self.connected = True
+
+    def lost(self) -> None:
+        """Go on without it."""
+        self.connected = False
+
+    async def receive(self, message: Message) -> None:
+        """Take in what control says: used, and saved if it stays true without control."""
+        self._current.hear(message)
+        try:
+            taken = self._take(message)
+        except (FeedError, PolicyError) as error:
+            logger.error("ignored a snapshot from control: %s", error)
+            return
+        if taken is not None:
+            await self._kept.save(self._lasting)
+
+    def _take(self, message: Message) -> Lasting | None:
+        match message:
+            case SnapshotMessage():
+                self._current.apply(message)
+                self.snapshot = message
+                self._loaded.set()
+                return message
+            case AccessMessage() | LatencyMessage():
+                self._current.apply(message)
+                return message
+            case StateMessage():
+                self._current.apply(message)
+                return None
+            case KeysMessage() | HeartbeatMessage() | SealedKeysMessage():
+                return None
+            case _:
+                assert_never(message)
+
+    def _lasting(self) -> list[Lasting]:
+        return lasting(self._current, self.snapshot)

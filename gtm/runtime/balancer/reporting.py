@@ -1,0 +1,104 @@
+"""A balancer's load, told control each second: what it has in flight, what waits, what it can take."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from gtm.balancer.config import BalancerDocument
+from gtm.balancer.picking import PoolPicker
+from gtm.balancer.proxy import Proxy
+from gtm.balancer.queueing import QueueAdmission
+from gtm.runtime.balancer.health import HealthLoop
+from gtm.settings import BalancerSettings
+from gtm.transport import context_for
+
+logger = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between reports."""
+_TIMEOUT = 2.0
+
+
+class Reporter:
+    """Sends reports until cancelled. While control is away they are lost: the next is a second later.
+
+    Args:
+        settings: whose they are.
+        proxy: counts requests.
+        picker: knows the backends.
+        admission: knows what waits.
+        document: names the models.
+        health: knows what backends say of themselves.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: BalancerSettings,
+        proxy: Proxy,
+        picker: PoolPicker,
+        admission: QueueAdmission,
+        document: Callable[[], BalancerDocument],
+        health: HealthLoop,
+    ) -> None:
+        self._settings = settings
+        self._proxy = proxy
+        self._picker = picker
+        self._admission = admission
+        self._document = document
+        self._health = health
+        self._before = (0, 0.0)
+
+    async def run(self) -> None:
+        """See above."""
+        settings = self._settings
+        headers = {"Authorization": f"Bearer {settings.token}"}
+        verify = context_for(settings.control_url, settings.ca_file, direct=True)
+        url = f"{settings.control_url.rstrip('/')}/v1/load-reports"
+        failing = False
+        async with httpx.AsyncClient(
+            headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify
+        ) as client:
+            while True:
+                problem = ""
+                try:
+                    sent = await client.post(url, json=self.report())
+                    if sent.status_code != httpx.codes.NO_CONTENT:
+                        problem = f"status {sent.status_code}: {sent.text[:300]}"
+                except httpx.HTTPError as error:
+                    problem = str(error) or type(error).__name__
+                if problem and not failing:
+                    logger.warning("control does not take the load report: %s", problem)
+                failing = bool(problem)
+                await asyncio.sleep(EVERY)
+
+    def report(self) -> dict[str, Any]:
+        """The load now, and since the last report."""
+        snapshot = self._admission.admission.snapshot()
+        served, seconds = self._proxy.stats.served()
+        before, self._before = self._before, (served, seconds)
+        count = served - before[0]
+        slots = self._picker.slots()
+        models = sorted({model for one in self._document().backends for model in one.models})
+        found: dict[str, Any] = {
+            "region": self._settings.region,
+            "source": self._settings.name,
+            "outstanding": sum(tier.running for tier in snapshot.tiers.values()),
+            "queue": sum(tier.waiting for tier in snapshot.tiers.values()),
+            "requests_per_second": count / EVERY,
+        }
+        if slots is not None:
+            found["limit"] = slots
+        if count:
+            found["service_time_ms"] = (seconds - before[1]) / count * 1000
+        memory = self._health.memory()
+        if memory is not None:
+            found["kv_cache_usage"] = memory
+        if models:
+            found["models"] = models
+        return found
