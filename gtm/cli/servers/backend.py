@@ -155,6 +155,8 @@ async def _run(
             backends.append(one)
         if admin_port is not None:
             admin = await Switch(backends).start(places[0][0], admin_port)
+    except ApiError as error:
+        raise CommandError(f"{error} See --gpu-gb and --kv-blocks.") from error
     except OSError as error:
         raise CommandError(
             f"cannot listen: {error}; choose another --port or --host", Exit.UNREACHABLE
