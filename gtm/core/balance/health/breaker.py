@@ -1,0 +1,194 @@
+"""The circuit breaker of one backend: what live requests say of it.
+
+Theory (M. Nygard, "Release It!"; Envoy's outlier detection for the causes). Three states:
+
+                 cause, if it may be ejected                      its time is over
+      CLOSED ─────────────────────────────────▶ OPEN ─────────────────────────────▶ HALF_OPEN
+        ▲                                         ▲          a trial failed             │
+        │                                         └─────────────────────────────────────┤
+        └───────────────────────────────────────────────────────────────────────────────┘
+                                        `trials` were good
+
+Requests last for a minute, so many that began before an ejection end long after it. A **period** tells them apart: it is a number, another
+with each ejection and each beginning of trials; a request carries the one in which it began, and its end counts only in that.
+What began on trial goes on to count when the breaker closes.
+
+Laws:
+  1. While it is not closed, at most `trials` requests are let through before the next verdict, those beside that fell out of
+     time, or were let through by panic.
+  2. The n-th ejection without `forget` closed seconds before it lasts base · 2ⁿ⁻¹, `longest` at most.
+  3. Whether it may be ejected (never all are) is asked elsewhere: `good` and `bad` only say that it should.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from enum import Enum
+from math import inf
+
+from gtm.core.balance.health.settings import Settings, back_off
+from gtm.core.balance.health.values import Failure, Sending
+
+SAMPLES = 64
+"""Latencies of a window that are kept, the last ones."""
+
+
+class Circuit(Enum):
+    """A breaker's state."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class Window:
+    """How requests ended since the window began."""
+
+    __slots__ = ("bad", "good", "latencies")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.good = 0
+        self.bad = 0
+        self.latencies: deque[float] = deque(maxlen=SAMPLES)
+
+    @property
+    def ended(self) -> int:
+        """All."""
+        return self.good + self.bad
+
+
+class Breaker:
+    """See above. Times may not decrease.
+
+    Args:
+        settings: of all backends.
+        periods: numbers that no other breaker of the same names gets: a backend may leave the configuration, and come back.
+    """
+
+    __slots__ = (
+        "_closed_since", "_failures", "_good_trials", "_number", "_period", "_periods", "_stalls", "_trials", "ejections", "ended", "settings",
+        "since", "state", "until", "why", "window",
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
+        self.settings = settings
+        self.state = Circuit.CLOSED
+        self.since = -inf
+        """When this state began; -inf: always so."""
+        self.until = -inf
+        """When an ejection is over."""
+        self.why = ""
+        """Why it was ejected last."""
+        self.window = Window()
+        self.ended: Counter[str] = Counter()
+        """Requests so far, by `good` or failure, whatever they counted."""
+        self.ejections = 0
+        self._number = 0
+        self._closed_since = -inf
+        self._periods = periods
+        self._period = next(periods)
+        self._failures = 0
+        self._stalls = 0
+        self._trials: list[float] = []
+        self._good_trials = 0
+
+    @property
+    def lets_through(self) -> bool:
+        """Whether requests may be sent."""
+        if self.state is Circuit.HALF_OPEN:
+            return len(self._trials) + self._good_trials < self.settings.trials
+        return self.state is Circuit.CLOSED
+
+    def begun(self, name: str, now: float) -> Sending:
+        """A request is sent."""
+        if self.state is Circuit.HALF_OPEN:
+            self._trials.append(now)
+        return Sending(name, self._period, now)
+
+    def cancelled(self, sending: Sending) -> None:
+        """It ended without saying anything of the backend."""
+        if self.state is Circuit.HALF_OPEN and sending.period == self._period:
+            self._give_back(sending)
+
+    def good(self, sending: Sending, latency: float | None, now: float) -> None:
+        """It ended well; `latency` seconds to the first byte, None if that says nothing."""
+        self.ended["good"] += 1
+        if sending.period != self._period:
+            return
+        if self.state is Circuit.HALF_OPEN:
+            self._give_back(sending)
+            self._good_trials += 1
+            if self._good_trials >= self.settings.trials:
+                self._close(now)
+        elif self.state is Circuit.CLOSED:
+            self._failures = self._stalls = 0
+            self.window.good += 1
+            if latency is not None:
+                self.window.latencies.append(latency)
+
+    def bad(self, sending: Sending, failure: Failure) -> str:
+        """It failed.
+
+        Returns:
+            Why the backend should be ejected now, in words; empty if it should not.
+        """
+        self.ended[failure] += 1
+        if sending.period != self._period or self.state is Circuit.OPEN:
+            return ""
+        if self.state is Circuit.HALF_OPEN:
+            return f"a trial failed ({failure})"
+        self.window.bad += 1
+        self._failures += 1
+        if failure is Failure.STALL:
+            self._stalls += 1
+        if self._stalls >= self.settings.stalls:
+            return f"{self._stalls} streams stalled, and nothing ended well between"
+        if self._failures >= self.settings.consecutive:
+            return f"{self._failures} requests failed in a row, the last by {failure}"
+        return ""
+
+    def eject(self, why: str, now: float) -> None:
+        """Open it."""
+        if self.state is Circuit.CLOSED and now - self._closed_since >= self.settings.forget:
+            self._number = 0
+        self._number += 1
+        self.ejections += 1
+        self._turn(Circuit.OPEN, now)
+        self.until = now + back_off(self.settings, self._number)
+        self.why = why
+
+    def tick(self, now: float) -> bool:
+        """Let time do what it does; whether something changed."""
+        if self.state is Circuit.OPEN and now >= self.until:
+            self._turn(Circuit.HALF_OPEN, now)
+            return True
+        if self.state is Circuit.HALF_OPEN and self._trials:
+            kept = [at for at in self._trials if now - at < self.settings.trial_timeout]
+            changed = len(kept) < len(self._trials)
+            self._trials = kept
+            return changed
+        return False
+
+    def _close(self, now: float) -> None:
+        self.state = Circuit.CLOSED
+        self.since = self._closed_since = now
+        self._failures = self._stalls = 0
+        self.window.clear()
+
+    def _turn(self, state: Circuit, now: float) -> None:
+        self.state = state
+        self.since = now
+        self._period = next(self._periods)
+        self._trials = []
+        self._good_trials = 0
+        self._failures = self._stalls = 0
+        self.window.clear()
+
+    def _give_back(self, sending: Sending) -> None:
+        if sending.at in self._trials:
+            self._trials.remove(sending.at)

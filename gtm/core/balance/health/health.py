@@ -1,0 +1,232 @@
+"""The health of all backends of a region: events in, conditions out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+
+from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.health.breaker import Circuit
+from gtm.core.balance.health.monitor import Monitor
+from gtm.core.balance.health.outliers import outliers
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import SERVER_FAILURES, Check, Failure, Load, Sending, Standing
+from gtm.core.health.verdicts import ProbeResult
+
+
+class BackendHealth:
+    """See the package. One for each process of a balancer.
+
+    Events may change the condition of their backend: where `pending` says so, ask `changes` before the next choice. All else is told by
+    `tick`, some times a second. Events of backends that are not known say nothing.
+
+    Args:
+        settings: for all backends.
+        backends: each name once.
+        now: seconds of a clock that never steps back, as everywhere here.
+    """
+
+    def __init__(self, settings: Settings, backends: Iterable[Backend], now: float) -> None:
+        self._settings = settings
+        self._periods = count()
+        self._monitors = {backend.name: Monitor(settings, self._periods) for backend in backends}
+        self._told: dict[str, Condition] = {}
+        self._touched: set[str] = set()
+        self._window_began = now
+
+    def update(self, settings: Settings, backends: Iterable[Backend]) -> None:
+        """Go on with another configuration: who stays keeps its state, who is new is unknown, who is gone is forgotten."""
+        self._settings = settings
+        monitors = {}
+        for backend in backends:
+            found = self._monitors.get(backend.name)
+            if found is None:
+                found = Monitor(settings, self._periods)
+            else:
+                found.change(settings)
+            monitors[backend.name] = found
+        self._monitors = monitors
+        self._told = {name: told for name, told in self._told.items() if name in monitors}
+        self._touched &= monitors.keys()
+
+    # --- checks, and what servers say ---
+
+    def checked(self, name: str, check: Check, result: ProbeResult, now: float) -> None:
+        """A check was made. Of `result` only `ok`, `detail` and `latency_ms` count; the time is `now`."""
+        monitor = self._monitors.get(name)
+        if monitor is None:
+            return
+        stamped = ProbeResult(result.ok, now, result.detail, result.latency_ms)
+        self._touch(name, monitor.verdict.checked(check, stamped, now))
+
+    def scraped(self, name: str, load: Load, now: float) -> None:
+        """Its metrics were read: all that is known of its load. If they could not be, say nothing: what is known becomes stale."""
+        monitor = self._monitors.get(name)
+        if monitor is not None:
+            monitor.loads.scraped(load, now)
+
+    def reported(self, name: str, load: Load, now: float) -> None:
+        """A response's header said some of its load."""
+        monitor = self._monitors.get(name)
+        if monitor is not None:
+            monitor.loads.reported(load, now)
+
+    def listed(self, name: str, models: frozenset[str], adapters: frozenset[str], now: float) -> None:
+        """It listed what it has loaded."""
+        monitor = self._monitors.get(name)
+        if monitor is not None:
+            monitor.loads.listed(models, adapters, now)
+
+    # --- live requests: each begins once and ends once ---
+
+    def begun(self, name: str, now: float) -> Sending:
+        """A request is being sent to it. What is returned goes to `answered`, `failed`, `stalled` or `cancelled`."""
+        monitor = self._monitors.get(name)
+        if monitor is None:
+            return Sending(name, -1, now)
+        sending = monitor.breaker.begun(name, now)
+        self._touch(name, monitor.breaker.state is Circuit.HALF_OPEN)
+        return sending
+
+    def answered(self, sending: Sending, status: int, latency: float | None, now: float) -> None:
+        """It has answered in full.
+
+        Args:
+            sending: what `begun` returned.
+            status: of the answer.
+            latency: seconds from sending to the first byte of the answer; None if it says nothing (a tunnel).
+            now: seconds.
+        """
+        if status in SERVER_FAILURES:
+            self._failed(sending, Failure.STATUS, str(status), now)
+            return
+        monitor = self._monitors.get(sending.name)
+        if monitor is None:
+            return
+        half_open = monitor.breaker.state is Circuit.HALF_OPEN
+        monitor.breaker.good(sending, latency, now)
+        self._touch(sending.name, half_open)
+
+    def failed(self, sending: Sending, failure: Failure, now: float) -> None:
+        """It did not answer, or its answer broke off."""
+        self._failed(sending, failure, "", now)
+
+    def stalled(self, sending: Sending, now: float) -> None:
+        """Nothing came of its answer for too long."""
+        self._failed(sending, Failure.STALL, "", now)
+
+    def cancelled(self, sending: Sending) -> None:
+        """The request ended for no fault of the backend's: its client went away."""
+        monitor = self._monitors.get(sending.name)
+        if monitor is None:
+            return
+        monitor.breaker.cancelled(sending)
+        self._touch(sending.name, monitor.breaker.state is Circuit.HALF_OPEN)
+
+    # --- draining ---
+
+    def drain(self, name: str, now: float, deadline: float | None = None) -> None:
+        """Send it nothing more; what it has may go on for `deadline` seconds (None: as the settings say). Again: another deadline."""
+        monitor = self._monitors.get(name)
+        if monitor is None:
+            return
+        monitor.drain(now, self._settings.drain if deadline is None else deadline)
+        self._touched.add(name)
+
+    def undrain(self, name: str) -> None:
+        """Send it requests again."""
+        monitor = self._monitors.get(name)
+        if monitor is None:
+            return
+        monitor.drained_by = None
+        self._touched.add(name)
+
+    def overdue(self, now: float) -> tuple[str, ...]:
+        """The backends whose drain is at its deadline: what they still have is to be ended."""
+        return tuple(
+            name
+            for name, monitor in self._monitors.items()
+            if monitor.drained_by is not None and now >= monitor.drained_by
+        )
+
+    # --- what comes of it ---
+
+    @property
+    def pending(self) -> bool:
+        """Whether `changes` may have something to tell."""
+        return bool(self._touched)
+
+    def tick(self, now: float) -> Mapping[str, Condition]:
+        """Time has passed: the conditions that are others than those told last, by name; at first all."""
+        if now - self._window_began >= self._settings.window:
+            self._window_began = now
+            self._look(now)
+        for monitor in self._monitors.values():
+            monitor.breaker.tick(now)
+        self._touched.clear()
+        return self._tell(self._monitors, now)
+
+    def changes(self, now: float) -> Mapping[str, Condition]:
+        """Likewise, but only of backends that events have touched since."""
+        touched, self._touched = self._touched, set()
+        return self._tell(touched, now)
+
+    def condition(self, name: str, now: float) -> Condition:
+        """What is known of a backend.
+
+        Raises:
+            KeyError: it is not one of them.
+        """
+        return self._monitors[name].condition(now)
+
+    def snapshot(self, now: float) -> tuple[Standing, ...]:
+        """How all stand, for people and metrics."""
+        return tuple(monitor.standing(name, now) for name, monitor in self._monitors.items())
+
+    # --- inside ---
+
+    def _failed(self, sending: Sending, failure: Failure, detail: str, now: float) -> None:
+        monitor = self._monitors.get(sending.name)
+        if monitor is None:
+            return
+        why = monitor.breaker.bad(sending, failure)
+        if why and self._may_eject(monitor):
+            monitor.breaker.eject(f"{why}, {detail}" if detail else why, now)
+            self._touched.add(sending.name)
+
+    def _look(self, now: float) -> None:
+        """Eject who was unlike the others in the window that ends."""
+        closed = {
+            name: monitor
+            for name, monitor in self._monitors.items()
+            if monitor.breaker.state is Circuit.CLOSED
+        }
+        windows = {name: monitor.breaker.window for name, monitor in closed.items()}
+        for name, why in tuple(outliers(windows, self._settings)):
+            monitor = closed[name]
+            if monitor.breaker.state is Circuit.CLOSED and self._may_eject(monitor):
+                monitor.breaker.eject(why, now)
+        for monitor in closed.values():
+            monitor.breaker.window.clear()
+
+    def _may_eject(self, monitor: Monitor) -> bool:
+        """Whether one more may be ejected: a part of them, one at least, never all. Who is out already may stay out."""
+        if monitor.breaker.state is not Circuit.CLOSED:
+            return True
+        staying = [one for one in self._monitors.values() if one.drained_by is None]
+        out = sum(one.breaker.state is not Circuit.CLOSED for one in staying)
+        if monitor.drained_by is not None:
+            return False
+        return out < min(max(int(self._settings.most_ejected * len(staying)), 1), len(staying) - 1)
+
+    def _touch(self, name: str, changed: bool) -> None:
+        if changed:
+            self._touched.add(name)
+
+    def _tell(self, names: Iterable[str], now: float) -> Mapping[str, Condition]:
+        found = {}
+        for name in names:
+            condition = self._monitors[name].condition(now)
+            if self._told.get(name) != condition:
+                self._told[name] = found[name] = condition
+        return found
