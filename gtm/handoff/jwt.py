@@ -1,0 +1,169 @@
+"""A handoff as a JWT: compact JWS (RFC 7515 §3.1) of a JSON object (RFC 7519), signed with Ed25519 (RFC 8037 §3.1).
+
+eyJhbGciOiJFZERTQSIs…  .  eyJhdWQiOiJldS13ZXN0Iiw…  .  yL3v…
+{"alg":"EdDSA","kid":…}    {"iss":"fra-1","aud":…}       64 bytes over what stands before the second dot
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from gtm.core.handoff.claims import Claims, is_client_network
+from gtm.core.handoff.keys import OwnKey, key_text, thumbprint
+from gtm.core.model.services import Priority
+
+MAX_TOKEN = 2048
+"""Longest handoff accepted, in bytes."""
+_SIGNATURE = 64
+_COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class MalformedError(ValueError):
+    """A text is no handoff of this form."""
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    """RFC 7515 §4.1. Members unknown here, `crit` among them, make a token malformed: they may say how to read it."""
+
+    alg: Literal["EdDSA"]
+    kid: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    typ: Literal["JWT"] = "JWT"
+
+
+class _Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Claims by the names that they have in a token. One that is unknown here may restrict, so none is passed over."""
+
+    iss: _Text
+    aud: _Text
+    iat: _Seconds
+    exp: _Seconds
+    jti: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    service: _Text
+    fence: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    revision: _Seconds
+    hop: Annotated[int, msgspec.Meta(ge=0, le=1)]
+    tenant: _Text | None = None
+    data_class: _Text | None = None
+    model: _Text | None = None
+    priority: Priority | None = None
+    client: Annotated[str, msgspec.Meta(max_length=49)] = ""
+    once: bool = False
+
+
+_encode = msgspec.json.Encoder().encode
+_header = msgspec.json.Decoder(_Header)
+_payload = msgspec.json.Decoder(_Payload)
+
+
+class Token(NamedTuple):
+    """A token taken apart, not verified: the key that it names, what was signed, the signature, and what it says."""
+
+    kid: str
+    signed: bytes
+    signature: bytes
+    claims: Claims
+
+
+class Signer:
+    """Signs with one key.
+
+    Args:
+        key: the pair.
+    """
+
+    def __init__(self, key: OwnKey) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(key.private)
+        kid = thumbprint(key_text(key.public))
+        self._header = _base64(_encode({"alg": "EdDSA", "kid": kid, "typ": "JWT"})) + b"."
+
+    def sign(self, claims: Claims) -> bytes:
+        """The handoff, in ASCII without anything that a URL or a header would need escaped."""
+        payload = _Payload(
+            iss=claims.issuer,
+            aud=claims.region,
+            iat=claims.issued,
+            exp=claims.expires,
+            jti=claims.nonce,
+            service=claims.service,
+            fence=claims.fence,
+            revision=claims.revision,
+            hop=claims.hop,
+            tenant=claims.tenant,
+            data_class=claims.data_class,
+            model=claims.model,
+            priority=claims.priority,
+            client=claims.client,
+            once=claims.once,
+        )
+        signed = self._header + _base64(_encode(payload))
+        return signed + b"." + _base64(self._key.sign(signed))
+
+
+def made() -> OwnKey:
+    """A new key pair."""
+    private = Ed25519PrivateKey.generate()
+    return OwnKey(private.private_bytes_raw(), private.public_key().public_bytes_raw())
+
+
+def parsed(token: str | bytes) -> Token:
+    """Take a handoff apart.
+
+    Raises:
+        MalformedError: it is not one, or longer than `MAX_TOKEN`.
+    """
+    if len(token) > MAX_TOKEN:
+        raise MalformedError(f"longer than {MAX_TOKEN} bytes")
+    text = token.decode("latin-1") if isinstance(token, bytes) else token
+    if _COMPACT.fullmatch(text) is None:
+        raise MalformedError("not three parts of base64url")
+    head, body, tail = text.split(".")
+    try:
+        header = _header.decode(_bytes(head))
+        payload = _payload.decode(_bytes(body))
+        signature = _bytes(tail)
+    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
+        raise MalformedError(str(error)) from error
+    if len(signature) != _SIGNATURE or not is_client_network(payload.client):
+        raise MalformedError("the signature or `client` is not of its form")
+    claims = Claims(
+        issuer=payload.iss,
+        region=payload.aud,
+        service=payload.service,
+        issued=payload.iat,
+        expires=payload.exp,
+        nonce=payload.jti,
+        fence=payload.fence,
+        revision=payload.revision,
+        tenant=payload.tenant,
+        data_class=payload.data_class,
+        model=payload.model,
+        priority=payload.priority,
+        client=payload.client,
+        hop=payload.hop,
+        once=payload.once,
+    )
+    return Token(header.kid, f"{head}.{body}".encode(), signature, claims)
+
+
+def _base64(content: bytes) -> bytes:
+    return urlsafe_b64encode(content).rstrip(b"=")
+
+
+def _bytes(text: str) -> bytes:
+    """What base64url without padding stands for.
+
+    Raises:
+        ValueError: it stands for nothing, or is not how it is written (RFC 4648 §3.5).
+    """
+    found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _base64(found) != text.encode():
+        raise ValueError("base64url with bits beyond its end")
+    return found

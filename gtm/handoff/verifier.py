@@ -1,0 +1,113 @@
+"""Verifying handoffs, and remembering those for one request.
+
+Memory is bounded, whatever arrives. Only what a published key signed is remembered, so that nobody else can fill it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from gtm.core.handoff.claims import Claims, Issuer
+from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys, key_bytes, thumbprint
+from gtm.core.handoff.verdict import Flaw, Memory
+from gtm.handoff.jwt import MalformedError, parsed
+
+REMEMBERED = 4096
+"""Verified handoffs kept in each of two generations: some 10 MB."""
+NONCES = 262_144
+"""Nonces of handoffs for one request that are remembered at once: some 50 MB, and 8,700 such requests a second at a TTL of 30 s."""
+
+
+@dataclass(slots=True)
+class _Key:
+    """A published key, and for whom it speaks: as an edge, as a balancer."""
+
+    public: Ed25519PublicKey
+    speaks: set[tuple[str, Issuer]]
+
+
+class Verifier:
+    """Verifies by the keys that are published.
+
+    Args:
+        keys: all of them.
+        room: how many verified handoffs each of two generations keeps.
+    """
+
+    def __init__(self, keys: PublicKeys = NO_PUBLIC_KEYS, room: int = REMEMBERED) -> None:
+        self.keys = keys
+        self._room = room
+        self._young: dict[bytes, Claims] = {}
+        self._old: dict[bytes, Claims] = {}
+        self._keys: dict[str, _Key] = {}
+        for key in keys.keys:
+            known = self._keys.setdefault(
+                thumbprint(key.x), _Key(Ed25519PublicKey.from_public_bytes(key_bytes(key.x)), set())
+            )
+            # Two names may have told one key; who has not its private part signs nothing by it.
+            known.speaks.add((key.issuer, key.kind))
+
+    def verify(self, token: bytes) -> Claims | Flaw:
+        """What a handoff says, or why it cannot be believed. Its audience and times are not looked at (`judge`)."""
+        known = self._young.get(token) or self._old.get(token)
+        if known is not None:
+            return known
+        try:
+            found = parsed(token)
+        except MalformedError:
+            return Flaw.MALFORMED
+        key = self._keys.get(found.kid)
+        if key is None:
+            return Flaw.UNKNOWN_KEY
+        try:
+            key.public.verify(found.signature, found.signed)
+        except InvalidSignature:
+            return Flaw.BAD_SIGNATURE
+        claims = found.claims
+        if (claims.issuer, Issuer.BALANCER if claims.hop else Issuer.EDGE) not in key.speaks:
+            return Flaw.WRONG_ISSUER
+        if not claims.once:  # one for one request comes once
+            self._remember(token, claims)
+        return claims
+
+    def _remember(self, token: bytes, claims: Claims) -> None:
+        if len(self._young) >= self._room:
+            self._old, self._young = self._young, {}
+        self._young[token] = claims
+
+
+class Nonces:
+    """The handoffs for one request that were used, until they end. One process's: others don't see it.
+
+    Args:
+        most: how many are remembered.
+    """
+
+    def __init__(self, most: int = NONCES) -> None:
+        self._most = most
+        self._ends: dict[tuple[str, str], int] = {}
+        self._sweep_at = 0.0
+
+    def use(self, claims: Claims, now: float) -> Memory:
+        """Note that a handoff is used, unless it was before or there is no room.
+
+        Args:
+            claims: of a handoff that is believed otherwise.
+            now: POSIX seconds, the earliest that it may be: what ended later than that is remembered still.
+        """
+        key = claims.issuer, claims.nonce
+        if key in self._ends:
+            return Memory.USED
+        if len(self._ends) >= self._most and now >= self._sweep_at:
+            self._ends = {nonce: end for nonce, end in self._ends.items() if end > now}
+            self._sweep_at = now + 1  # a full memory is looked through once a second
+        if len(self._ends) >= self._most:
+            return Memory.FULL
+        self._ends[key] = claims.expires
+        return Memory.NEW
+
+    def __len__(self) -> int:
+        return len(self._ends)
