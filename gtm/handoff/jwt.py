@@ -47,7 +47,7 @@ class _Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     exp: _Seconds
     jti: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     service: _Text
-    fence: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    fence: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
     revision: _Seconds
     hop: Annotated[int, msgspec.Meta(ge=0, le=1)]
     tenant: _Text | None = None

@@ -20,11 +20,11 @@ from gtm.core.handoff.claims import (
 )
 from gtm.core.handoff.judge import judge, onward
 from gtm.core.handoff.verdict import Code, Memory, Presented, Seen
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule, Tenant
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Member, Service, Steering
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.core.policy.compile import compile_policy
 
 NOW = Window(1000.5, 1000.5)
@@ -201,3 +201,26 @@ def test_every_code_has_status_and_words(code: Code) -> None:
     """Every code has status and words."""
     assert code.status in {200, 404, 421, 451, 503}
     assert code.words
+
+
+@pytest.mark.parametrize("shed", [0.0, 1.0])
+def test_who_is_sent_on_is_neither_shed_nor_counted_against_a_quota(shed: float) -> None:
+    """A 421 names the home region inside the fence: the next balancer admits, and its quotas are not spent here."""
+    plan_of: dict[str, ClassPlan] = {}
+    spill = SpilloverRule("over", "fra", ("dub",), max_requests_per_second=1.0)
+    before = world(AT_HOME).view
+    policy = replace(before.snapshot.policy, spillover_rules=(spill,))
+    service = replace(SERVICE, steering=Steering.GEO)
+    snapshot = compile_policy(replace(policy, services=(service,)), (), revision=7)
+    request = Request("chat", IN_GERMANY._replace(lat=0.0, lon=0.0))
+    plan_of[routed(view_of(snapshot, before.state, NOW), request).ranking.group.key] = ClassPlan(
+        {"fra": 0.0, "dub": 1.0}, shed=shed
+    )
+    state = replace(before.state, plan=Plan(made=1000.0, classes=plan_of, prices={"fra": 1.0, "dub": 0.0}))
+    view = view_of(snapshot, state, NOW)
+    seen = Seen(request.location, GERMAN, "chat")
+    planned = routed(view, request)
+    assert planned.pick(0.5).region == (None if shed else "dub")
+    verdict = judge(Router(view), "iad", NOW, seen=seen, presented=None, used=lambda _: Memory.NEW, draw=0.5)
+    assert verdict.code is Code.WRONG_REGION
+    assert verdict.region == "fra"

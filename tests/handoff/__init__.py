@@ -1,0 +1,1 @@
+"""Tests of signed handoffs on the wire."""

@@ -1,0 +1,64 @@
+"""What is remembered of handoffs: verified ones, and those that were used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gtm.core.handoff.keys import PublicKeys
+from gtm.core.handoff.verdict import Flaw, Memory
+from gtm.handoff.jwt import Signer
+from gtm.handoff.verifier import Nonces, Verifier
+from tests.handoff.test_jwt import CLAIMS, KEY, PUBLISHED
+
+MANY = replace(CLAIMS, once=False)
+
+
+def test_verified_handoffs_are_remembered_within_bounds() -> None:
+    """The same token is the same value; of many, two generations stay."""
+    verifier = Verifier(PUBLISHED, room=4)
+    tokens = [Signer(KEY).sign(replace(MANY, nonce=f"n{number}")) for number in range(20)]
+    first = verifier.verify(tokens[0])
+    assert verifier.verify(tokens[0]) is first
+    for token in tokens:
+        verifier.verify(token)
+    assert verifier.verify(tokens[0]) is not first
+    assert len(verifier._young) + len(verifier._old) <= 8
+
+
+def test_what_is_for_one_request_or_not_believed_is_not_remembered() -> None:
+    """It takes room from nobody."""
+    verifier = Verifier(PUBLISHED)
+    once = Signer(KEY).sign(CLAIMS)
+    assert verifier.verify(once) == CLAIMS
+    assert verifier.verify(once[:-1]) is Flaw.MALFORMED
+    assert not verifier._young
+
+
+def test_a_key_that_is_withdrawn_takes_its_handoffs_along() -> None:
+    """With other keys there is another verifier, which remembers nothing of this one's."""
+    token = Signer(KEY).sign(MANY)
+    assert Verifier(PUBLISHED).verify(token) == MANY
+    assert Verifier(PublicKeys(version=2)).verify(token) is Flaw.UNKNOWN_KEY
+
+
+def test_a_nonce_is_used_once() -> None:
+    """By issuer: two edges may come upon the same one."""
+    nonces = Nonces()
+    assert nonces.use(CLAIMS, 0.0) is Memory.NEW
+    assert nonces.use(CLAIMS, 0.0) is Memory.USED
+    assert nonces.use(replace(CLAIMS, issuer="fra-2"), 0.0) is Memory.NEW
+    assert nonces.use(replace(CLAIMS, nonce="another"), 0.0) is Memory.NEW
+
+
+def test_a_full_memory_says_so_until_something_ends() -> None:
+    """What still holds is never forgotten for what comes."""
+    nonces = Nonces(most=3)
+    end = CLAIMS.expires
+    for number in range(3):
+        assert nonces.use(replace(CLAIMS, nonce=f"n{number}", expires=end + number), 0.0) is Memory.NEW
+    assert nonces.use(replace(CLAIMS, nonce="more"), 0.0) is Memory.FULL
+    assert nonces.use(replace(CLAIMS, nonce="n1"), 0.0) is Memory.USED
+    assert nonces.use(replace(CLAIMS, nonce="more"), end - 1.0) is Memory.FULL
+    assert nonces.use(replace(CLAIMS, nonce="more"), float(end)) is Memory.NEW
+    assert len(nonces) == 3
+    assert nonces.use(replace(CLAIMS, nonce="n2"), float(end)) is Memory.USED
