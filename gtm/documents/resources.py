@@ -26,6 +26,7 @@ from gtm.core.model.kinds import Resource
 from gtm.core.model.regions import AdminState, ProbeType, Region
 from gtm.core.model.services import (
     Affinity,
+    Handoff,
     OnOverload,
     OnUnusable,
     Priority,
@@ -327,3 +328,5 @@ class ServiceDocument(ResourceDocument[Service]):
     """How long a request occupies its place in a region, as far as no load report says it."""
     exploration: Annotated[f.Number, Field(ge=0, le=0.2)] = 0.0
     """The share of requests spread over the other eligible regions, to measure the way there."""
+    handoff: Handoff = Handoff.NONE
+    """Whether edges sign what they decided, in redirects and look-ups, for the region's balancer to verify."""

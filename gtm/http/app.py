@@ -3,7 +3,8 @@
 Laws:
   1. A request whose Host is a service's host name is redirected, whatever its path. gtm's own routes live on all other
      hosts, so that no path of a service is taken from it.
-  2. A redirect leads to an endpoint of the policy, followed by the path and query as they were sent, byte for byte.
+  2. A redirect leads to an endpoint of the policy, followed by the path and query as they were sent, byte for byte. Where the
+     service asks for it, a handoff ends the query, and takes the place of any other.
      No part of a request can change the host it leads to, or add a header.
   3. Whatever a request holds, it gets an answer.
 """
@@ -24,8 +25,10 @@ import msgspec
 from gtm.core.decision.choice import Afford
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client
+from gtm.handoff import jwks
 from gtm.http.access import Grant, check_subject
 from gtm.http.callers import Callers
+from gtm.http.handoffs import Handoffs
 from gtm.http.incoming import SAID, Incoming, Receive, Scope, Send
 from gtm.http.lookup import (
     MAX_BATCH_BYTES,
@@ -95,6 +98,7 @@ class EdgeApp:
         afford: asked before a spillover quota is used; None: nothing is asked.
         alone: what `/readyz` says besides of a process that answers without its agent.
         clock: POSIX seconds, for the end of tokens.
+        handoffs: signs for the services that ask for it; None: nothing is signed.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class EdgeApp:
         afford: Afford | None = None,
         alone: Callable[[], dict[str, object]] = dict,
         clock: Callable[[], float] = time.time,
+        handoffs: Handoffs | None = None,
     ) -> None:
         self._current_view = current
         self._locate = locate
@@ -116,6 +121,7 @@ class EdgeApp:
         self._metrics = metrics
         self._silent = silent
         self._afford = afford
+        self._handoffs = handoffs
         self._alone = alone
         self._callers = Callers(
             current,
@@ -139,6 +145,8 @@ class EdgeApp:
         self._pages |= SamplePages(lambda: self.intake, self._callers, counts).pages(
             open_to_all=options.beacons
         )
+        if handoffs is not None:
+            self._pages[jwks.PATH] = handoffs.page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI 3 has it."""
@@ -194,7 +202,7 @@ class EdgeApp:
             current.tick()  # this process slept across a boundary
         router = current.router
         if self._routes.router is not router:
-            self._routes = Routes(router, self._locate, self._afford)
+            self._routes = Routes(router, self._locate, self._afford, handoffs=self._handoffs)
         return self._routes
 
     def _count_request(self, page: Page, status: int) -> None:
@@ -318,7 +326,7 @@ class EdgeApp:
             return error.document(instance)
         option = resolved.pick()
         self._counts.add(resolved.counted_as(option, "lookup"))
-        return resolved.rendered(option)[1]
+        return resolved.told(option)[1]
 
     def _healthz(self, _incoming: Incoming, _routes: Routes) -> Response:
         return json_response(200, {"status": "ok"})

@@ -17,7 +17,8 @@ So only some 100 bytes are written for each client. Rankings and Options are tol
 View or Basis are others, and what is prepared goes with the Router that made it.
 
 Laws:
-  1. A response put together here is byte for byte that of `ResolvedRequest.rendered` (tests/http/test_prepared.py).
+  1. A response put together here is byte for byte that of `ResolvedRequest.rendered` (tests/http/test_prepared.py), and a
+     handoff, where one is due, after that.
   2. Nothing about fences is shared that a Ranking does not share: its key has every fact that a fence looks at.
   3. Memory is bounded in bytes (`ROOM`), whatever the policy says in its reasons.
 """
@@ -83,6 +84,10 @@ class Prepared:
         head, before, after, counted_as = parts
         client = None if resolved.client is None else resolved.client.text
         own = _encode(client_document(routing.request.location, client))
+        if resolved.handoffs is not None:
+            token = resolved.handoff(option, once=False)
+            if token is not None:
+                after = b'%b,"handoff":"%b"}' % (after[:-1], token)
         # As `Response(…)`, in half of the time.
         response: Response = tuple.__new__(Response, (head, before + own + after, counted_as))
         return response

@@ -16,6 +16,7 @@ from gtm.core.decision.router import Router
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.geoip.client import Client
+from gtm.http.handoffs import Handoffs
 from gtm.http.problems import problem
 from gtm.telemetry import decision_key
 
@@ -52,7 +53,7 @@ def misdirected(edge: Mapping[str, Any]) -> str:
 class ResolvedRequest(NamedTuple):  # made for each client that is new
     """All requests that are alike but for the draw.
 
-    `client` is None where its address is unknown.
+    `client` is None where its address is unknown. `handoffs` signs what is answered, of a service that asks for it.
     """
 
     router: Router
@@ -61,6 +62,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     instance: str
     full: bool
     afford: Afford | None
+    handoffs: Handoffs | None = None
 
     def pick(self) -> Option:
         """How one such request ends."""
@@ -70,6 +72,18 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     def counted_as(self, option: Option, via: str) -> str:
         """The key that an answer is counted under."""
         return decision_key(self.routing.ranking.group, self.routing.ranking.cell, option, via)
+
+    def handoff(self, option: Option, *, once: bool) -> bytes | None:
+        """A handoff of one such request; None where none is to be."""
+        return None if self.handoffs is None else self.handoffs.signed(self.routing, option, once=once)
+
+    def told(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """As `rendered`, with the handoff that goes with it."""
+        status, document, headers = self.rendered(option)
+        token = self.handoff(option, once=False)
+        if token is not None:
+            document["handoff"] = token.decode()
+        return status, document, headers
 
     def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""

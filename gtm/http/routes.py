@@ -17,6 +17,8 @@ from gtm.core.decision.view import View
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.geoip.client import Client
+from gtm.handoff import carried
+from gtm.http.handoffs import Handoffs
 from gtm.http.lookup import Lookup
 from gtm.http.prepared import Prepared
 from gtm.http.problems import Head, ProblemError, Response, head_of, json_response
@@ -47,7 +49,9 @@ class LookupRoute:
         option = self._resolved.pick()
         found = self._responses.get(option)
         if found is None:
-            found = self._responses[option] = self._prepared.response(self._resolved, option)
+            found = self._prepared.response(self._resolved, option)
+            if self._resolved.handoffs is None:  # a handoff holds from when it is made
+                self._responses[option] = found
         return found
 
 
@@ -58,7 +62,7 @@ class RedirectRoute:
 
     def __init__(self, resolved: ResolvedRequest) -> None:
         self._resolved = resolved
-        self._targets: dict[Option, _Target | Response] = {}
+        self._targets: dict[Option, _Target | _Signed | Response] = {}
 
     def respond(self, rest: bytes, query: bytes) -> Response:
         """The redirect of one request, or its refusal.
@@ -73,7 +77,7 @@ class RedirectRoute:
             target = self._targets[option] = self._target(option)
         return target if isinstance(target, Response) else target.response(rest, query)
 
-    def _target(self, option: Option) -> _Target | Response:
+    def _target(self, option: Option) -> _Target | _Signed | Response:
         count = self._resolved.counted_as(option, "redirect")
         endpoint = self._resolved.routing.endpoint(option)
         if endpoint is None:
@@ -88,7 +92,8 @@ class RedirectRoute:
             (b"x-gtm-revision", str(self._resolved.routing.view.snapshot.revision).encode()),
         )
         prefix = quote(endpoint.url.rstrip("/"), safe=_URL_SAFE).encode()
-        return _Target(prefix, head_of(307, headers), count)
+        target = _Target(prefix, head_of(307, headers), count)
+        return target if self._resolved.handoffs is None else _Signed(target, self._resolved, option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,20 @@ class _Target:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """A target, where each redirect there carries a handoff of its own."""
+
+    target: _Target
+    resolved: ResolvedRequest
+    option: Option
+
+    def response(self, rest: bytes, query: bytes) -> Response:
+        token = self.resolved.handoff(self.option, once=True)
+        query = carried.without(query)
+        return self.target.response(rest, query if token is None else carried.added(query, token))
+
+
 class Routes:
     """What is remembered for one Router, bounded so that hostile traffic cannot grow it.
 
@@ -116,10 +135,17 @@ class Routes:
         locate: where an address is.
         afford: asked before a spillover quota is used; None: nothing is asked.
         limit: how many kinds are remembered in each table; past it the table starts anew.
+        handoffs: signs for the services that ask for it; None: nothing is signed.
     """
 
     def __init__(
-        self, router: Router | None, locate: Locate, afford: Afford | None = None, limit: int = 8192
+        self,
+        router: Router | None,
+        locate: Locate,
+        afford: Afford | None = None,
+        limit: int = 8192,
+        *,
+        handoffs: Handoffs | None = None,
     ) -> None:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
@@ -128,6 +154,7 @@ class Routes:
         self._services: dict[bytes, tuple[str, str | None] | None] = {}
         self._locate = locate
         self._afford = afford
+        self._handoffs = handoffs
         self._limit = limit if router is None else min(limit, router.ranker.limit)
         self.prepared = Prepared(None if router is None else router.view)
 
@@ -158,8 +185,11 @@ class Routes:
             routing = router.routing(request, packed)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
+        handoffs = self._handoffs
+        if handoffs is not None and not handoffs.signs(routing):
+            handoffs = None
         resolved: ResolvedRequest = tuple.__new__(
-            ResolvedRequest, (router, routing, client, instance, lookup.explain, self._afford)
+            ResolvedRequest, (router, routing, client, instance, lookup.explain, self._afford, handoffs)
         )
         return resolved
 
@@ -185,7 +215,7 @@ class Routes:
         """The response to a look-up that is not remembered."""
         option = resolved.pick()
         if resolved.full:
-            status, document, headers = resolved.rendered(option)
+            status, document, headers = resolved.told(option)
             return json_response(status, document, headers, resolved.counted_as(option, "lookup"))
         return self.prepared.response(resolved, option)
 

@@ -61,6 +61,14 @@ class Priority(StrEnum):
     BATCH = "batch"
 
 
+class Handoff(StrEnum):
+    """Whether edges vouch for the requests of a service that they send to a region (docs/handoff.md)."""
+
+    NONE = "none"
+    SIGN = "sign"
+    """Redirects and look-ups carry a signed handoff, which the region's balancer verifies."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A region's part in a service. Weight 0: only when no member with a weight is usable.
@@ -139,6 +147,7 @@ class Service:
     priority: Priority = Priority.REAL_TIME
     service_time_ms: float | None = None
     exploration: float = 0.0
+    handoff: Handoff = Handoff.NONE
 
     @property
     def names(self) -> tuple[HostName, ...]:
