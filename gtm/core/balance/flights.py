@@ -43,8 +43,8 @@ class Flights:
     def __init__(self, backends: Iterable[Backend] = ()) -> None:
         self.hot = float("inf")
         """Requests per weight above which a server is hot."""
-        self.typical_s: float | None = None
-        """The mean latency that servers show at their load; None: nothing was measured."""
+        self.typical: float | None = None
+        """The mean latency, per cost, that servers show at their load; None: nothing was measured."""
         self._flights: dict[str, InFlight] = {}
         self._listed: frozenset[str] = frozenset()
         self._peers: dict[str, tuple[float, dict[str, Told]]] = {}
@@ -153,7 +153,7 @@ class Flights:
         mean = sum(values) / len(values) if values else 0.0
         expected = [flight.latency_by_load.expected(flight.outstanding) for flight in flights.values()]
         measured = [latency for latency in expected if latency is not None]
-        self.typical_s = sum(measured) / len(measured) if measured else None
+        self.typical = sum(measured) / len(measured) if measured else None
         return {name: _relative(flight, mean, now) for name, flight in flights.items()}
 
 

@@ -169,5 +169,6 @@ class Ticket:
         flight.requests -= 1
         flight._add(-self.work_us)  # noqa: SLF001 - the two are one
         if latency is not None:
-            flight.latency.observe(latency * US / self.cost_us if self.cost_us else latency, now)
-            flight.latency_by_load.observe(latency, self.met)
+            by_cost = latency * US / self.cost_us if self.cost_us else latency
+            flight.latency.observe(by_cost, now)
+            flight.latency_by_load.observe(by_cost, self.met)

@@ -1,6 +1,6 @@
 """How slow a server is, from the requests that ended there: measured here, read by scores and picks.
 
-`PeakEwma` is given latencies divided by what the request was expected to cost: a long answer is not a slow server.
+Latencies are given per second of work that the request was expected to cost: a long answer is not a slow server.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ from gtm.core.balance.choosing.values import (
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.in_flight import Ticket
 
+_SCANNING = (Pick.SCAN, Pick.P2C)
 MOST_KINDS = 1024
 """Eligible sets that are remembered: clients may name models that do not exist."""
 
@@ -218,12 +219,12 @@ def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
 
 def _picked(pool: Pool, eligible: Eligible, cost: float, draw: float) -> Candidate:
     pick = pool.settings.pick
-    if pick is Pick.P2C:
+    if pick is Pick.P2C and len(eligible.candidates) > pool.settings.scans:
         return p2c.pick(eligible, pool.score, cost, draw)
-    if pick is Pick.SCAN:
+    if pick in _SCANNING:
         return scan.pick(eligible.candidates, pool.score, cost, draw)
     if pick is Pick.PREQUAL:
-        return prequal.pick(eligible, pool.flights.hot, pool.flights.typical_s, draw)
+        return prequal.pick(eligible, pool.flights.hot, pool.flights.typical, draw)
     if pick is Pick.ROUND_ROBIN:
         return round_robin.pick(eligible.candidates)
     return p2c.one(eligible, draw)

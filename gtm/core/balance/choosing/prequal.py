@@ -25,7 +25,7 @@ def pick(eligible: Eligible, hot: float, typical: float | None, draw: float) -> 
     Args:
         eligible: who may.
         hot: requests per weight above which a server is hot.
-        typical: seconds that count for a server of which no latency is known; None: no latency is known at all.
+        typical: the latency per cost that counts for a server of which no latency is known; None: no latency is known at all.
         draw: uniform in [0, 1).
     """
     candidates, sums = eligible.candidates, eligible.sums

@@ -8,7 +8,19 @@ from gtm.core.balance.choosing.values import Candidate, Scoring
 
 
 def pick(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: float) -> Candidate:
-    """The candidate (of at least one) with the lowest score; the draw, uniform in [0, 1), decides between equals."""
+    """The candidate (of at least one) with the lowest score; if it is known to be full, the best of those that are known not to be.
+
+    The draw, uniform in [0, 1), decides between equals.
+    """
+    best = _best(candidates, score, cost, draw)
+    if best.full:
+        free = [candidate for candidate in candidates if candidate.has_room]
+        if free:
+            return _best(free, score, cost, draw)
+    return best
+
+
+def _best(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: float) -> Candidate:
     best: list[Candidate] = []
     lowest = float("inf")
     for candidate in candidates:

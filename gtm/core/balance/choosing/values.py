@@ -36,9 +36,9 @@ class Pick(StrEnum):
     """How one of the eligible servers is picked."""
 
     P2C = "p2c"
-    """The better of two that are drawn by weight; if both are full, any that is not."""
+    """The better of two that are drawn by weight; if both are full, any that is not. Few servers are all looked at."""
     SCAN = "scan"
-    """The best of all."""
+    """The best of all; if it is full, the best that is not."""
     PREQUAL = "prequal"
     """Of a few that are drawn: the fastest that is not hot."""
     ROUND_ROBIN = "round_robin"
@@ -60,7 +60,8 @@ class Score(StrEnum):
 class Settings:
     """How servers are chosen.
 
-    `pick`, `score`: see there. `latency`: whether a server's latency multiplies its score (peak-EWMA). `panic`: where less than
+    `pick`, `score`: see there. `scans`: power of two looks at all servers where there are no more than this, because with few
+    the best is a great deal better than the better of two (docs/choosing.md has the figures). `latency`: whether a server's latency multiplies its score (peak-EWMA). `panic`: where less than
     this part of the servers that may serve a request is healthy, all of them count as healthy. `bound`: a server that a
     session sticks to may have this many times its share of what is in flight (above 1). `most_memory`: a server whose memory
     is fuller gets nothing where another has room. `shares`: the part of clients for each version that is rolled out, 0 to
@@ -69,6 +70,7 @@ class Settings:
 
     pick: Pick = Pick.P2C
     score: Score = Score.WORK
+    scans: int = 16
     latency: bool = False
     panic: float = 0.3
     bound: float = 1.25
