@@ -141,6 +141,7 @@ async def _run(
     import asyncio
     import signal
 
+    from gtm.demo.backend.errors import ApiError
     from gtm.demo.backend.server import Backend, Switch
 
     stop = asyncio.Event()

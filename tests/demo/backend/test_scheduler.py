@@ -181,7 +181,7 @@ def run(scheduler: Scheduler, now: float = 0.0) -> list[tuple[float, Sequence]]:
 
 @given(st.integers(1, 64), st.integers(2, 20))
 def test_decode_rate_falls_with_the_batch(count: int, answer: int) -> None:
-    """n sequences that decode together get 1 / (step_s + n × step_per_sequence_s) tokens a second each."""
+    """N sequences that decode together get 1 / (step_s + n × step_per_sequence_s) tokens a second each."""
     profile = Profile()
     scheduler = Scheduler(profile)
     for number in range(count):
