@@ -176,12 +176,13 @@ class BalancerSettings(ServerSettings):
     """`gtm balancer`. Its backends are those of `file`, or of `backend` where there is none.
 
     `region` is the region's name in the policy. `name` tells it from other balancers of the region. `service`: what requests are
-    for whose host name is none of a service.
+    for whose host name is none of a service. `replace`: take over from the balancer that runs for the region on `data_dir`.
     """
 
     control_url: str
     token: str
     name: str
+    replace: bool = False
     region: str = option(
         "",
         "The region, as the policy names it, whose requests are served here.",
@@ -226,6 +227,9 @@ class BalancerSettings(ServerSettings):
         "Seconds that streams may take to finish once the balancer is told to end.",
         minimum=0,
         maximum=86400,
+    )
+    user: str | None = option(
+        "", "The user to become once the addresses are bound (from root).", read=options.text_or_none
     )
 
 

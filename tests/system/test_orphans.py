@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.edge.handover import orphans as orphans_module
+from gtm.runtime.edge import orphans as orphans_module
 from tests.system.harness import Process, alive, eventually, kill_remains, marked, remains, stopped
 from tests.system.lone import Clients, LoneEdge, lone_edge
 

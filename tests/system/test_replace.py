@@ -12,7 +12,7 @@ import dns.message
 import dns.query
 import pytest
 
-from gtm.runtime.edge.handover.handover import Predecessor
+from gtm.runtime.following.handover import Predecessor
 from tests.system.harness import PATIENCE, alive, eventually, stopped
 from tests.system.lone import ADDRESS, NAME, Clients, free_port, lone_edge
 

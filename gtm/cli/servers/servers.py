@@ -163,6 +163,12 @@ def balancer(
             envvar="GTM_BALANCER_NAME",
         ),
     ] = "",
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Take over from the region's balancer on the data directory, without a gap."
+        ),
+    ] = False,
 ) -> None:
     """Run a region's balancer: carries requests to model servers, inside the fence, and reports its load."""
     with pauses.loading():
@@ -178,7 +184,11 @@ def balancer(
         )
     options.check_in_the_clear(control_url, insecure=insecure_control)
     settings = given.settings(
-        BalancerSettings, control_url=control_url, token=token, name=name or socket.gethostname()
+        BalancerSettings,
+        control_url=control_url,
+        token=token,
+        name=name or socket.gethostname(),
+        replace=take_over,
     )
     if settings.file is None and not settings.backend:
         raise CommandError("a balancer needs backends: give --backend http://HOST:PORT, or --file FILE")
@@ -194,7 +204,7 @@ def balancer(
 
 
 def _stop_edge(data_dir: Path) -> None:
-    from gtm.runtime.edge.handover import orphans
+    from gtm.runtime.edge import orphans
 
     if not data_dir.is_dir():
         raise CommandError(f"there is no data directory `{data_dir}`; name another with --data-dir")

@@ -14,7 +14,6 @@ import logging
 import time
 from pathlib import Path
 from typing import assert_never
-from urllib.parse import quote
 
 from gtm.balancer import config
 from gtm.balancer.config import BalancerDocument
@@ -41,9 +40,9 @@ from gtm.feed.wire import (
 )
 from gtm.geoip.client import ClientFinder
 from gtm.geoip.reader import Locator
-from gtm.lockfile import LockFile
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.health import HealthLoop
+from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.reporting import Reporter
 from gtm.runtime.following.clock_keeper import ClockKeeper
 from gtm.runtime.following.feed import follow
@@ -52,9 +51,9 @@ from gtm.runtime.following.tasks import Tasks, first_of
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit
+from gtm.runtime.process.listeners import Use
 from gtm.runtime.process.notify import notify_ready
 from gtm.runtime.process.privileges import conceal
-from gtm.runtime.process.sockets import listener
 from gtm.settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
@@ -73,11 +72,9 @@ class Balancer:
         self.snapshot: SnapshotMessage | None = None
         self.connected = False
         self._current = CurrentView(time.time, boot=boot_time)
-        # A place of its own, since an edge may have the same data directory.
-        self._home = home = settings.data_dir / f"balancer-{quote(settings.region, safe='')}"
-        home.mkdir(parents=True, exist_ok=True)
-        self._lock = LockFile(home / "balancer.lock")
-        self._kept = Kept(home, ClockKeeper(home, self._current, boot_id()), lambda: False)
+        self._owned = Ownership(settings)
+        home = self._owned.home
+        self._kept = Kept(home, ClockKeeper(home, self._current, boot_id()), lambda: self._owned.replaced)
         self._document = self._read()
         self._signature = self._look()
         self._loaded = asyncio.Event()
@@ -99,12 +96,13 @@ class Balancer:
         """
         conceal()
         raise_descriptor_limit()
-        self._lock.acquire()
         try:
+            self._owned.take()
+            conceal()  # again: becoming another user may have undone it
             await self._run()
         finally:
             self._kept.close()
-            self._lock.release()
+            self._owned.release()
 
     def stop(self) -> None:
         """Ask it to stop."""
@@ -177,17 +175,18 @@ class Balancer:
             document=lambda: self._document,
             health=health,
         )
-        sockets = [listener(host, settings.balancer_port) for host in settings.bind]
-        admin_sockets = [listener(host, settings.admin_port) for host in settings.bind]
         proxy.start()
         self._picker.start()
-        servers = [await loop.create_server(proxy.connection, sock=sock, backlog=2048) for sock in sockets]
-        admins = [await loop.create_server(admin.connection, sock=sock) for sock in admin_sockets]
-        for what, opened in (("requests", sockets), ("metrics and state", admin_sockets)):
-            for sock in opened:
-                host, port = sock.getsockname()[:2]
-                logger.info("listening for %s on %s port %d", what, host, port)
+        servers, admins = [], []
+        for one in self._owned.listeners(Use.REQUESTS):
+            servers.append(await loop.create_server(proxy.connection, sock=one.socket.dup(), backlog=2048))
+            logger.info("listening for requests on %s port %d", one.host, one.port)
+        for one in self._owned.listeners(Use.ADMIN):
+            admins.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
+            logger.info("listening for metrics and state on %s port %d", one.host, one.port)
+        self._owned.settle()
         notify_ready()
+        self._tasks.start(self._owned.leave_to_successor(self.stop))
         self._tasks.start(self._tick(health))
         self._tasks.start(reporter.run())
         await self._stopping.wait()
@@ -269,7 +268,7 @@ class Balancer:
             logger.error("cannot use the last-good file, waiting for control instead: %s", error)
 
     async def _follow(self) -> None:
-        await follow(self, self._client, lambda: self._kept.on_disk(SealingKey.kept, self._home))
+        await follow(self, self._client, lambda: self._kept.on_disk(SealingKey.kept, self._owned.home))
 
     def _client(self, key: SealingKey | None = None) -> FeedClient:
         del key  # no zone-signing keys are for balancers

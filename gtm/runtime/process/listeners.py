@@ -29,6 +29,10 @@ class Use(StrEnum):
     """What a socket is for."""
 
     HTTP = "http"
+    REQUESTS = "requests"
+    """Of a balancer: what it carries to backends."""
+    ADMIN = "admin"
+    """Of a balancer: its metrics and state."""
     DNS_UDP = "dns-udp"
     DNS_TCP = "dns-tcp"
 

@@ -28,7 +28,7 @@ from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
 from gtm.demo.inference import DEFAULT_SLOTS
 from gtm.demo.policy import demo_policy, standing
 from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
-from gtm.runtime.edge.handover import orphans
+from gtm.runtime.edge import orphans
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.child import Child
 from gtm.runtime.process.handed import document

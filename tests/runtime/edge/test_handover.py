@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.edge.handover.handover import FILE, Handover, HandoverError, Predecessor, _listen
+from gtm.runtime.following.handover import FILE, Handover, HandoverError, Predecessor, _listen
 from gtm.runtime.process.listeners import Listener, Listeners, Use
 from gtm.runtime.process.sockets import bind_tcp
 from tests.effort import examples

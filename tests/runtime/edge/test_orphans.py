@@ -17,11 +17,11 @@ import pytest
 
 from gtm.environment import inherited
 from gtm.lockfile import LockFile
+from gtm.runtime.edge import orphans
 from gtm.runtime.edge.agent.ownership import Ownership
-from gtm.runtime.edge.handover import orphans
-from gtm.runtime.edge.handover.handover import Handover, HandoverError, short
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.following.handover import Handover, HandoverError, short
 from gtm.runtime.process.handed import document
 from gtm.settings import EdgeSettings
 from tests.system.harness import eventually
@@ -29,7 +29,7 @@ from tests.system.harness import eventually
 ORPHAN = """
 import sys, threading
 from pathlib import Path
-from gtm.runtime.edge.handover.orphans import Door, make_door
+from gtm.runtime.edge.orphans import Door, make_door
 gone = threading.Event()
 gone.set()
 Door(make_door(Path(sys.argv[1]))[1], [], gone, lambda: print("told", flush=True)).start()

@@ -20,10 +20,10 @@ from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan, St
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.zone.signatures import PERIOD
 from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage
-from gtm.runtime.edge.handover.orphans import find, make_door
 from gtm.runtime.edge.line.messages import TO_AGENT, TO_WORKER, CountsMessage, PulseMessage, ReadyMessage
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.orphans import find, make_door
 from gtm.runtime.edge.worker.alone import Tenure
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.settings import DnsSettings, EdgeSettings
@@ -135,7 +135,7 @@ def test_a_door_opens_to_nobody_while_the_agent_lives(
     housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the data directory's lock failed, a second edge takes no worker away from the first."""
-    monkeypatch.setattr("gtm.runtime.edge.handover.orphans._PATIENCE", 0.2)
+    monkeypatch.setattr("gtm.runtime.edge.orphans._PATIENCE", 0.2)
     worker, agent, data_dir = housed
     stopped = threading.Event()
     worker.start(stopped.set)

@@ -46,10 +46,10 @@ from gtm.runtime.edge.agent.reporting import Reporter
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
-from gtm.runtime.edge.handover.handover import HandoverError
 from gtm.runtime.edge.line.messages import MetricsMessage, PulseMessage, TimesMessage, ToWorker
 from gtm.runtime.following.clock_keeper import ClockKeeper
 from gtm.runtime.following.feed import follow
+from gtm.runtime.following.handover import HandoverError
 from gtm.runtime.following.kept import Kept, lasting
 from gtm.runtime.following.tasks import Tasks, die, first_of
 from gtm.runtime.process import lifeline

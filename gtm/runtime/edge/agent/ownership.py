@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.edge.handover import orphans
-from gtm.runtime.edge.handover.handover import Handover, Predecessor
+from gtm.runtime.edge import orphans
+from gtm.runtime.following.handover import Handover, Predecessor
 from gtm.runtime.process import lifeline, privileges
 from gtm.runtime.process.listeners import Listeners, open_listeners
 from gtm.runtime.process.notify import notify_ready

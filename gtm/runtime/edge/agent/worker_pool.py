@@ -14,7 +14,6 @@ from typing import assert_never
 from gtm.core.latency import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.wire import FeedError, KeysMessage
-from gtm.runtime.edge.handover.orphans import make_door
 from gtm.runtime.edge.line.link import AgentEnd
 from gtm.runtime.edge.line.messages import (
     CountsMessage,
@@ -29,6 +28,7 @@ from gtm.runtime.edge.line.messages import (
 )
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.line.worker_settings import FINISH, WorkerSettings
+from gtm.runtime.edge.orphans import make_door
 from gtm.runtime.process.child import Deaths, ending
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate

@@ -1,7 +1,7 @@
 """What an edge's agent and one of its workers tell each other, on a line that is that worker's alone.
 
 Both ends are the same version of gtm: an agent starts its own workers, and takes over those of others without a word on
-their lines (`gtm.runtime.edge.handover.orphans`).
+their lines (`gtm.runtime.edge.orphans`).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import signal
 
-from gtm.runtime.edge.handover.orphans import listen_early
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.orphans import listen_early
 from gtm.runtime.edge.worker.servers import run_dns, run_http
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process import pauses

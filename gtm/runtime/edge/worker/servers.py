@@ -9,9 +9,9 @@ from math import inf
 
 from gtm.dns.io.server import DnsServer
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.runtime.edge.handover.orphans import own_listeners
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import FINISH
+from gtm.runtime.edge.orphans import own_listeners
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.http_server import KEEP_ALIVE, PatientServer, server_config

@@ -35,7 +35,6 @@ from gtm.feed.wire import AccessMessage, FeedError, KeysMessage, LatencyMessage,
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.http.quotas import QuotaGate
 from gtm.http.samples import Intake
-from gtm.runtime.edge.handover.orphans import Door
 from gtm.runtime.edge.line.link import WorkerEnd
 from gtm.runtime.edge.line.messages import (
     CountsMessage,
@@ -51,6 +50,7 @@ from gtm.runtime.edge.line.messages import (
 )
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.orphans import Door
 from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.process import pauses
 from gtm.runtime.process.clocks import boot_time

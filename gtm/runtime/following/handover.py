@@ -1,6 +1,6 @@
-"""How one edge takes over from another on the same machine: the sockets move, the processes don't.
+"""How one process takes over from another on the same machine: the sockets move, the processes don't.
 
-The agent that runs waits at a Unix socket in its data directory. A successor connects and is sent every listening
+An edge's agent, or a balancer, that runs waits at a Unix socket in its data directory. A successor connects and is sent every listening
 socket (SCM_RIGHTS), and the lock of the data directory. Once its own workers answer it says `stop`; until then the
 predecessor goes on as if nothing were, and if the successor hangs up, it stays.
 """

@@ -1,6 +1,6 @@
 """Workers whose agent is gone, and how a next agent finds them: each has a door, a Unix socket in the data directory.
 
-What is said at a door is what a predecessor says to its successor (`gtm.runtime.edge.handover.handover`): the worker hands over its
+What is said at a door is what a predecessor says to its successor (`gtm.runtime.following.handover`): the worker hands over its
 listening sockets, goes on, and when it hears `stop` it answers what has arrived, and ends.
 
 Laws:
@@ -24,7 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.edge.handover.handover import (
+from gtm.runtime.edge.line.worker_id import WorkerKind
+from gtm.runtime.following.handover import (
     STOP,
     HandoverError,
     Predecessor,
@@ -33,7 +34,6 @@ from gtm.runtime.edge.handover.handover import (
     peer,
     short,
 )
-from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.process.listeners import Listener, Use
 
 logger = logging.getLogger(__name__)
