@@ -17,6 +17,7 @@ from gtm.api.context import Context
 from gtm.api.middleware import BodyLimit, Counting, Metrics
 from gtm.api.routes import (
     approvals,
+    balancers,
     demand,
     dnssec,
     drafts,
@@ -61,6 +62,7 @@ _TAGS = [
     {"name": "latency", "description": "Measured round trips."},
     {"name": "plan", "description": "What the planner makes of it all, every second."},
     {"name": "edges", "description": "The feed, and which edges have what."},
+    {"name": "balancers", "description": "The feed of regions' balancers."},
     {"name": "dnssec", "description": "Keys of signed zones."},
     {"name": "tokens", "description": "Bearer tokens."},
     {"name": "operations", "description": "For machines that watch control."},
@@ -155,6 +157,7 @@ def _routers() -> Iterator[APIRouter]:
         dnssec,
         tokens,
         edges,
+        balancers,
         status,
         load,
         latency,

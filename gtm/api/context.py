@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.convertors import StringConvertor, register_url_convertor
 
@@ -23,6 +24,7 @@ from gtm.control.policy.situation import Situation, situation_of
 from gtm.control.replica import Replica
 from gtm.core.model.access import Role, permits
 from gtm.documents.fields import LINE_PATTERN
+from gtm.feed.wire import CONTENT_TYPE
 from gtm.geoip.networks import Locate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
@@ -91,13 +93,15 @@ class Context:
 class Principal:
     """Who is asking: the token's name and role. `sha256` is the hash of its text in hex.
 
-    `edges` is of tokens of role `edge`: the name of the edge that it speaks for, or a pattern of names.
+    `edges` is of tokens of role `edge`: the name of the edge that it speaks for, or a pattern of names. `regions` is of those
+    that are bound to regions: what they may report on, likewise.
     """
 
     name: str
     role: Role
     sha256: str
     edges: str | None = None
+    regions: str | None = None
 
 
 def context(request: Request) -> Context:
@@ -136,7 +140,7 @@ async def authenticate(ctx: Context, text: str) -> Principal:
     digest = sha256(text.encode(errors="replace"))
     held = ctx.present.token(digest.hexdigest(), time.time())
     if held is not None:
-        return Principal(held.name, held.role, digest.hexdigest(), held.edges)
+        return Principal(held.name, held.role, digest.hexdigest(), held.edges, held.regions)
     try:
         async with ctx.database.transaction() as transaction:
             token = await transaction.tokens.find_by_hash(digest.digest())
@@ -153,7 +157,7 @@ async def authenticate(ctx: Context, text: str) -> Principal:
         raise Unauthorized("the token has been revoked")
     if held is None or (token.expires_at is not None and token.expires_at <= datetime.now(UTC)):
         raise Unauthorized("the token has expired")
-    return Principal(held.name, held.role, digest.hexdigest(), held.edges)
+    return Principal(held.name, held.role, digest.hexdigest(), held.edges, held.regions)
 
 
 def _revoked(token: Token) -> bool:
@@ -187,7 +191,14 @@ Operator = Annotated[Principal, Depends(requires(Role.OPERATOR))]
 FenceAdmin = Annotated[Principal, Depends(requires(Role.FENCE_ADMIN))]
 Admin = Annotated[Principal, Depends(requires(Role.ADMIN))]
 Edge = Annotated[Principal, Depends(requires(Role.EDGE))]
+Balancer = Annotated[Principal, Depends(requires(Role.BALANCER))]
 Reporter = Annotated[Principal, Depends(requires(Role.REPORTER))]
+
+
+def reply_lines(lines: AsyncIterator[bytes]) -> StreamingResponse:
+    """A feed, which ends with `lines`. No proxy on the way should hold it back."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(lines, media_type=CONTENT_TYPE, headers=headers)
 
 
 def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -25,6 +25,7 @@ REST = 4.0
 """How many times what a look took (of a processor) it is shown: scrapers take at most a fifth of one."""
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_control_feed_subscribers": ("Edges that follow the feed.", ()),
+    "gtm_control_feed_balancers": ("Balancers that follow the feed.", ()),
     "gtm_control_revision": ("The policy revision published; 0: none.", ()),
     "gtm_control_policy_timestamp_seconds": ("When the policy in force was written; 0: there is none.", ()),
     "gtm_control_epoch": ("The epoch of the state published.", ()),
@@ -184,6 +185,7 @@ def _of_control(replica: Replica, moment: Moment, edges: Sequence[LiveEdge]) -> 
     alarm = active.reports.vantages.judgement.alarm if active is not None else Alarm()
     for name, value in (
         ("gtm_control_feed_subscribers", replica.subscribers.count),
+        ("gtm_control_feed_balancers", replica.subscribers.balancers.total()),
         ("gtm_control_revision", moment.revision),
         (
             "gtm_control_policy_timestamp_seconds",

@@ -20,6 +20,15 @@ def warnings(replica: Replica, now: float) -> list[str]:
         f"of its own (gtm token create EDGE --role edge), then: gtm token revoke {name}"
         for name in present.unbound_tokens()
     ]
+    found += [
+        f"token `{name}` is for balancers of any region, so whoever has it can lie about the load of all: make each region a "
+        f"token of its own (gtm token create NAME --role balancer --regions REGION), then: gtm token revoke {name}"
+        for name in present.unbound_balancers()
+    ]
+    found += [
+        f"token `{name}` is for `{regions}`, and no region has such a name: what it reports is dropped"
+        for name, regions in present.lost_tokens()
+    ]
     if active is not None:
         found += _of_active(present, active, now)
     return [*found, f"dnssec: {replica.dnssec.problem}"] if replica.dnssec.problem else found

@@ -1,4 +1,4 @@
-"""An edge's line to control: the feed down, reports up."""
+"""An edge's line to control: the feed down, reports up; and a balancer's, which only follows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from gtm.feed.wire import (
     EdgeReply,
     EdgeReport,
     FeedError,
+    KeysMessage,
     Message,
     SealedKeysMessage,
     SnapshotMessage,
@@ -57,35 +58,22 @@ class NameRefused(TokenRefused):
         self.name = name
 
 
-class FeedClient:
+class _Line:
     """Speaks to one control address.
 
     Args:
         url: control's base URL, as in `http://127.0.0.1:8080`.
-        token: a bearer token of role `edge`.
-        edge: this edge's name.
+        token: a bearer token.
         ca_file: certificates that count besides the public ones, None for no others.
-        key: what opens zone-signing keys that are sealed to this edge; None: it is sent none.
         skipped: told of each message of the feed that is left out, with the reason in words.
-
-    Raises:
-        CertificatesError: `ca_file` cannot be read.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        edge: str,
-        ca_file: Path | None = None,
-        *,
-        key: SealingKey | None = None,
-        skipped: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    _whose = ""
+    """Whose token it is, and how one is made."""
+    _made_by = ""
+
+    def __init__(self, url: str, token: str, ca_file: Path | None, skipped: Callable[[str], None]) -> None:
         self.url = url.rstrip("/")
-        self.edge = edge
-        self._token = token
-        self._key = key
         self._skipped = skipped
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -101,6 +89,10 @@ class FeedClient:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
+    def _feed(self) -> tuple[str, dict[str, str], dict[str, str]]:
+        """Where the feed is: path, query and headers."""
+        raise NotImplementedError
+
     async def messages(self, held: SnapshotMessage | None) -> AsyncIterator[Message]:
         """The feed, from connecting until it breaks.
 
@@ -115,11 +107,11 @@ class FeedClient:
                 `TokenRefused`, and of one for another edge `NameRefused`.
         """
         try:
-            params = {"edge": self.edge, "revision": "0"}
+            path, params, headers = self._feed()
+            params["revision"] = "0"
             if held is not None:
                 params |= {"revision": str(held.revision), "sha256": held.sha256}
-            headers = {} if self._key is None else {SEALING_KEY: self._key.public}
-            async with self._http.stream("GET", "/v1/feed", params=params, headers=headers) as response:
+            async with self._http.stream("GET", path, params=params, headers=headers) as response:
                 await self._check(response)
                 async for line in _lines(response.aiter_bytes(), self._skipped):
                     message = self._read(line)
@@ -132,12 +124,84 @@ class FeedClient:
     def _read(self, line: bytes) -> Message | None:
         try:
             message = decode(line)
-            if self._key is None or not isinstance(message, SealedKeysMessage):
-                return message
-            return self._key.open(message, self.edge, self._token)
+            return None if message is None else self._opened(message)
         except FeedError as error:
             self._skipped(str(error))
             return None
+
+    def _opened(self, message: Message) -> Message | None:
+        """A message as it is handed on.
+
+        Raises:
+            FeedError: it cannot be opened.
+        """
+        return message
+
+    async def _check(self, response: httpx.Response) -> None:
+        edges = response.headers.get(EDGE_NAME)
+        if response.status_code == 403 and edges is not None:
+            raise NameRefused(
+                f"{self.url}: {await _detail(response)} (HTTP 403)", "" if "*" in edges else edges
+            )
+        if response.status_code in (401, 403):
+            raise TokenRefused(
+                f"{self.url}: control does not accept this {self._whose}'s token (HTTP {response.status_code}); "
+                f"set GTM_TOKEN to one made by `{self._made_by}`"
+            )
+        if not response.is_success:
+            there = (
+                ""
+                if "x-gtm-tier" in response.headers
+                else (
+                    ": what answers there is not gtm's control (an edge, or a proxy?); --control, GTM_CONTROL_URL: give "
+                    "control's own address, port 8080 unless it was told another"
+                )
+            )
+            why = f" ({await _detail(response)})" if response.status_code == 503 and not there else ""
+            raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}{why}{there}")
+
+
+class FeedClient(_Line):
+    """An edge's line to one control address.
+
+    Args:
+        url: control's base URL, as in `http://127.0.0.1:8080`.
+        token: a bearer token of role `edge`.
+        edge: this edge's name.
+        ca_file: certificates that count besides the public ones, None for no others.
+        key: what opens zone-signing keys that are sealed to this edge; None: it is sent none.
+        skipped: told of each message of the feed that is left out, with the reason in words.
+
+    Raises:
+        CertificatesError: `ca_file` cannot be read.
+    """
+
+    _whose = "edge"
+    _made_by = "gtm token create NAME --role edge"
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        edge: str,
+        ca_file: Path | None = None,
+        *,
+        key: SealingKey | None = None,
+        skipped: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(url, token, ca_file, skipped)
+        self.edge = edge
+        self._token = token
+        self._key = key
+
+    def _feed(self) -> tuple[str, dict[str, str], dict[str, str]]:
+        headers = {} if self._key is None else {SEALING_KEY: self._key.public}
+        return "/v1/feed", {"edge": self.edge}, headers
+
+    def _opened(self, message: Message) -> Message | None:
+        if self._key is None or not isinstance(message, SealedKeysMessage):
+            return message
+        return self._key.open(message, self.edge, self._token)
 
     async def report(self, report: EdgeReport) -> EdgeReply:
         """Tell control what this edge sees.
@@ -158,28 +222,43 @@ class FeedClient:
         except (msgspec.MsgspecError, ValueError) as error:
             raise ControlUnreachable(f"{self.url}: the reply to a report cannot be read: {error}") from error
 
-    async def _check(self, response: httpx.Response) -> None:
-        edges = response.headers.get(EDGE_NAME)
-        if response.status_code == 403 and edges is not None:
-            raise NameRefused(
-                f"{self.url}: {await _detail(response)} (HTTP 403)", "" if "*" in edges else edges
-            )
-        if response.status_code in (401, 403):
-            raise TokenRefused(
-                f"{self.url}: control does not accept this edge's token (HTTP {response.status_code}); "
-                "set GTM_TOKEN to one made by `gtm token create NAME --role edge`"
-            )
-        if not response.is_success:
-            there = (
-                ""
-                if "x-gtm-tier" in response.headers
-                else (
-                    ": what answers there is not gtm's control (an edge, or a proxy?); --control, GTM_CONTROL_URL: give "
-                    "control's own address, port 8080 unless it was told another"
-                )
-            )
-            why = f" ({await _detail(response)})" if response.status_code == 503 and not there else ""
-            raise ControlUnreachable(f"{self.url}: HTTP {response.status_code}{why}{there}")
+
+class BalancerFeedClient(_Line):
+    """A balancer's line to one control address. It is sent no zone-signing keys, and would not take any.
+
+    Args:
+        url: control's base URL, as in `http://127.0.0.1:8080`.
+        token: a bearer token of role `balancer`.
+        balancer: this balancer's name, for people.
+        ca_file: certificates that count besides the public ones, None for no others.
+        skipped: told of each message of the feed that is left out, with the reason in words.
+
+    Raises:
+        CertificatesError: `ca_file` cannot be read.
+    """
+
+    _whose = "balancer"
+    _made_by = "gtm token create NAME --role balancer --regions REGION"
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        balancer: str,
+        ca_file: Path | None = None,
+        *,
+        skipped: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(url, token, ca_file, skipped)
+        self.balancer = balancer
+
+    def _feed(self) -> tuple[str, dict[str, str], dict[str, str]]:
+        return f"/v1/balancers/{quote(self.balancer, safe='')}/feed", {}, {}
+
+    def _opened(self, message: Message) -> Message | None:
+        if isinstance(message, KeysMessage | SealedKeysMessage):
+            raise FeedError("zone-signing keys, which no balancer is to have")
+        return message
 
 
 def _met(error: httpx.HTTPError) -> str:

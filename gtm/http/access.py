@@ -1,21 +1,32 @@
 """Who may ask about other clients than themselves, send what balancers measured, and read the metrics.
 
 Law: asking takes a token that may read (viewer, operator, admin), unless the operator opened look-ups to everybody;
-sending takes one that may report (reporter, edge).
+sending takes one that may report (reporter, balancer, edge), of the regions that it is bound to.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 from hashlib import sha256
+from typing import NamedTuple
 
-from gtm.core.model.access import Access, Role, permits
+from gtm.core.model.access import Access, Role, TokenGrant, permits
 from gtm.geoip.client import Client
 from gtm.http.problems import ProblemError
 
 _MAX_TOKEN = 512
 REPORTER_LENGTH = 16
 """How many hexadecimal digits of its token's SHA-256 name a reporter."""
+
+
+class Reporter(NamedTuple):
+    """Who sends what a balancer measured: its token's name for that, and what the token is bound to.
+
+    `regions` is the region that it may speak of, or a pattern of names; None: any.
+    """
+
+    name: str
+    regions: str | None = None
 
 
 class Grant(IntEnum):
@@ -29,14 +40,9 @@ class Grant(IntEnum):
     """Nobody knows whether it was revoked since: control was not heard for too long."""
 
 
-def grant_of(
-    authorization: bytes | None,
-    access: Access,
-    now: float,
-    needed: Role = Role.VIEWER,
-    *,
-    outdated: bool = False,
-) -> Grant:
+def judged(
+    authorization: bytes | None, access: Access, now: float, needed: Role, *, outdated: bool
+) -> tuple[Grant, TokenGrant | None]:
     """Judge an Authorization header (RFC 6750 §2.1).
 
     Args:
@@ -45,25 +51,22 @@ def grant_of(
         now: POSIX seconds.
         needed: the role that grants it.
         outdated: control was not heard for longer than tokens are believed.
+
+    Returns:
+        What it amounts to, and the token if it is enough.
     """
     if authorization is None:
-        return Grant.NO_TOKEN
+        return Grant.NO_TOKEN, None
     if outdated:
-        return Grant.OUTDATED
+        return Grant.OUTDATED, None
     scheme, _, token = authorization.partition(b" ")
     token = token.strip()
     if scheme.lower() != b"bearer" or not token or len(token) > _MAX_TOKEN:
-        return Grant.BAD_TOKEN
-    role = access.role(sha256(token).hexdigest(), now)
-    if role is None:
-        return Grant.BAD_TOKEN
-    return Grant.GRANTED if permits(role, needed) else Grant.WRONG_ROLE
-
-
-def reporter_of(authorization: bytes | None) -> str:
-    """A short name of the token in an Authorization header, the same at every edge; empty without one."""
-    token = (authorization or b"").partition(b" ")[2].strip()
-    return sha256(token).hexdigest()[:REPORTER_LENGTH] if token else ""
+        return Grant.BAD_TOKEN, None
+    held = access.grant(sha256(token).hexdigest(), now)
+    if held is None:
+        return Grant.BAD_TOKEN, None
+    return (Grant.GRANTED, held) if permits(held.role, needed) else (Grant.WRONG_ROLE, None)
 
 
 def check_subject(grant: Grant, asked: Client, caller: Client | None) -> None:
@@ -80,17 +83,21 @@ def check_subject(grant: Grant, asked: Client, caller: Client | None) -> None:
         )
 
 
-def check_reporter(grant: Grant) -> None:
-    """Let a caller send what a balancer measured, or not.
+def reporter_of(grant: Grant, held: TokenGrant | None) -> Reporter:
+    """Who sends what a balancer measured, if its token is enough.
+
+    Its name is short, and the same at every edge.
 
     Raises:
         ProblemError: the token is missing, not known or not enough.
     """
     _check(
         grant,
-        "sending samples takes a token of role reporter or edge",
-        "sending samples takes a bearer token of role reporter or edge",
+        "sending samples takes a token of role reporter, balancer or edge",
+        "sending samples takes a bearer token of role reporter, balancer or edge",
     )
+    assert held is not None  # noqa: S101 - a token that is enough is known
+    return Reporter(held.sha256[:REPORTER_LENGTH], held.regions)
 
 
 def check_scraper(grant: Grant) -> None:

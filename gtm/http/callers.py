@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from gtm.core.model.access import Role
+from gtm.core.model.access import Role, TokenGrant
 from gtm.feed.current import CurrentView
 from gtm.geoip.address import Address
 from gtm.geoip.client import Client, ClientFinder, peer_address
-from gtm.http.access import Grant, check_reporter, check_scraper, grant_of, reporter_of
+from gtm.http.access import Grant, Reporter, check_scraper, judged, reporter_of
 from gtm.http.incoming import LISTS, Incoming
 from gtm.settings import Network
 
@@ -50,18 +50,15 @@ class Callers:
         """Whether the caller may ask about other clients."""
         if self._open_lookups:
             return Grant.GRANTED
-        return self._granted(incoming.headers.get(b"authorization"), Role.VIEWER)
+        return self._judged(incoming, Role.VIEWER)[0]
 
-    def reporter(self, incoming: Incoming) -> str:
+    def reporter(self, incoming: Incoming) -> Reporter:
         """Which reporter of round trips calls.
 
         Raises:
             ProblemError: none, as its token says.
         """
-        authorization = incoming.headers.get(b"authorization")
-        reporter = reporter_of(authorization)
-        check_reporter(self._granted(authorization, Role.REPORTER))
-        return reporter
+        return reporter_of(*self._judged(incoming, Role.REPORTER))
 
     def check_scraper(self, incoming: Incoming) -> None:
         """Let the metrics be read from the networks for that, or with a token.
@@ -70,7 +67,7 @@ class Callers:
             ProblemError: neither is so.
         """
         if not self._near(incoming):
-            check_scraper(self._granted(incoming.headers.get(b"authorization"), Role.VIEWER))
+            check_scraper(self._judged(incoming, Role.VIEWER)[0])
 
     def forwarded(self, incoming: Incoming) -> Forwarded:
         """What proxies say of the client, if they are trusted."""
@@ -86,10 +83,11 @@ class Callers:
         """The caller as a client; None: unknown."""
         return Client.of(self._finder.find(peer, *forwarded))
 
-    def _granted(self, authorization: bytes | None, needed: Role) -> Grant:
+    def _judged(self, incoming: Incoming, needed: Role) -> tuple[Grant, TokenGrant | None]:
+        authorization = incoming.headers.get(b"authorization")
         current, most = self._current_view, self._token_max_age
         outdated = authorization is not None and most < inf and current.window.age >= most
-        return grant_of(authorization, current.access, self._clock(), needed, outdated=outdated)
+        return judged(authorization, current.access, self._clock(), needed, outdated=outdated)
 
     def _near(self, incoming: Incoming) -> bool:
         """Whether a request comes from where the metrics are read without a token.

@@ -22,10 +22,12 @@ import msgspec
 from gtm.core.latency.budget import SourceBudget
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod, Verdict
+from gtm.core.model.access import matches
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address, parse_address
 from gtm.http import beacons
+from gtm.http.access import Reporter
 from gtm.http.callers import Callers
 from gtm.http.incoming import Incoming, Receive, Send
 from gtm.http.lookup import Lookup
@@ -44,6 +46,8 @@ MAX_PAIRS = 5000
 _BURST = 100
 """Samples taken in one go, before other requests get their turn."""
 _MAX_NAME = 256
+_ANYBODY = Reporter("")
+"""Browsers, which have no token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,11 @@ class Intake:
         self._ended: dict[SampleMethod, list[SampleAggregator]] = {method: [] for method in self._open}
 
     async def take_in(
-        self, samples: Iterable[Posted], caller: Address | None, method: SampleMethod, reporter: str = ""
+        self,
+        samples: Iterable[Posted],
+        caller: Address | None,
+        method: SampleMethod,
+        reporter: Reporter = _ANYBODY,
     ) -> Counter[Verdict]:
         """Take samples in, and count what became of them.
 
@@ -91,7 +99,7 @@ class Intake:
             samples: what was posted.
             caller: the client of samples that name none.
             method: who measured.
-            reporter: names the token that a balancer's samples came with.
+            reporter: of a balancer's samples, the token that they came with.
         """
         self._follow()
         verdicts: Counter[Verdict] = Counter()
@@ -114,13 +122,17 @@ class Intake:
             [witness for part in parts for witness in part.witnesses],
         )
 
-    def _add(self, posted: Posted, client: Address | None, method: SampleMethod, reporter: str) -> Verdict:
+    def _add(
+        self, posted: Posted, client: Address | None, method: SampleMethod, reporter: Reporter
+    ) -> Verdict:
         location = UNKNOWN_LOCATION if client is None else self._locate(client.packed)
         now = self._clock()
         source = "" if client is None else source_of(client)
-        sample = Sample(location, posted.region, posted.rtt_ms, now, source, method, reporter)
+        sample = Sample(location, posted.region, posted.rtt_ms, now, source, method, reporter.name)
         if self._known is None or posted.region not in self._known.region_numbers:
             return Verdict.UNKNOWN_REGION  # before a made-up name takes a place in the budget
+        if reporter.regions is not None and not matches(reporter.regions, posted.region):
+            return Verdict.OTHER_REGION
         if method is SampleMethod.BEACON and not self._budget.spend(source, posted.region, now):
             return Verdict.CAPPED
         with self._changing:
@@ -260,7 +272,9 @@ class SamplePages:
         if body is None:
             return None
         caller = self._callers.address(incoming.peer, self._callers.forwarded(incoming))
-        return await self._learn(parse_beacon(body), caller, SampleMethod.BEACON, "", headers=beacons.OPEN)
+        return await self._learn(
+            parse_beacon(body), caller, SampleMethod.BEACON, _ANYBODY, headers=beacons.OPEN
+        )
 
     async def _take_samples(self, incoming: Incoming, receive: Receive, _: Send) -> Response | None:
         """Take round trips in that balancers measured, with a reporter's token. None if the client went away."""
@@ -276,7 +290,7 @@ class SamplePages:
         samples: Sequence[Posted],
         caller: Address | None,
         method: SampleMethod,
-        reporter: str,
+        reporter: Reporter,
         *,
         headers: Headers,
     ) -> Response:

@@ -97,14 +97,20 @@ tokens = Table(
     Column("sha256", LargeBinary, nullable=False, unique=True),
     # Which edges a token of role `edge` speaks for: a name, or a pattern with `*`; of all others NULL.
     Column("edges", Text, nullable=True),
+    # Which regions a token of role `balancer` or `reporter` may speak of: a name, or a pattern with `*`; of a reporter NULL: any.
+    Column("regions", Text, nullable=True),
     _timestamp("created_at", now=True),
     _timestamp("expires_at", nullable=True),
     _timestamp("revoked_at", nullable=True),
     CheckConstraint(
-        "role IN ('viewer', 'operator', 'fence-admin', 'admin', 'edge', 'reporter')", name="role"
+        "role IN ('viewer', 'operator', 'fence-admin', 'admin', 'edge', 'reporter', 'balancer')", name="role"
     ),
     CheckConstraint("octet_length(sha256) = 32", name="sha256"),
     CheckConstraint("(role = 'edge') = (edges IS NOT NULL)", name="edges"),
+    CheckConstraint(
+        "role = 'reporter' OR (role = 'balancer') = (regions IS NOT NULL)",
+        name="regions",
+    ),
     Index("ix_tokens_name", "name"),
     Index("uq_tokens_live_name", "name", unique=True, postgresql_where=text("revoked_at IS NULL")),
 )

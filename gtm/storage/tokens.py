@@ -38,6 +38,8 @@ class Token:
     revoked_at: datetime | None
     edges: str | None = None
     """Of role `edge`: the name of the edge that it speaks for, or a pattern of names (`fra-*`)."""
+    regions: str | None = None
+    """Of roles `balancer` and `reporter`: the region that it is bound to, or a pattern of names; None: of a reporter, any."""
 
     @property
     def ends_at(self) -> datetime | None:
@@ -54,7 +56,8 @@ _COLUMNS = [c for c in tables.tokens.columns if c.name != "sha256"]
 class TokenRepository:
     """Tokens by name. `sha256` is always the 32-byte digest of the secret.
 
-    `edges` is of tokens of role `edge` alone: without it they speak for the edge of their own name.
+    `edges` is of tokens of role `edge` alone: without it they speak for the edge of their own name. `regions` is of those of
+    roles `balancer`, which must have it, and `reporter`.
     """
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -69,6 +72,7 @@ class TokenRepository:
         *,
         token_id: str | None = None,
         edges: str | None = None,
+        regions: str | None = None,
     ) -> Token:
         """Store a new token. One of that name that has expired counts as revoked since.
 
@@ -87,7 +91,7 @@ class TokenRepository:
         await self._connection.execute(expired)
         query = (
             insert(tables.tokens)
-            .values(_values(name, role, sha256, expires_at, token_id, edges=edges))
+            .values(_values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions))
             .on_conflict_do_nothing(index_elements=["name"], index_where=tables.tokens.c.revoked_at.is_(None))
             .returning(*_COLUMNS)
         )
@@ -105,12 +109,13 @@ class TokenRepository:
         *,
         token_id: str | None = None,
         edges: str | None = None,
+        regions: str | None = None,
     ) -> Token:
         """Store a token in place of any other of that name, whose secret stops working at the commit."""
         await self._connection.execute(tables.tokens.delete().where(tables.tokens.c.name == name))
         query = (
             insert(tables.tokens)
-            .values(_values(name, role, sha256, expires_at, token_id, edges=edges))
+            .values(_values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions))
             .returning(*_COLUMNS)
         )
         return _token((await self._connection.execute(query)).mappings().one())
@@ -225,6 +230,7 @@ def _values(
     token_id: str | None,
     *,
     edges: str | None,
+    regions: str | None,
 ) -> dict[str, Any]:
     return {
         "id": token_id or secrets.token_hex(_ID_BYTES),
@@ -233,6 +239,7 @@ def _values(
         "sha256": sha256,
         "expires_at": expires_at,
         "edges": (edges or name) if role is Role.EDGE else None,
+        "regions": regions,
     }
 
 

@@ -31,7 +31,15 @@ def prepare(url: str) -> dict[Role, str]:
         database = Database(url)
         try:
             for role in ROLES:
-                await tokens.install(database, f"{role.value}-one", role, f"gtm_test_{role.value}", edges="*")
+                regions = "eu-central" if role is Role.BALANCER else None
+                await tokens.install(
+                    database,
+                    f"{role.value}-one",
+                    role,
+                    f"gtm_test_{role.value}",
+                    edges="*",
+                    regions=regions,
+                )
             assert await tokens.bootstrap(database) is None
         finally:
             await database.dispose()
@@ -82,6 +90,7 @@ class Api:
     admin: httpx.Client
     edge: httpx.Client
     reporter: httpx.Client
+    balancer: httpx.Client
     anonymous: httpx.Client
     database_url: str
 

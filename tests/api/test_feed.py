@@ -143,7 +143,7 @@ def test_feed_brings_changes(world: Api) -> None:
         assert world.admin.post("/v1/tokens", json={"name": "new", "role": "viewer"}).status_code == 201
         access = until(messages, lambda m: isinstance(m, AccessMessage))
     assert isinstance(access, AccessMessage)
-    assert len(access.access.grants) == 7
+    assert len(access.access.grants) == len(Role) + 1
 
 
 def test_feed_ends_with_its_token(world: Api) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply
+from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.api.schemas.state import EdgeSchema
@@ -98,9 +98,7 @@ async def feed(
     _check_name(who, edge)
     seal = None if key is None else _seal(key, edge, who.sha256)
     lines: AsyncIterator[bytes] = ctx.replica.subscribers.stream(edge, revision, sha256, still_allowed, seal)
-    return StreamingResponse(
-        lines, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    )
+    return reply_lines(lines)
 
 
 def _seal(key: str, edge: str, token: str) -> Seal:

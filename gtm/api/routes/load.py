@@ -92,8 +92,8 @@ _BODY = {
     "/load-reports",
     operation_id="report_load",
     summary="Report the load of regions",
-    description=f"One report, or up to {MAX_REPORTS} as `reports`. What is malformed is dropped and listed in a 422; "
-    "all the rest counts. Fields of ORCA load reports (xDS) are accepted by their names in the .proto and in JSON.",
+    description=f"One report, or up to {MAX_REPORTS} as `reports`. What is malformed, or of another region than "
+    "the token is bound to, is dropped and listed in a 422; all the rest counts. Fields of ORCA load reports (xDS) are accepted by their names in the .proto and in JSON.",
     status_code=204,
     openapi_extra={"requestBody": _BODY},
     responses=errors(413, 415),
@@ -110,7 +110,7 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
         raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error
     if ctx.present.message is None:
         raise Unavailable("no policy revision is loaded yet: try again")
-    taken, problems = loads.take(ctx.present.policy, found, who.name)
+    taken, problems = loads.take(ctx.present.policy, found, who.name, who.regions)
     if problems:
         words = f"{taken} report{'' if taken == 1 else 's'} taken in" if taken else "nothing was taken in"
         raise Invalid(f"{words}; what `errors` lists was dropped", problems)

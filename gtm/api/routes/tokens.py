@@ -34,6 +34,9 @@ class TokenRequest(Document):
     """Absent: never."""
     edges: str | None = Field(default=None, max_length=253, pattern=f"^{tokens.EDGES_PATTERN}$")
     """Of role `edge`: the edge that it speaks for, or a pattern of names (`fra-*`). Absent: the edge of its own name."""
+    regions: str | None = Field(default=None, max_length=63, pattern=f"^{tokens.REGIONS_PATTERN}$")
+    """Of role `balancer`, and if wanted of role `reporter`: the region that it may report on, or a pattern of names (`eu-*`).
+    Absent, a reporter may report on any."""
 
 
 @router.post(
@@ -54,6 +57,7 @@ async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
         now=datetime.now(UTC),
         expires_at=body.expires_at,
         edges=body.edges,
+        regions=body.regions,
     )
     await ctx.replica.watch.refresh()
     return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})

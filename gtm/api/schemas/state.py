@@ -27,6 +27,8 @@ class TokenView(Schema):
     """When it was revoked; in the future, when it will be, as another one has replaced it."""
     edges: str | None
     """Of role `edge`: the edge that it speaks for, or a pattern of names."""
+    regions: str | None
+    """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null of a reporter: any."""
 
 
 class TokenCreated(TokenView):

@@ -43,7 +43,7 @@ def create(
         Role,
         typer.Option(
             help="viewer reads, operator changes policy, fence-admin also opens fences, admin also makes tokens; edge is for "
-            "edges, reporter for load reports."
+            "edges, balancer for regions' balancers, reporter for load reports."
         ),
     ],
     expires: Annotated[
@@ -59,6 +59,13 @@ def create(
             "Default: the edge of the token's own name."
         ),
     ] = None,
+    regions: Annotated[
+        str | None,
+        typer.Option(
+            help="Of role balancer: the region that it is for, or a pattern (eu-*). Of role reporter the same, if it is not to "
+            "report on any."
+        ),
+    ] = None,
     direct: _Direct = False,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
@@ -70,11 +77,12 @@ def create(
     from gtm.cli.common import client
 
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
+    bound = {"edges": edges, "regions": regions}
     if direct:
-        made = _create_directly(name, role, expires_at, database_url, data_dir, edges=edges)
+        made = _create_directly(name, role, expires_at, database_url, data_dir, **bound)
     else:
         body = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
-        body |= {} if edges is None else {"edges": edges}
+        body |= {key: value for key, value in bound.items() if value is not None}
         made = client.control(control_url, token).call("POST", "/v1/tokens", body=body).body
     _show(made, as_json=as_json)
 
@@ -149,13 +157,13 @@ def list_(
         return
     now = datetime.now(UTC)
     output.table(
-        ("name", "id", "role", "edges", "state", "created (UTC)", "ends (UTC)"),
+        ("name", "id", "role", "for", "state", "created (UTC)", "ends (UTC)"),
         (
             (
                 item["name"],
                 item["id"],
                 item["role"],
-                item["edges"] or "",
+                _bound(item),
                 output.styled(_state(item, now)),
                 output.when(item["created_at"]),
                 output.when(_ends(item)) or "never",
@@ -193,12 +201,17 @@ def revoke(
 
 def _kind(made: dict[str, Any]) -> str:
     """What a token is for."""
-    role: str = made["role"]
-    return f"{role} of {made['edges']}" if made.get("edges") else role
+    role, names = str(made["role"]), _bound(made)
+    return f"{role} of {names}" if names else role
+
+
+def _bound(item: dict[str, Any]) -> str:
+    """The edges or regions that a token is bound to."""
+    return str(item.get("edges") or item.get("regions") or "")
 
 
 def _create_directly(
-    name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path, *, edges: str | None
+    name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path, **bound: str | None
 ) -> dict[str, Any]:
     from gtm.control.live import tokens
     from gtm.documents.fields import NAME_PATTERN, PATTERN_WORDS
@@ -207,7 +220,7 @@ def _create_directly(
         raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
 
     def make(found: Database) -> Awaitable[NewToken]:
-        return tokens.create(found, name, role, now=datetime.now(UTC), expires_at=expires_at, edges=edges)
+        return tokens.create(found, name, role, now=datetime.now(UTC), expires_at=expires_at, **bound)
 
     return _new_view(_with_database(url, data_dir, make))
 
@@ -257,6 +270,7 @@ def _view(token: Token) -> dict[str, Any]:
         "name": token.name,
         "role": token.role.value,
         "edges": token.edges,
+        "regions": token.regions,
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
     }
 

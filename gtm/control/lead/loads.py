@@ -33,19 +33,24 @@ class Loads:
         self.assessment = NO_ASSESSMENT
         """The planner's last one, which its next goes on from."""
 
-    def take(self, policy: Policy, body: Any, reporter: str) -> tuple[int, list[Problem]]:
+    def take(
+        self, policy: Policy, body: Any, reporter: str, bound: str | None = None
+    ) -> tuple[int, list[Problem]]:
         """Take in load reports.
 
         Args:
             policy: the policy in force.
             body: the decoded JSON, see `gtm.core.capacity.load_report`.
             reporter: the source of reports that name none.
+            bound: the region that it may speak of, or a pattern of names; None: any.
 
         Returns:
             How many reports were taken in, and what was wrong with them or the others.
         """
         self._follow(policy)
-        reports, problems = read_reports(body, self._members, self._services, reporter, self._clock())
+        reports, problems = read_reports(
+            body, self._members, self._services, reporter, self._clock(), bound=bound
+        )
         refused = [report for report in reports if not self._book.take(report)]
         problems += [
             Problem("source", "out_of_range", f"region `{name}` has {MAX_SOURCES} other reporters already")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
-from gtm.core.model.access import Access, TokenGrant
+from gtm.core.model.access import Access, Role, TokenGrant, matches
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
@@ -69,11 +69,30 @@ class Present:
         """The names of tokens that speak for edges of any name."""
         return sorted(token.name for token in self.tokens.values() if token.edges == "*")
 
+    def unbound_balancers(self) -> list[str]:
+        """The names of balancers' tokens that are for regions of any name."""
+        return sorted(
+            token.name
+            for token in self.tokens.values()
+            if token.role is Role.BALANCER and token.regions is not None and not token.regions.strip("*")
+        )
+
+    def lost_tokens(self) -> list[tuple[str, str]]:
+        """Tokens that are bound to regions which the policy in force does not have: their names, and to what."""
+        regions = self.policy.regions
+        return sorted(
+            (token.name, token.regions)
+            for token in self.tokens.values()
+            if token.regions is not None and not any(matches(token.regions, one.name) for one in regions)
+        )
+
     def with_tokens(self, live: Mapping[bytes, Token]) -> Present:
         """The same with other tokens, by the SHA-256 of their texts."""
         tokens = {digest.hex(): token for digest, token in live.items()}
         grants = (
-            TokenGrant(sha256, token.role, token.ends_at.timestamp() if token.ends_at else None)
+            TokenGrant(
+                sha256, token.role, token.ends_at.timestamp() if token.ends_at else None, token.regions
+            )
             for sha256, token in sorted(tokens.items())
         )
         return replace(self, tokens=tokens, access=Access(tuple(grants)))

@@ -1,4 +1,7 @@
-"""The edges that subscribe to one control process: each is sent what it lacks at once, and every change as it happens."""
+"""Who subscribes to one control process: each is sent what it lacks at once, and every change as it happens.
+
+Law: zone-signing keys go to edges alone, sealed to each.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from gtm.control.live.present import Current
 from gtm.core.latency import LatencyTable
@@ -43,6 +46,9 @@ class Subscribers:
 
     def __init__(self, current: Current, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self.count = 0
+        """Edges that subscribe now."""
+        self.balancers: Counter[str] = Counter()
+        """Balancers that subscribe now, by name."""
         self._current = current
         self._clock = clock
         self._monotonic = monotonic
@@ -51,7 +57,7 @@ class Subscribers:
         self.refused: dict[str, str] = {}
         """What is wrong with what cannot be sent, by part: subscribers keep what they were sent before."""
         self._public: dict[str, Counter[str]] = {}
-        """The public keys of those who subscribe now, by edge; empty text is of one that told none."""
+        """The public keys of the edges that subscribe now, by name; empty text is of one that told none."""
         self._said: dict[str, set[str]] = {}
 
     def close(self) -> None:
@@ -79,32 +85,64 @@ class Subscribers:
         self.count += 1
         public = seal.public if seal is not None else ""
         self._public.setdefault(edge, Counter())[public] += 1
-        sent: dict[str, object] = {}
-        message = self._current.now.message
-        if message is not None and _held(message, edge, revision, sha256):
-            sent["snapshot"] = message
+
+        def lacking(sent: dict[str, object]) -> bytes:
+            before = sent.get("keys")
+            # Before the policy: an edge that learns of a signed zone can sign it at once.
+            found = self._keys(sent, seal) + self._lacking(sent)
+            if sent.get("keys") is not before:
+                self._say(edge)
+            return found
+
         try:
-            beat = self._monotonic()
-            while not self._closed and still_allowed():
-                changed = self._current.changed
-                before = sent.get("keys")
-                chunk = b"".join(self._lacking(sent, seal))
-                if sent.get("keys") is not before:
-                    self._say(edge)
-                now = self._monotonic()
-                if now >= beat:
-                    chunk += encode(HeartbeatMessage(self._clock()))
-                    beat = now + HEARTBEAT
-                if chunk:
+            sent = self._holding(f"edge {edge}", revision, sha256)
+            async with contextlib.aclosing(self._chunks(sent, lacking, still_allowed)) as chunks:
+                async for chunk in chunks:
                     yield chunk
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), max(0.0, beat - self._monotonic()))
         finally:
             self.count -= 1
             self._public[edge] -= Counter((public,))
             if not self._public[edge]:
                 del self._public[edge]
                 self._said.pop(edge, None)
+
+    async def stream_to_balancer(
+        self, name: str, revision: int, sha256: str | None, still_allowed: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        """What one balancer is sent, likewise: no zone-signing keys, sealed or not."""
+        self.balancers[name] += 1
+        try:
+            sent = self._holding(f"balancer {name}", revision, sha256)
+            async with contextlib.aclosing(self._chunks(sent, self._lacking, still_allowed)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self.balancers -= Counter((name,))
+
+    def _holding(self, who: str, revision: int, sha256: str | None) -> dict[str, object]:
+        """What somebody who holds a revision need not be sent first, by part."""
+        message = self._current.now.message
+        return {"snapshot": message} if message is not None and _held(message, who, revision, sha256) else {}
+
+    async def _chunks(
+        self,
+        sent: dict[str, object],
+        lacking: Callable[[dict[str, object]], bytes],
+        still_allowed: Callable[[], bool],
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines that somebody lacks, whenever there are some, and heartbeats in between."""
+        beat = self._monotonic()
+        while not self._closed and still_allowed():
+            changed = self._current.changed
+            chunk = lacking(sent)
+            now = self._monotonic()
+            if now >= beat:
+                chunk += encode(HeartbeatMessage(self._clock()))
+                beat = now + HEARTBEAT
+            if chunk:
+                yield chunk
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), max(0.0, beat - self._monotonic()))
 
     def warnings(self) -> list[str]:
         """What is wrong with what is sent, or with who subscribes."""
@@ -137,13 +175,20 @@ class Subscribers:
                 logger.warning("%s", text)
                 said.add(text)
 
-    def _lacking(self, sent: dict[str, object], seal: Seal | None) -> list[bytes]:
+    def _keys(self, sent: dict[str, object], seal: Seal | None) -> bytes:
+        """The zone-signing keys that an edge lacks, sealed to it."""
+        now = self._current.now
+        if not now.keys.version or sent.get("keys") is now.keys:
+            return b""
+        sent["keys"] = now.keys
+        line = self._line("keys", now.keys, keep_plan=now.keep_plan)
+        return seal.seal(line) if line and seal is not None else b""
+
+    def _lacking(self, sent: dict[str, object]) -> bytes:
         """The messages that a subscriber lacks, in the order it should take them in."""
         lines: list[bytes] = []
         now = self._current.now
         parts = (
-            # Before the policy: an edge that learns of a signed zone can sign it at once.
-            ("keys", now.keys if now.keys.version else None),
             ("snapshot", now.message),
             ("access", now.access),
             ("latency", now.table if now.table.version else None),
@@ -153,12 +198,8 @@ class Subscribers:
             if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
                 continue
             sent[key] = value
-            line = self._line(key, value, keep_plan=now.keep_plan)
-            if line and key == "keys":
-                line = seal.seal(line) if seal is not None else b""
-            if line:
-                lines.append(line)
-        return lines
+            lines.append(self._line(key, value, keep_plan=now.keep_plan))
+        return b"".join(lines)
 
     def _line(
         self, key: str, value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool
@@ -189,16 +230,16 @@ class Subscribers:
         )
 
 
-def _held(snapshot: SnapshotMessage, edge: str, revision: int, sha256: str | None) -> bool:
-    """Whether an edge should keep the revision it has."""
+def _held(snapshot: SnapshotMessage, who: str, revision: int, sha256: str | None) -> bool:
+    """Whether somebody should keep the revision it has."""
     if revision == snapshot.revision:
         # The same number is another policy once a database was restored from a backup and went on from there.
         return sha256 is None or sha256 == snapshot.sha256
     if revision > snapshot.revision and not snapshot.policy.services and not snapshot.policy.regions:
         # A database that was emptied, or the wrong one: it must not take the world down.
         logger.error(
-            "edge %s holds revision %d while the policy here is empty: not sent; put a policy in force to replace it",
-            edge,
+            "%s holds revision %d while the policy here is empty: not sent; put a policy in force to replace it",
+            who,
             revision,
         )
         return True

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Conflict, Invalid, NotFound
-from gtm.core.model.access import Role
+from gtm.core.model.access import Role, matches
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.storage.session import Database
@@ -32,6 +32,11 @@ EDGES_PATTERN = r"[A-Za-z0-9*]([A-Za-z0-9._*-]{0,251}[A-Za-z0-9*])?"
 EDGES_WORDS = (
     "must be an edge's name, or a pattern of names such as `fra-*`: letters, digits, `.`, `_`, `-` and `*`"
 )
+REGIONS_PATTERN = r"[a-z0-9*]([a-z0-9*-]{0,61}[a-z0-9*])?"
+"""A region's name, or a pattern of names."""
+REGIONS_WORDS = "must be a region's name, or a pattern of names such as `eu-*`: lower-case letters, digits, `-` and `*` (at most 63)"
+_BOUND = (Role.BALANCER, Role.REPORTER)
+"""Roles whose tokens can be bound to regions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +54,7 @@ def digest(text: str) -> bytes:
 
 def speaks_for(edges: str | None, edge: str) -> bool:
     """Whether a token for `edges` (a name, or a pattern in which `*` stands for anything) is one for this edge."""
-    if edges is None:
-        return False
-    parts = edges.split("*")
-    if len(parts) == 1:
-        return edges == edge
-    if not (edge.startswith(parts[0]) and edge[len(parts[0]) :].endswith(parts[-1])):
-        return False
-    at, end = len(parts[0]), len(edge) - len(parts[-1])
-    for part in parts[1:-1]:
-        at = edge.find(part, at, end)
-        if at < 0:
-            return False
-        at += len(part)
-    return True
+    return edges is not None and matches(edges, edge)
 
 
 async def create(
@@ -73,6 +65,7 @@ async def create(
     now: datetime,
     expires_at: datetime | None = None,
     edges: str | None = None,
+    regions: str | None = None,
 ) -> NewToken:
     """Make a token.
 
@@ -83,18 +76,16 @@ async def create(
         now: the time of day.
         expires_at: when it ends; None: never.
         edges: of role `edge`: the edge that it speaks for, or a pattern of names; None: the edge of its own name.
+        regions: of roles `balancer` and `reporter`: the region that it may speak of, or a pattern of names; None: of a
+            reporter any, and not allowed of a balancer.
 
     Raises:
         Conflict: the name is in use.
-        Invalid: it would have expired already, or is for edges without being of their role.
+        Invalid: it would have expired already, or is for edges or regions without being of a role that is, or the other way
+            round.
     """
-    if edges is not None and role is not Role.EDGE:
-        problem = Problem(
-            "edges", "not_allowed", f"only a token of role `edge` is for edges, not one of `{role.value}`"
-        )
-        raise Invalid(f"{problem}", (problem,))
-    if edges is not None and not re.fullmatch(EDGES_PATTERN, edges):
-        problem = Problem("edges", "invalid_format", EDGES_WORDS)
+    problem = _binding_problem(role, edges, regions)
+    if problem is not None:
         raise Invalid(f"{problem}", (problem,))
     if expires_at is not None and expires_at <= now:
         problem = Problem("expires_at", "out_of_range", "must be in the future")
@@ -103,7 +94,7 @@ async def create(
     try:
         async with database.transaction() as transaction:
             token = await transaction.tokens.add(
-                name, role, digest(text), expires_at, token_id=identity, edges=edges
+                name, role, digest(text), expires_at, token_id=identity, edges=edges, regions=regions
             )
     except TokenNameTaken as error:
         raise Conflict(
@@ -113,10 +104,40 @@ async def create(
     return NewToken(token, text)
 
 
-async def install(database: Database, name: str, role: Role, text: str, edges: str | None = None) -> Token:
+def _binding_problem(role: Role, edges: str | None, regions: str | None) -> Problem | None:
+    """What is wrong with what a new token is bound to."""
+    if edges is not None and role is not Role.EDGE:
+        words = f"only a token of role `edge` is for edges, not one of `{role.value}`"
+        return Problem("edges", "not_allowed", words)
+    if edges is not None and not re.fullmatch(EDGES_PATTERN, edges):
+        return Problem("edges", "invalid_format", EDGES_WORDS)
+    if regions is None and role is Role.BALANCER:
+        words = (
+            "a token of role `balancer` needs the region that it is for, or a pattern of names such as `eu-*`"
+        )
+        return Problem("regions", "missing", words)
+    if regions is not None and role not in _BOUND:
+        words = (
+            f"only tokens of roles `balancer` and `reporter` are bound to regions, not one of `{role.value}`"
+        )
+        return Problem("regions", "not_allowed", words)
+    if regions is not None and not re.fullmatch(REGIONS_PATTERN, regions):
+        return Problem("regions", "invalid_format", REGIONS_WORDS)
+    return None
+
+
+async def install(
+    database: Database,
+    name: str,
+    role: Role,
+    text: str,
+    *,
+    edges: str | None = None,
+    regions: str | None = None,
+) -> Token:
     """Make a text of the caller's a token, in place of any other of that name (for processes started together)."""
     async with database.transaction() as transaction:
-        return await transaction.tokens.replace(name, role, digest(text), edges=edges)
+        return await transaction.tokens.replace(name, role, digest(text), edges=edges, regions=regions)
 
 
 async def list_page(database: Database, after: Place | None, limit: int) -> list[Token]:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gtm.core.capacity.load import LoadReport
+from gtm.core.model.access import matches
 from gtm.core.model.problems import Problem
 
 MAX_REPORTS = 1_000
@@ -76,7 +77,13 @@ Members = Mapping[str, Container[str]]
 
 
 def read_reports(
-    body: Any, members: Members, services: Container[str], reporter: str, at: float
+    body: Any,
+    members: Members,
+    services: Container[str],
+    reporter: str,
+    at: float,
+    *,
+    bound: str | None = None,
 ) -> tuple[list[LoadReport], list[Problem]]:
     """The reports in a decoded JSON body, one by itself or several as `{"reports": [...]}`.
 
@@ -86,11 +93,12 @@ def read_reports(
         services: all services of the policy.
         reporter: the source of reports that name none.
         at: when they were received, POSIX seconds.
+        bound: the region that the reporter may speak of, or a pattern of names; None: any. Reports of others are dropped.
 
     Returns:
         What can be used, and what is wrong (at most `MAX_PROBLEMS`).
     """
-    reader = _Reader(members, services, reporter, at)
+    reader = _Reader(members, services, reporter, at, bound)
     if not isinstance(body, dict):
         reader.problem(
             "body", "wrong_type", "must be an object: a load report, or `reports` with a list of them"
@@ -105,7 +113,9 @@ def read_reports(
 class _Reader:
     """Reads reports one after the other, and notes what is wrong with them."""
 
-    def __init__(self, members: Members, services: Container[str], reporter: str, at: float) -> None:
+    def __init__(
+        self, members: Members, services: Container[str], reporter: str, at: float, bound: str | None
+    ) -> None:
         self.reports: list[LoadReport] = []
         self.problems: list[Problem] = []
         self._found = 0
@@ -113,6 +123,7 @@ class _Reader:
         self._services = services
         self._reporter = reporter
         self._at = at
+        self._bound = bound
         self._suggested = 0
 
     def problem(self, path: str, code: str, message: str) -> None:
@@ -182,6 +193,12 @@ class _Reader:
             self.problem(f"{where}region", "wrong_type", "must be text")
         elif region not in self._members:
             self._unknown(f"{where}region", "region", region, self._members)
+        elif self._bound is not None and not matches(self._bound, region):
+            message = (
+                f"the token `{_shown(self._reporter)}` is for `{self._bound}`, not for region `{region}`: report that with a token of "
+                f"its own (gtm token create NAME --role reporter --regions {region})"
+            )
+            self.problem(f"{where}region", "not_allowed", message)
         if not isinstance(service, str):
             self.problem(f"{where}service", "wrong_type", "must be text")
         elif service and service not in self._services:

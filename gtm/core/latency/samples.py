@@ -67,6 +67,8 @@ class Verdict(StrEnum):
 
     ACCEPTED = "accepted"
     UNKNOWN_REGION = "unknown_region"
+    OTHER_REGION = "other_region"
+    """The token that it came with is bound to others."""
     UNKNOWN_LOCATION = "unknown_location"
     IMPLAUSIBLE = "implausible"
     """Slower than `MAX_RTT_MS`, no number, or quicker than light in fibre: from a browser, or of no known network."""

@@ -1,4 +1,4 @@
-"""Who may do what: roles, and tokens as edges know them (by hash only)."""
+"""Who may do what: roles, what a token is bound to, and tokens as edges know them (by hash only)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a bearer token may do. Viewer < operator < fence-admin < admin; `edge` and `reporter` have a work of their own."""
+    """What a bearer token may do. Viewer < operator < fence-admin < admin; `edge`, `balancer` and `reporter` have a work of their own."""
 
     VIEWER = "viewer"
     """Read everything, and look up routes for any client."""
@@ -20,28 +20,52 @@ class Role(StrEnum):
     EDGE = "edge"
     """Follow the feed, report what it sees, and send what a reporter may. Nothing else."""
     REPORTER = "reporter"
-    """Send load reports and latency samples. Nothing else."""
+    """Send load reports and latency samples: of any region, or of those that the token is bound to. Nothing else."""
+    BALANCER = "balancer"
+    """Follow the feed without zone-signing keys, and send what a reporter may, of the regions that the token is bound to.
+    Nothing else: a balancer has no vote on health."""
 
 
 _RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.FENCE_ADMIN: 3, Role.ADMIN: 4}
+_REPORTING = (Role.REPORTER, Role.BALANCER, Role.EDGE)
 
 
 def permits(held: Role, needed: Role) -> bool:
-    """Whether a role includes another. `edge` includes `reporter`; neither has to do with the others."""
+    """Whether a role includes another. `edge` and `balancer` include `reporter`; the three have to do with no others."""
     if needed is Role.REPORTER:
-        return held in (Role.REPORTER, Role.EDGE)
+        return held in _REPORTING
     if held in _RANK and needed in _RANK:
         return _RANK[held] >= _RANK[needed]
     return held is needed
 
 
+def matches(names: str, name: str) -> bool:
+    """Whether a name is the one, or fits the pattern (in which `*` stands for any characters), that a token is bound to."""
+    parts = names.split("*")
+    if len(parts) == 1:
+        return names == name
+    if not (name.startswith(parts[0]) and name[len(parts[0]) :].endswith(parts[-1])):
+        return False
+    at, end = len(parts[0]), len(name) - len(parts[-1])
+    for part in parts[1:-1]:
+        at = name.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """A live token as edges know it: the SHA-256 of its text in hex, and when it ends (POSIX seconds, None: never)."""
+    """A live token as edges know it: the SHA-256 of its text in hex, and when it ends (POSIX seconds, None: never).
+
+    `regions` is what it may send samples of, if it is bound to regions: a name, or a pattern of names; None: any.
+    """
 
     sha256: str
     role: Role
     expires: float | None = None
+    regions: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +74,14 @@ class Access:
 
     grants: tuple[TokenGrant, ...] = ()
 
-    def role(self, sha256: str, now: float) -> Role | None:
-        """The role behind a token's hash at a POSIX time, None if it is unknown or expired."""
+    def grant(self, sha256: str, now: float) -> TokenGrant | None:
+        """What is known of a token by its hash at a POSIX time, None if it is unknown or expired."""
         for grant in self.grants:
             if grant.sha256 == sha256:
-                return grant.role if grant.expires is None or now < grant.expires else None
+                return grant if grant.expires is None or now < grant.expires else None
         return None
+
+    def role(self, sha256: str, now: float) -> Role | None:
+        """The role behind a token's hash, likewise."""
+        grant = self.grant(sha256, now)
+        return None if grant is None else grant.role
