@@ -10,7 +10,8 @@ some O(1/ε²) by the bound, ε = bound − 1.
 
 Laws:
   1. No server that is picked had its capacity in flight.
-  2. Without load, a key's server depends on the key and the servers alone, and a server that leaves moves none but its own keys.
+  2. Without load, a key's server depends on the key and the servers alone, and a server that leaves moves none but its own keys (while
+     the servers' mean weight and number stay between the same powers of two, from which the number of points follows).
 
 Source: Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads" (SODA 2018).
 """
@@ -21,15 +22,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import ceil
+from math import ceil, floor, log2
 
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Candidate, Eligible
 from gtm.core.model.affinity import key_hash
 
 _POINTS = 16_384
-_FEWEST, _MOST = 16, 160
-"""Points of a server of mean weight: as many as there are, within these."""
+_FEWEST, _MOST = 16, 128
+"""Points of a server of middling weight: this many on the ring, by the number of servers, but within these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,23 +43,24 @@ class Ring:
     def after(self, key: str) -> Iterator[int]:
         """Servers' numbers in the order in which a key meets them, each once."""
         start = bisect_right(self.points, key_hash(key))
+        owners, count = self.owners, len(self.owners)
         met: set[int] = set()
-        for part in (self.owners[start:], self.owners[:start]):
-            for number in part:
-                if number not in met:
-                    met.add(number)
-                    yield number
+        for step in range(count):
+            number = owners[(start + step) % count]
+            if number not in met:
+                met.add(number)
+                yield number
 
 
 def ring(backends: Sequence[Backend]) -> Ring:
     """The ring of a pool's servers; some ms for a thousand."""
     if not backends:
         return Ring((), ())
-    mean = sum(backend.weight for backend in backends) / len(backends)
-    points = min(max(_POINTS / len(backends), _FEWEST), _MOST)
+    unit = _power(sum(backend.weight for backend in backends) / len(backends))
+    points = min(max(_power(_POINTS / len(backends)), _FEWEST), _MOST)
     found: list[tuple[int, int]] = []
     for number, backend in enumerate(backends):
-        count = min(max(1, round(points * backend.weight / mean)), _POINTS)
+        count = min(max(1, round(points * backend.weight / unit)), _POINTS)
         found += [(point, number) for point in _points(backend.name, count)]
     found.sort()
     return Ring(tuple(point for point, _ in found), tuple(number for _, number in found))
@@ -79,6 +81,11 @@ def within(order: Iterator[int], eligible: Eligible, bound: float) -> Candidate 
         if candidate is not None and candidate.flight.outstanding < ceil(share * candidate.weight):
             return candidate
     return None
+
+
+def _power(value: float) -> float:
+    """The power of two at or below a value."""
+    return 2.0 ** floor(log2(value))
 
 
 def _points(name: str, count: int) -> list[int]:

@@ -256,4 +256,11 @@ def _another_version(pool: Pool, wanted: Wanted, version: str) -> Eligible | Non
 
 
 def _candidate(number: int, backend: Backend, condition: Condition, flights: Flights) -> Candidate:
-    return Candidate(number, backend, condition, flights.of(backend.name), backend.weight * condition.warmth)
+    return Candidate(
+        number,
+        backend,
+        condition,
+        flights.of(backend.name),
+        backend.weight * condition.warmth,
+        backend.slots or 0,
+    )

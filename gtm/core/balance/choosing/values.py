@@ -120,25 +120,27 @@ ANYTHING = Wanted()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A server in a pool. `number`: its place there. `weight`: what of its weight counts now (slow start)."""
+    """A server in a pool.
+
+    `number`: its place there. `weight`: what of its weight counts now (slow start). `slots`: the backend's; 0 where unknown.
+    """
 
     number: int
     backend: Backend
     condition: Condition
     flight: InFlight
     weight: float
+    slots: int
 
     @property
     def full(self) -> bool:
         """Whether all of its slots are taken, as far as is known. Where slots are unknown, nobody knows it to be full."""
-        slots = self.backend.slots
-        return slots is not None and self.flight.outstanding >= slots
+        return self.flight.outstanding >= self.slots > 0
 
     @property
     def has_room(self) -> bool:
         """Whether one of its slots is known to be free."""
-        slots = self.backend.slots
-        return slots is not None and self.flight.outstanding < slots
+        return self.flight.outstanding < self.slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,102 @@
+"""What requests cost: learned by class, corrected while they run, in bounded memory."""
+
+from __future__ import annotations
+
+from math import inf, isfinite, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.core.balance.work import FIRST_GUESS_S, Asked, Costs, tokens_of
+from tests.core.strategies import quick
+
+seconds = st.floats(allow_nan=True, allow_infinity=True)
+asked = st.builds(
+    Asked, st.sampled_from(("a", "b")), st.integers(-5, 10**9), st.none() | st.integers(-5, 10**9)
+)
+
+
+@quick(200)
+@given(st.lists(st.tuples(asked, seconds), max_size=40), asked, st.floats(0, 1e6))
+def test_estimates_are_finite_and_not_negative(
+    learned: list[tuple[Asked, float]], wanted: Asked, age: float
+) -> None:
+    """Whatever was learned."""
+    costs = Costs()
+    for one, took in learned:
+        costs.learn(one, took)
+    assert isfinite(costs.expected(wanted))
+    assert costs.expected(wanted) >= 0
+    assert costs.left(wanted, age) >= 0
+
+
+@quick(100)
+@given(st.lists(st.sampled_from((0.01, 0.1, 1.0, 10.0, 100.0)), min_size=1, max_size=60))
+def test_what_is_left_is_the_mean_of_those_that_took_longer(durations: list[float]) -> None:
+    """The model: the conditional mean. All are of one class, so that class, model and total agree."""
+    costs, one = Costs(), Asked("a", 100, 10)
+    for took in durations:
+        costs.learn(one, took)
+    assert costs.expected(one) == pytest.approx(sum(durations) / len(durations))
+    for age in (0.03, 0.3, 3.0, 30.0):
+        longer = [took - age for took in durations if took > age]
+        if longer:
+            assert costs.left(one, age) == pytest.approx(sum(longer) / len(longer))
+
+
+def test_nothing_learned_is_a_guess() -> None:
+    """And what is no duration teaches nothing."""
+    costs = Costs()
+    for bad in (nan, inf, -1.0):
+        costs.learn(Asked("a"), bad)
+    assert costs.expected(Asked("a")) == FIRST_GUESS_S
+    assert len(costs) == 0
+
+
+def test_classes_are_told_apart() -> None:
+    """By model, input and max_tokens; a class that has seen nothing leans on its model."""
+    costs = Costs()
+    for _ in range(500):
+        costs.learn(Asked("a", 100, 16), 0.2)
+        costs.learn(Asked("a", 100, 3000), 12.0)
+        costs.learn(Asked("b", 100, 16), 3.0)
+        costs.learn(Asked("b", 100_000, 16), 6.0)
+    assert costs.expected(Asked("a", 100, 16)) == pytest.approx(0.2, abs=0.2)
+    assert costs.expected(Asked("a", 100, 4000)) == pytest.approx(12.0, abs=0.5)
+    assert costs.expected(Asked("b", 100, 16)) == pytest.approx(3.0, abs=0.2)
+    assert costs.expected(Asked("b", 100_000, 16)) == pytest.approx(6.0, abs=0.2)
+    assert costs.expected(Asked("a", 9, None)) == pytest.approx(6.1, abs=0.3)
+
+
+def test_a_class_that_has_seen_little_is_believed_little() -> None:
+    """One odd request does not make a class: it weighs one beside eight of the model's."""
+    costs = Costs()
+    for _ in range(200):
+        costs.learn(Asked("a", 100, 16), 1.0)
+    costs.learn(Asked("a", 100_000, 16), 91.0)
+    assert 5 < costs.expected(Asked("a", 100_000, 16)) < 15
+
+
+def test_old_requests_fade() -> None:
+    """A model that becomes twice as slow is known as such after a few thousand requests."""
+    costs, one = Costs(), Asked("a", 100, 16)
+    for took in (1.0, 2.0):
+        for _ in range(5000):
+            costs.learn(one, took)
+    assert costs.expected(one) == pytest.approx(2.0, abs=0.02)
+
+
+def test_names_that_clients_invent_fill_no_memory() -> None:
+    """The least recently used class goes first."""
+    costs = Costs(classes=10)
+    for number in range(1000):
+        costs.learn(Asked("kept", 1, 1), 5.0)
+        costs.learn(Asked(f"m{number}", number), 1.0)
+    assert len(costs) == 10
+    assert costs.expected(Asked("kept", 1, 1)) == pytest.approx(5.0, abs=0.1)
+
+
+def test_bytes_stand_for_tokens() -> None:
+    """Four a token."""
+    assert tokens_of(4096) == 1024
