@@ -190,18 +190,18 @@ class FeedClient(_Line):
         skipped: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(url, token, ca_file, skipped)
-        self.edge = edge
+        self.name = edge
         self._token = token
         self._key = key
 
     def _feed(self) -> tuple[str, dict[str, str], dict[str, str]]:
         headers = {} if self._key is None else {SEALING_KEY: self._key.public}
-        return "/v1/feed", {"edge": self.edge}, headers
+        return "/v1/feed", {"edge": self.name}, headers
 
     def _opened(self, message: Message) -> Message | None:
         if self._key is None or not isinstance(message, SealedKeysMessage):
             return message
-        return self._key.open(message, self.edge, self._token)
+        return self._key.open(message, self.name, self._token)
 
     async def report(self, report: EdgeReport) -> EdgeReply:
         """Tell control what this edge sees.
@@ -211,7 +211,7 @@ class FeedClient(_Line):
         """
         try:
             response = await self._http.post(
-                f"/v1/edges/{quote(self.edge, safe='')}/report",
+                f"/v1/edges/{quote(self.name, safe='')}/report",
                 content=msgspec.json.encode(report),
                 headers={"Content-Type": "application/json"},
             )
@@ -250,10 +250,10 @@ class BalancerFeedClient(_Line):
         skipped: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(url, token, ca_file, skipped)
-        self.balancer = balancer
+        self.name = balancer
 
     def _feed(self) -> tuple[str, dict[str, str], dict[str, str]]:
-        return f"/v1/balancers/{quote(self.balancer, safe='')}/feed", {}, {}
+        return f"/v1/balancers/{quote(self.name, safe='')}/feed", {}, {}
 
     def _opened(self, message: Message) -> Message | None:
         if isinstance(message, KeysMessage | SealedKeysMessage):

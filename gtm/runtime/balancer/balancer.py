@@ -23,9 +23,8 @@ from gtm.balancer.proxy import Proxy
 from gtm.balancer.queueing import QueueAdmission
 from gtm.core.balance.work import Asked
 from gtm.core.model.problems import PolicyError
-from gtm.feed.client import FeedClient
+from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
-from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     AccessMessage,
     FeedError,
@@ -268,12 +267,17 @@ class Balancer:
             logger.error("cannot use the last-good file, waiting for control instead: %s", error)
 
     async def _follow(self) -> None:
-        await follow(self, self._client, lambda: self._kept.on_disk(SealingKey.kept, self._owned.home))
+        await follow(self, self._client)
 
-    def _client(self, key: SealingKey | None = None) -> FeedClient:
-        del key  # no zone-signing keys are for balancers
+    async def _client(self) -> BalancerFeedClient:
         settings = self.settings
-        return FeedClient(settings.control_url, settings.token, settings.name, settings.ca_file)
+        return BalancerFeedClient(
+            settings.control_url,
+            settings.token,
+            settings.name,
+            settings.ca_file,
+            skipped=lambda why: logger.error("skipped a message of control's feed: %s", why),
+        )
 
     def renamed(self, name: str) -> bool:
         """See `Follower`: a balancer has the name that it was given."""

@@ -8,8 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
-from gtm.feed.sealing import SealingKey
+from gtm.feed.client import BalancerFeedClient, ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.wire import Message, SnapshotMessage, StateMessage
 
 logger = logging.getLogger(__name__)
@@ -50,21 +49,19 @@ class Follower(Protocol):
 
 async def follow(
     follower: Follower,
-    connect: Callable[[SealingKey], FeedClient],
-    key: Callable[[], Awaitable[SealingKey]],
+    connect: Callable[[], Awaitable[FeedClient | BalancerFeedClient]],
 ) -> None:
     """Follow control's feed for ever, reconnecting with growing pauses.
 
     Args:
         follower: takes in what control says.
         connect: makes the client.
-        key: what control seals this edge's keys to.
     """
     failures = 0
     refused = False
-    async with connect(await key()) as client:
+    async with await connect() as client:
         while True:
-            client.edge = follower.name
+            client.name = follower.name
             try:
                 async for message in client.messages(follower.snapshot):
                     # Not before its first state: what it last said of health may be from long ago.

@@ -256,7 +256,10 @@ class Agent:
             logger.error("cannot use the last-good file, waiting for control instead: %s", error)
 
     async def _follow(self) -> None:
-        await follow(self, self._client, lambda: self._kept.on_disk(SealingKey.kept, self.settings.data_dir))
+        async def connect() -> FeedClient:
+            return self._client(await self._kept.on_disk(SealingKey.kept, self.settings.data_dir))
+
+        await follow(self, connect)
 
     def _client(self, key: SealingKey | None = None) -> FeedClient:
         settings = self.settings

@@ -70,7 +70,7 @@ class Reporter:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.due.wait(), REPORT_EVERY)
             self.due.clear()
-            client.edge = name()
+            client.name = name()
             with suppress(ControlUnreachable):  # the feed's own loop says so
                 reply = await client.report(self.next(workers.revision))
                 self.wants_plan = reply.wants_plan
