@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gtm.balancer.backends import Route
 from gtm.balancer.proxy import Sent
@@ -19,6 +19,7 @@ from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
 from gtm.core.balance.choosing.filters import healthy
 from gtm.core.balance.choosing.values import Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
+from gtm.core.balance.health import BackendHealth, Failure, Sending
 from gtm.core.balance.in_flight import Ticket
 from gtm.core.balance.work import Asked, Costs
 
@@ -42,26 +43,18 @@ _WORDS = {
 }
 
 
-class Observer(Protocol):
-    """Learns from live requests how backends do."""
-
-    def answered(self, name: str, status: int, latency: float, now: float) -> None:
-        """A backend answered: seconds to the head of its answer."""
-
-    def failed(self, name: str, why: str, now: float) -> None:
-        """It did not, or broke off."""
-
-
 class _Flying:
     """A request at a backend."""
 
-    __slots__ = ("_picker", "asked", "began", "name", "ticket")
+    __slots__ = ("_picker", "asked", "began", "sending", "ticket")
 
-    def __init__(self, picker: PoolPicker, name: str, asked: Asked, ticket: Ticket, began: float) -> None:
+    def __init__(
+        self, picker: PoolPicker, asked: Asked, ticket: Ticket, sending: Sending, began: float
+    ) -> None:
         self._picker = picker
-        self.name = name
         self.asked = asked
         self.ticket = ticket
+        self.sending = sending
         self.began = began
 
     def end(self, exchange: Exchange, how: str) -> None:
@@ -78,7 +71,7 @@ class PoolPicker:
         settings: how they are chosen.
         loop: the event loop.
         route: makes the way to one.
-        observer: told how live requests end; None: nobody.
+        health: told how live requests end, and tells conditions.
         affinity: whether requests of a session, by what they say, go to one server.
     """
 
@@ -86,10 +79,10 @@ class PoolPicker:
         self,
         backends: Sequence[Backend],
         settings: Settings,
+        health: BackendHealth,
         *,
         loop: asyncio.AbstractEventLoop,
         route: Callable[[str], Route] = Route,
-        observer: Observer | None = None,
         affinity: bool = True,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -97,7 +90,7 @@ class PoolPicker:
         self.costs = Costs()
         self._loop = loop
         self._make_route = route
-        self._observer = observer
+        self._health = health
         self._affinity = affinity
         self._draw = draw
         self._conditions: dict[str, Condition] = {}
@@ -117,6 +110,11 @@ class PoolPicker:
         """What is known of servers now."""
         self._conditions.update(conditions)
         self.pool = self.pool.updated(conditions)
+
+    def _look(self, now: float) -> None:
+        """Take in what live requests have changed."""
+        if self._health.pending:
+            self.conditions(self._health.changes(now))
 
     def start(self) -> None:
         """Begin to settle counts."""
@@ -163,7 +161,9 @@ class PoolPicker:
             status = 404 if found is Why.NO_MODEL else 503
             return Refusal(status, f"backends_{found.value}", _WORDS[found], None if status == 404 else 1.0)
         name = found.backend.name
-        flying = _Flying(self, name, asked, begin(self.pool, found, wanted), now)
+        sending = self._health.begun(name, now)
+        flying = _Flying(self, asked, begin(self.pool, found, wanted), sending, now)
+        self._look(now)
         self._flying[flying] = None
         return Sent(self._routes[name], flying)
 
@@ -176,13 +176,17 @@ class PoolPicker:
         flying.ticket.end(took if good else None, now)
         if good and not exchange.tunnelled:
             self.costs.learn(flying.asked, took)
-        if self._observer is not None and how == "answered":
-            self._observer.answered(flying.name, exchange.status, exchange.first_byte - flying.began, now)
+        if how == "answered":
+            latency = None if exchange.tunnelled else exchange.first_byte - flying.began
+            self._health.answered(flying.sending, exchange.status, latency, now)
+        elif how in ("cancelled", "refused"):
+            self._health.cancelled(flying.sending)
+        else:
+            self._health.failed(flying.sending, Failure.RESET, now)
+        self._look(now)
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
-        """See `Picker`."""
-        if self._observer is not None:
-            self._observer.failed(sent.route.url, detail, now)
+        """See `Picker`: the end of its place in the counts says it."""
 
     def usable(self) -> int:
         """See `Picker`."""

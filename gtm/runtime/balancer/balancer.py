@@ -21,6 +21,8 @@ from gtm.balancer.gate import LawGate
 from gtm.balancer.picking import PoolPicker
 from gtm.balancer.proxy import Proxy
 from gtm.balancer.queueing import QueueAdmission
+from gtm.core.balance.health import BackendHealth
+from gtm.core.balance.health import Settings as HealthSettings
 from gtm.core.balance.work import Asked
 from gtm.core.model.problems import PolicyError
 from gtm.feed.client import BalancerFeedClient
@@ -113,9 +115,12 @@ class Balancer:
         for number in lifeline.ending_signals():
             loop.add_signal_handler(number, self.stop)
         lifeline.watch(self.stop)
+        backends = self._document.servers()
+        watched = BackendHealth(HealthSettings(), backends, loop.time())
         self._picker = PoolPicker(
-            self._document.servers(),
+            backends,
             self._document.choice(),
+            watched,
             loop=loop,
             affinity=self._document.choosing.sessions,
         )
@@ -135,7 +140,7 @@ class Balancer:
             keys=self._document.keys(),
         )
         proxy = Proxy(gate, self._admission, self._picker, loop=loop, region=settings.region)
-        health = HealthLoop(self._picker, self._admission, settings.ca_file)
+        health = HealthLoop(watched, self._picker, self._admission, settings.ca_file)
         health.configure(self._document)
         try:
             await self._load_last_good()
@@ -238,6 +243,7 @@ class Balancer:
             )
             return
         self._document = document
+        health.health.update(HealthSettings(), document.servers())
         self._picker.configure(document.servers(), document.choice())
         self._admission.admission.configure(document.admission.settings(), asyncio.get_running_loop().time())
         health.configure(document)

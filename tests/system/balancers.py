@@ -1,0 +1,150 @@
+"""Balancers without control, in front of simulated model servers: they serve from a last-good file that a test has written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gtm.core.model.access import Access
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.feed import lastgood
+from gtm.feed.wire import AccessMessage, SnapshotMessage
+from tests.system.harness import Process, eventually
+from tests.system.lone import free_port
+
+HOST = "chat.demo.test"
+BERLIN, MOUNTAIN_VIEW = "95.90.1.1", "8.8.8.8"
+REGIONS = {"fra": ("DE", 50.1, 8.7), "iad": ("US", 39.0, -77.5)}
+
+
+def policy(ports: dict[str, int]) -> Policy:
+    """A region in Germany and one in the United States; what Europeans ask stays in the EEA."""
+    regions = tuple(
+        Region(name, lat, lon, country, (Endpoint(f"http://127.0.0.1:{ports[name]}", ("192.0.2.7",)),))
+        for name, (country, lat, lon) in REGIONS.items()
+    )
+    rule = ResidencyRule(
+        "gdpr",
+        Match(client_jurisdictions=("EEA",)),
+        Places(jurisdictions=("EEA",)),
+        legal_basis="Art. 44 GDPR",
+    )
+    servers = (NameServer("ns1.demo.test", ("192.0.2.53",)),)
+    zone = Zone("demo.test", "ns1.demo.test", "hostmaster.demo.test", servers)
+    service = Service(
+        "chat",
+        tuple(Member(name) for name in REGIONS),
+        hostnames=(HOST,),
+        zone="demo.test",
+        refusal=RefusalAddress(("192.0.2.250",)),
+    )
+    return Policy(regions, (zone,), (service,), residency_rules=(rule,))
+
+
+class Backends:
+    """Simulated model servers in one process."""
+
+    def __init__(self, log: Path, count: int, *more: str) -> None:
+        arguments = [
+            "demo",
+            "backend",
+            "--count",
+            str(count),
+            "--port",
+            "0",
+            "--admin-port",
+            "0",
+            "--json",
+            *more,
+        ]
+        self.process = Process(arguments, log)
+
+        def started() -> bool:
+            return "\n" in self.process.output
+
+        eventually(started, "model servers are up", 60.0)
+        facts = json.loads(self.process.output.splitlines()[0])
+        self.urls: list[str] = facts["backends"]
+        self.admin: str = facts["admin"]
+
+    def state(self) -> list[dict[str, Any]]:
+        """What each does now."""
+        found: list[dict[str, Any]] = httpx.get(f"{self.admin}/demo/state", trust_env=False).json()[
+            "backends"
+        ]
+        return found
+
+    def fail(self, number: int, mode: str, **more: Any) -> None:
+        """Make one fail."""
+        sent = httpx.post(
+            f"{self.admin}/demo/fail",
+            params={"backend": number},
+            json={"mode": mode, **more},
+            trust_env=False,
+        )
+        sent.raise_for_status()
+
+
+class LoneBalancer:
+    """A running `gtm balancer`."""
+
+    def __init__(self, data_dir: Path, region: str, ports: dict[str, int], *arguments: str) -> None:
+        self.region, self.port, self.admin_port = region, ports[region], free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        home = data_dir / f"balancer-{region}"
+        home.mkdir(parents=True, exist_ok=True)
+        snapshot = SnapshotMessage.of(1, 1.0, policy(ports), shipped_jurisdictions())
+        lastgood.save(home / "edge-last-good", [AccessMessage(Access()), snapshot])
+        self.arguments = [
+            *("balancer", "--region", region, "--name", f"{region}-1", "--data-dir", str(data_dir)),
+            *("--control", "http://127.0.0.1:1", "--balancer-port", str(self.port)),
+            *("--admin-port", str(self.admin_port), "--trusted-proxies", "127.0.0.0/8", *arguments),
+        ]
+        self.log = data_dir / f"{region}.log"
+        self.process = self.start()
+
+    def start(self, *more: str) -> Process:
+        """Start a process with these settings."""
+        return Process([*self.arguments, *more], self.log, {"GTM_TOKEN": "gtm_test"})
+
+    def wait(self) -> LoneBalancer:
+        """Until it serves."""
+        eventually(self.ready, f"the balancer of {self.region} is ready: {self.log}", 30.0)
+        return self
+
+    def ready(self) -> bool:
+        """Whether it says so."""
+        url = f"http://127.0.0.1:{self.admin_port}/readyz"
+        return httpx.get(url, trust_env=False, timeout=2).status_code == 200
+
+    def state(self) -> dict[str, Any]:
+        """What it knows."""
+        found: dict[str, Any] = httpx.get(
+            f"http://127.0.0.1:{self.admin_port}/state", trust_env=False, timeout=5
+        ).json()
+        return found
+
+    def in_flight(self) -> int:
+        """Requests at all its backends."""
+        return sum(int(one["in_flight"]) for one in self.state()["backends"])
+
+
+@contextmanager
+def lone_balancer(
+    data_dir: Path, region: str, ports: dict[str, int], *arguments: str
+) -> Iterator[LoneBalancer]:
+    """One, ready, and ended at the end."""
+    running = LoneBalancer(data_dir, region, ports, *arguments)
+    try:
+        yield running.wait()
+    finally:
+        running.process.popen.kill()
+        running.process.popen.wait()

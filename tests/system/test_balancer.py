@@ -1,0 +1,218 @@
+"""A region's balancer as its users meet it: the process, real model servers behind it, a real openai client before it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, Backends, LoneBalancer, lone_balancer
+from tests.system.harness import eventually
+from tests.system.lone import free_port
+
+pytestmark = pytest.mark.system
+
+HELLO = [{"role": "user", "content": "Say something long about the sea."}]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all of it is kept."""
+    return tmp_path_factory.mktemp("balancer")
+
+
+@pytest.fixture(scope="module")
+def backends(folder: Path) -> Iterator[Backends]:
+    """Four model servers: two of each region."""
+    found = Backends(folder / "backends.log", 4, "--speed", "5")
+    yield found
+    found.process.popen.kill()
+    found.process.popen.wait()
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    """Where the regions' balancers listen."""
+    return {"fra": free_port(), "iad": free_port()}
+
+
+@pytest.fixture
+def fra(folder: Path, backends: Backends, ports: dict[str, int]) -> Iterator[LoneBalancer]:
+    """The balancer of Frankfurt."""
+    urls = ",".join(backends.urls[:2])
+    with lone_balancer(folder, "fra", ports, "--backend", urls, "--service", "chat") as running:
+        yield running
+
+
+@pytest.fixture
+def iad(folder: Path, backends: Backends, ports: dict[str, int]) -> Iterator[LoneBalancer]:
+    """The balancer of Ashburn."""
+    urls = ",".join(backends.urls[2:])
+    with lone_balancer(folder, "iad", ports, "--backend", urls, "--service", "chat") as running:
+        yield running
+
+
+def client(of: LoneBalancer, address: str) -> openai.OpenAI:
+    """A client somewhere, as a proxy would say."""
+    return openai.OpenAI(
+        base_url=f"{of.url}/v1",
+        api_key="none",
+        max_retries=0,
+        default_headers={"X-Forwarded-For": address},
+        http_client=httpx.Client(trust_env=False, timeout=60),
+    )
+
+
+def test_streams_reach_a_real_client(fra: LoneBalancer) -> None:
+    """Streamed and whole answers come through; who served is said; both backends serve."""
+    with client(fra, BERLIN) as asking:
+        for _ in range(8):
+            stream = asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=20, stream=True)
+            words = [chunk.choices[0].delta.content for chunk in stream if chunk.choices]
+            assert len([word for word in words if word]) == 20
+        whole = asking.chat.completions.with_raw_response.create(model="demo", messages=HELLO, max_tokens=5)
+        assert whole.headers["x-gtm-region"] == "fra"
+        assert whole.parse().usage.completion_tokens == 5
+    assert fra.in_flight() == 0
+
+
+def test_the_law_is_enforced_here(iad: LoneBalancer, backends: Backends, ports: dict[str, int]) -> None:
+    """Whoever brings a European's request here is told where it belongs, and no model server sees it."""
+    before = [one["arrived"] for one in backends.state()]
+    with client(iad, BERLIN) as asking, pytest.raises(openai.APIStatusError) as refused:
+        asking.chat.completions.create(model="demo", messages=HELLO)
+    assert (refused.value.status_code, refused.value.code) == (421, "wrong_region")
+    assert (
+        refused.value.response.headers["location"] == f"http://127.0.0.1:{ports['fra']}/v1/chat/completions"
+    )
+    assert [one["arrived"] for one in backends.state()] == before
+    with client(iad, MOUNTAIN_VIEW) as asking:
+        assert asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=3).usage is not None
+
+
+def test_a_client_that_goes_away_frees_its_place(fra: LoneBalancer, backends: Backends) -> None:
+    """Counts and backends are free again once the client has closed its stream."""
+    with client(fra, BERLIN) as asking:
+        stream = asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=4000, stream=True)
+        next(iter(stream))
+        assert fra.in_flight() == 1
+        stream.response.close()
+    eventually(lambda: fra.in_flight() == 0, "nothing is in flight")
+    eventually(lambda: sum(one["running"] for one in backends.state()[:2]) == 0, "the backend has stopped")
+
+
+def test_a_stream_that_breaks_off_is_an_error(fra: LoneBalancer, backends: Backends) -> None:
+    """A backend that dies in the middle: the client gets an error, not an end; nothing stays counted."""
+    with client(fra, BERLIN) as asking:
+        stream = asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=4000, stream=True)
+        next(iter(stream))
+        backends.fail(0, "reset", after=1)
+        backends.fail(1, "reset", after=1)
+        try:
+            with pytest.raises((openai.APIError, httpx.RemoteProtocolError)):
+                list(stream)
+        finally:
+            backends.fail(0, "ok")
+            backends.fail(1, "ok")
+    eventually(lambda: fra.in_flight() == 0, "nothing is in flight")
+
+
+def streams(of: LoneBalancer, count: int, tokens: int) -> tuple[list[threading.Event], list[int]]:
+    """Begin streams in threads: an event for each that has begun, and how many tokens each got in the end."""
+    begun = [threading.Event() for _ in range(count)]
+    got = [0] * count
+
+    def read(number: int) -> None:
+        with client(of, BERLIN) as asking:
+            stream = asking.chat.completions.create(
+                model="demo", messages=HELLO, max_tokens=tokens, stream=True
+            )
+            for chunk in stream:
+                begun[number].set()
+                if chunk.choices and chunk.choices[0].delta.content:
+                    got[number] += 1
+
+    pool = ThreadPoolExecutor(count)
+    for number in range(count):
+        pool.submit(read, number)
+    pool.shutdown(wait=False)
+    return begun, got
+
+
+def test_ending_finishes_streams(fra: LoneBalancer) -> None:
+    """SIGTERM takes no further connection, and lets every stream that goes on finish."""
+    begun, got = streams(fra, 20, 300)
+    for one in begun:
+        assert one.wait(60)
+    fra.process.signal(signal.SIGTERM)
+    assert fra.process.end(60) == 0
+    eventually(lambda: got == [300] * 20, "all streams got all tokens")
+    assert "finishing what goes on" in fra.log.read_text()
+
+
+def test_replacing_loses_nothing(fra: LoneBalancer) -> None:
+    """A successor takes new requests while the streams of its predecessor finish there."""
+    begun, got = streams(fra, 10, 400)
+    for one in begun:
+        assert one.wait(60)
+    before = fra.process
+    fra.process = fra.start("--replace")
+    with client(fra, BERLIN) as asking:
+        while before.popen.poll() is None:
+            assert (
+                asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=2).usage is not None
+            )
+    assert before.popen.returncode == 0
+    eventually(lambda: got == [400] * 10, "all streams got all tokens")
+    assert fra.process.popen.poll() is None
+
+
+def test_what_cannot_be_is_said() -> None:
+    """A wrong file is told by line, before anything listens."""
+    arguments = ["balancer", "--region", "fra", "--backend", "tcp://x", "--token", "t"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "gtm.cli", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode != 0
+    assert "must be http:// or https:// with a host" in ended.stderr
+
+
+def test_a_change_of_the_file_cuts_no_stream(folder: Path, backends: Backends, ports: dict[str, int]) -> None:
+    """Backends come and go while streams run: these end where they are; a broken file changes nothing."""
+    path = folder / "backends.yaml"
+
+    def write(*urls: str) -> None:
+        lines = "".join(f"  - url: {url}\n" for url in urls)
+        path.with_suffix(".new").write_text(f"service: chat\nbackends:\n{lines}")
+        path.with_suffix(".new").replace(path)
+
+    def listed(balancer: LoneBalancer) -> list[str]:
+        return [one["url"] for one in balancer.state()["backends"]]
+
+    write(backends.urls[0])
+    with lone_balancer(folder / "file", "fra", ports, "--file", str(path)) as running:
+        begun, got = streams(running, 20, 300)
+        for one in begun:
+            assert one.wait(60)
+        write(backends.urls[1])
+        eventually(lambda: listed(running) == [backends.urls[1]], "the file is taken in")
+        path.write_text("backends: []\n")
+        eventually(lambda: "cannot be used" in running.log.read_text(), "the broken file is said")
+        assert listed(running) == [backends.urls[1]]
+        eventually(lambda: got == [300] * 20, "all streams got all tokens")
+
+
+def test_requests_say_whose_they_are(fra: LoneBalancer) -> None:
+    """A host name of a service is that service, whatever the default is; an unknown tenant's header is nobody's word."""
+    answer = httpx.get(
+        f"{fra.url}/v1/models", headers={"Host": HOST, "gtm-tenant": "acme"}, trust_env=False, timeout=10
+    )
+    assert answer.status_code == 200
