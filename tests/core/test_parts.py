@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf, pi
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gtm.core.decision import endpoints
 from gtm.core.decision.choice import _Maker, choice
@@ -16,7 +19,7 @@ from gtm.core.decision.router import CANDIDATES, Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.latency.doubt import Doubt
-from gtm.core.model.access import Access, Role, TokenGrant, permits
+from gtm.core.model.access import Access, Role, TokenGrant, matches, permits
 from gtm.core.model.outcomes import FenceError, Reason, UnknownNameError
 from gtm.core.model.policy import Match, OnDoubtfulLocation, Places, Policy, ResidencyRule
 from gtm.core.model.regions import Endpoint, Region
@@ -24,7 +27,7 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Affinity, Member, OnUnusable, Service, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
-from tests.core.strategies import SHIPPED
+from tests.core.strategies import SHIPPED, quick
 
 BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24", prefix_length=24)
 DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de-a.test"), Endpoint("https://de-b.test")))
@@ -63,6 +66,17 @@ def test_roles_include_one_another() -> None:
         assert not permits(held, Role.EDGE)
         assert not permits(Role.EDGE, held)
     assert permits(Role.EDGE, Role.EDGE)
+
+
+names_ = st.text("ab-", max_size=6)
+
+
+@given(st.text("ab-*", max_size=6), names_)
+@quick(2000)
+def test_names_fit_patterns(pattern: str, name: str) -> None:
+    """A name fits itself, and a pattern if text in place of each `*` makes it the name."""
+    model = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name)
+    assert matches(pattern, name) is (model is not None)
 
 
 def test_a_token_is_known_until_it_expires() -> None:

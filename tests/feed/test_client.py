@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.signing.keys import NO_KEYS
 from gtm.feed import client as feed_client
-from gtm.feed.client import ControlUnreachable, FeedClient, NameRefused, TokenRefused
-from gtm.feed.wire import HeartbeatMessage, encode
+from gtm.feed.client import BalancerFeedClient, ControlUnreachable, FeedClient, NameRefused, TokenRefused
+from gtm.feed.wire import HeartbeatMessage, KeysMessage, Message, SealedKeysMessage, encode
 from tests.core.strategies import quick
 
 
@@ -41,6 +42,38 @@ def test_token_refused() -> None:
                 await anext(client.messages(None))
 
     asyncio.run(ask())
+
+
+def test_a_balancer_takes_no_keys() -> None:
+    """Whatever control sends: keys, sealed or not, are left out and said to be; the rest is handed on."""
+    lines = b"".join(map(encode, (KeysMessage(NO_KEYS), SealedKeysMessage(b"sealed"), HeartbeatMessage(1.0))))
+    heads: list[bytes] = []
+
+    async def feed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(lines), lines)
+        )
+        await writer.drain()
+        writer.close()
+
+    skipped: list[str] = []
+    found: list[Message] = []
+
+    async def ask() -> None:
+        server = await asyncio.start_server(feed, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, BalancerFeedClient(url, "gtm_none", "fra 1", skipped=skipped.append) as client:
+            messages = client.messages(None)
+            found.append(await anext(messages))
+            with pytest.raises(ControlUnreachable, match="closed the feed"):
+                await anext(messages)
+
+    asyncio.run(ask())
+    assert found == [HeartbeatMessage(1.0)]
+    assert skipped == ["zone-signing keys, which no balancer is to have"] * 2
+    assert heads[0].startswith(b"GET /v1/balancers/fra%201/feed?revision=0 HTTP/1.1\r\n")
+    assert b"gtm-edge-key" not in heads[0].lower()
 
 
 def met(url: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections import Counter
 from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -21,6 +23,7 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.compile import compile_policy
 from gtm.demo.policy import demo_policy
 from gtm.geoip.reader import Locator
+from gtm.http.access import Reporter
 from gtm.http.beacons import PREFLIGHT, target_url
 from gtm.http.problems import ProblemError
 from gtm.http.samples import (
@@ -176,6 +179,41 @@ def test_a_balancer_speaks_for_its_clients(edge: Edge, role: Role) -> None:
     assert all(delta.trusted and delta.samples == 3 for delta in deltas)
     assert {delta.key for delta in deltas} == {"198.51.100.0/24", "US", "34,-119"}
     assert learned(edge) == []
+
+
+def test_a_balancer_speaks_of_its_region_alone(edge: Edge) -> None:
+    """Of a token that is bound to regions, samples of others are refused; made-up regions are as unknown as ever."""
+    names = ("us-east", "eu-central", "nowhere", "eu-west")
+    samples = [sample(name, 60.0, client="198.51.100.1") for name in names]
+    answer = post(edge, *samples, role=Role.BALANCER)
+    assert answer.json() == {"accepted": 1, "refused": {"other_region": 2, "unknown_region": 1}}
+    assert {delta.region for delta in learned(edge, SampleMethod.BALANCER)} == {"eu-central"}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.sampled_from([None, "*", "eu-*", "*-1", "eu-central", "us-*"]),
+    st.lists(st.sampled_from([*NAMES, "gone"]), max_size=12),
+)
+def test_samples_count_where_the_token_may_speak(bound: str | None, posted: list[str]) -> None:
+    """A sample is taken in exactly if its region is known, and the token is bound to nothing or to that region."""
+
+    def fits(name: str) -> bool:
+        return bound is None or re.fullmatch(bound.replace("*", ".*"), name) is not None
+
+    snapshot = compile_policy(Policy(regions=regions()), ())
+    near = Location("DE", None, "EU", 50.1, 8.7, 3320, "81.2.0.0/16", 16, "geoip")
+    intake = Intake(lambda: snapshot, lambda _: near, lambda: NOW)
+    items = [Posted(ip_address(f"81.2.{number}.1"), name, 90.0) for number, name in enumerate(posted)]
+    verdicts = asyncio.run(intake.take_in(items, None, SampleMethod.BALANCER, Reporter("one", bound)))
+    known = [name for name in posted if name != "gone"]
+    assert verdicts == Counter(
+        unknown_region=len(posted) - len(known),
+        other_region=sum(not fits(name) for name in known),
+        accepted=sum(fits(name) for name in known),
+    )
+    deltas = intake.end_interval(SampleMethod.BALANCER).deltas
+    assert {delta.region for delta in deltas} == {name for name in known if fits(name)}
 
 
 @pytest.mark.parametrize(

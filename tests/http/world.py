@@ -145,10 +145,14 @@ class Edge:
     def load(
         self, up: Iterable[str] = ALL_UP, change: Callable[[Policy], Policy] = lambda same: same
     ) -> None:
-        """Give it the policy (changed), a state, and tokens of each role, one of which has expired."""
+        """Give it the policy (changed), a state, and tokens of each role (a balancer's is for eu-central), and one that has expired."""
         self.current.apply(SnapshotMessage.of(7, NOW, change(policy()), ()))
         self.current.apply(StateMessage(health(up)))
-        grants = [TokenGrant(sha256(text.encode()).hexdigest(), role) for role, text in TOKENS.items()]
+        bound = {Role.BALANCER: "eu-central"}
+        grants = [
+            TokenGrant(sha256(text.encode()).hexdigest(), role, regions=bound.get(role))
+            for role, text in TOKENS.items()
+        ]
         grants.append(TokenGrant(sha256(b"gtm_old_secret").hexdigest(), Role.ADMIN, NOW - 1))
         self.current.apply(AccessMessage(Access(tuple(grants))))
 

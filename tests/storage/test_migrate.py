@@ -6,7 +6,9 @@ import subprocess
 import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -33,6 +35,42 @@ def test_up_and_down(empty_database_url: str) -> None:
     assert migrate.current(empty_database_url) is None
     migrate.upgrade(empty_database_url)
     migrate.check(empty_database_url)
+
+
+def test_what_tokens_of_before_are_bound_to(empty_database_url: str) -> None:
+    """Tokens from before tokens named regions keep their meaning; what is older gets none that would mean more there."""
+
+    def add(connection: psycopg.Connection[Any], name: str, role: str, regions: str | None) -> None:
+        edges = name if role == "edge" else None
+        connection.execute(
+            "INSERT INTO tokens (id, name, role, sha256, edges) VALUES (%s, %s, %s, %s, %s)"
+            if regions is None
+            else "INSERT INTO tokens (id, name, role, sha256, edges, regions) VALUES (%s, %s, %s, %s, %s, %s)",
+            (name, name, role, sha256(name.encode()).digest(), edges, *filter(None, [regions])),
+        )
+
+    def names() -> list[tuple[str, str | None]]:
+        with psycopg.connect(empty_database_url) as connection:
+            return connection.execute("SELECT name, regions FROM tokens ORDER BY name").fetchall()
+
+    migrate.upgrade(empty_database_url)
+    migrate.downgrade(empty_database_url, "0009")
+    with psycopg.connect(empty_database_url) as connection:
+        for role in ("admin", "edge", "reporter"):
+            add(connection, role, role, None)
+    migrate.upgrade(empty_database_url)
+    before = [("admin", None), ("edge", None), ("reporter", None)]
+    assert names() == before
+    with psycopg.connect(empty_database_url) as connection:
+        add(connection, "bound", "reporter", "eu-west")
+        add(connection, "fra", "balancer", "eu-central")
+    for role, regions in (("balancer", None), ("edge", "eu-west"), ("admin", "*"), ("boss", None)):
+        with psycopg.connect(empty_database_url) as connection, pytest.raises(psycopg.errors.CheckViolation):
+            add(connection, "wrong", role, regions)
+    assert len(names()) == 5
+    migrate.downgrade(empty_database_url, "0009")
+    migrate.upgrade(empty_database_url)
+    assert names() == before
 
 
 def test_replicas_that_start_at_once(empty_database_url: str) -> None:

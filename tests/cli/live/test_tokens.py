@@ -51,10 +51,28 @@ def test_rotate(run: Gtm) -> None:
         assert run("token", "rotate", *arguments).code == Exit.BAD_INPUT
 
 
+def test_tokens_of_regions(run: Gtm, control: Control) -> None:
+    """What a token is bound to is shown, whichever way it was made."""
+    direct = ("--direct", "--database-url", control.database_url)
+    made = run.ok("token", "create", "fra-balancer", "--role", "balancer", "--regions", "eu-central")
+    assert "token fra-balancer (balancer of eu-central, id" in made.err
+    other = run.ok("token", "create", "servers", "--role", "reporter", "--regions", "eu-*", "--json", *direct)
+    assert (other.json["regions"], other.json["edges"]) == ("eu-*", None)
+    listed = run.ok("token", "list").out
+    assert re.search(r"fra-balancer +[0-9a-f]+ +balancer +eu-central +active", listed)
+    assert re.search(r"servers +[0-9a-f]+ +reporter +eu-\* +active", listed)
+    assert "balancer of eu-central" in run.ok("token", "rotate", "fra-balancer").err
+    assert "needs the region" in run("token", "create", "x", "--role", "balancer", *direct).err
+
+
 NO_TOKENS = (
     ("x", "--role", "boss"),
     ("x",),
     ("X Y", "--role", "viewer"),
+    ("x", "--role", "balancer"),
+    ("x", "--role", "balancer", "--regions", "EU"),
+    ("x", "--role", "balancer", "--edges", "x"),
+    ("x", "--role", "edge", "--regions", "eu-west"),
     ("x", "--role", "viewer", "--expires", "soon"),
     ("x", "--role", "viewer", "--expires", "0d"),
     ("x", "--role", "viewer", "--expires", "999999w"),

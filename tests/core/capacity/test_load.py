@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,24 @@ from tests.core.strategies import quick
 MEMBERS = {"eu-central": {"chat", "embed"}, "us-east": {"chat"}}
 SERVICES = {"chat", "embed"}
 REPORT = {"region": "eu-central", "outstanding": 4}
+
+
+bindings = st.sampled_from([None, "*", "eu-*", "*-east", "eu-central", "us-eas", "x", ""])
+
+
+@given(bindings, st.lists(st.sampled_from(["eu-central", "us-east", "eu-wst"]), min_size=1, max_size=8))
+@quick(300)
+def test_reports_count_where_the_token_may_speak(bound: str | None, regions: list[str]) -> None:
+    """A report is taken in exactly if its region is known, and the token is bound to nothing or to that region."""
+    body = {"reports": [{"region": name, "outstanding": 1} for name in regions]}
+    found, problems = read_reports(body, MEMBERS, SERVICES, "lb", 100.0, bound=bound)
+    fits = re.compile(".*" if bound is None else bound.replace("*", ".*")).fullmatch
+    assert [one.region for one in found] == [name for name in regions if name in MEMBERS and fits(name)]
+    assert [(one.path, one.code) for one in problems] == [
+        (f"reports[{number}].region", "not_allowed" if name in MEMBERS else "unknown_reference")
+        for number, name in enumerate(regions)
+        if name not in MEMBERS or not fits(name)
+    ]
 
 
 def _read(body: Any) -> tuple[list[LoadReport], list[str]]:
