@@ -46,7 +46,8 @@ def test_token_refused() -> None:
 
 def test_a_balancer_takes_no_keys() -> None:
     """Whatever control sends: keys, sealed or not, are left out and said to be; the rest is handed on."""
-    lines = b"".join(map(encode, (KeysMessage(NO_KEYS), SealedKeysMessage(b"sealed"), HeartbeatMessage(1.0))))
+    sent: tuple[Message, ...] = (KeysMessage(NO_KEYS), SealedKeysMessage(b"sealed"), HeartbeatMessage(1.0))
+    lines = b"".join(encode(message) for message in sent)
     heads: list[bytes] = []
 
     async def feed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
