@@ -1,12 +1,16 @@
 """One client's connection.
 
 Requests are parsed as they come and answered one after the other. While one is being answered, what follows it is read (so that a
-client that goes away is noticed) and kept, within bounds; then reading stops until it is its turn.
+client that goes away is noticed) and kept, within bounds; then reading stops until it is its turn. Bytes are parsed in the order
+in which they came: as long as something is kept, what comes is kept behind it.
+
+A client that sends no more (FIN) is taken for gone, as most proxies do: nothing else tells that it no longer waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, cast
@@ -14,13 +18,17 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.exchange import Exchange
+from gtm.balancer.flow import Outflow
 from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
+from gtm.balancer.lateness import end_if_late
 from gtm.balancer.refusals import Refusal, refusal_response
 
 if TYPE_CHECKING:
     from gtm.balancer.proxy import Proxy
 
-_PIECE = 16 * 1024
+_log = logging.getLogger(__name__)
+
+_PIECE = 8 * 1024
 """Bytes fed to the parser at once outside a body: what pipelined requests may take is bounded by it."""
 _MAX_UNREAD = 64 * 1024
 """Bytes kept of what follows a request that is being answered, before reading stops."""
@@ -28,7 +36,7 @@ _LINGER = 2.0
 """Seconds for which a client may go on sending what nobody reads."""
 
 
-class Downstream(asyncio.Protocol):
+class Downstream(asyncio.Protocol, Outflow):
     """See above.
 
     Args:
@@ -41,28 +49,32 @@ class Downstream(asyncio.Protocol):
         "_ended",
         "_fed",
         "_frame",
+        "_full",
         "_headers",
         "_in_head",
         "_parser",
-        "_paused",
         "_receiving",
         "_refusal",
         "_unread",
         "_url",
         "_waiting",
         "deadline",
+        "heard",
+        "paused",
         "peer",
         "proxy",
         "secure",
-        "transport",
         "writable",
     )
 
     def __init__(self, proxy: Proxy, *, secure: bool = False) -> None:
+        super().__init__()
         self.proxy = proxy
         self.secure = secure
-        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
         self.peer: str | None = None
+        """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says."""
+        self.heard = 0.0
+        """When the client last sent something."""
         self.writable = True
         self.deadline = inf
         """Monotonic seconds at which what is awaited from the client is late."""
@@ -78,7 +90,10 @@ class Downstream(asyncio.Protocol):
         self._current: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._unread = bytearray()
-        self._paused = False
+        self.paused = False
+        """Nothing is read from it for now."""
+        self._full = False
+        """There is no room for what the present request sends."""
         self._refusal: Refusal | None = None
         """What follows could not be read: said when its turn comes."""
         self._ended = False
@@ -89,25 +104,33 @@ class Downstream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there."""
         self.transport = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
-        self.peer = peer[0] if isinstance(peer, tuple) else None
-        self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
+        if self.peer is None:
+            peer = transport.get_extra_info("peername")
+            self.peer = peer[0] if isinstance(peer, tuple) else None
+        self.heard = self.proxy.now()
+        self.deadline = self.heard + self.proxy.limits.head_timeout
         self.proxy.entered(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the contract
         """It is gone: so is what was done for it."""
-        self._ended = True
         self.proxy.left(self)
+        self._gone()
+
+    def eof_received(self) -> bool:
+        """It sends no more. What is written still goes out, for a while."""
+        self.deadline = self.proxy.now() + _LINGER
+        self._gone()
+        return False
+
+    def _gone(self) -> None:
+        self._ended = True
+        self._unread.clear()
         current, self._current = self._current, None
         if current is not None:
             current.cancel()
         for exchange in self._waiting:
             exchange.cancel()
         self._waiting.clear()
-
-    def eof_received(self) -> bool:
-        """A client that will send no more is gone: nobody else half-closes a connection on which it waits."""
-        return False
 
     def pause_writing(self) -> None:
         """The client does not take what it gets."""
@@ -125,63 +148,80 @@ class Downstream(asyncio.Protocol):
         """What the client sent."""
         if self._ended or self._refusal is not None:
             return
+        self.heard = self.proxy.now()
         current = self._current
         if current is not None and current.tunnelled:
             current.carry_up(data)
-            return
-        if current is not None and self._receiving is not current:
-            # Something beyond what is being answered.
-            self._unread += data
-            if len(self._unread) > _MAX_UNREAD:
-                self.regulate()
-            return
-        self._feed(data)
+        elif self._unread or not self._reads_on:
+            self._keep(data)
+        else:
+            self._feed(data)
+
+    @property
+    def _reads_on(self) -> bool:
+        """Whether what comes next may be parsed: nothing is being answered, or it is of the request that is."""
+        return self._current is None or self._receiving is self._current
+
+    def _keep(self, data: bytes) -> None:
+        self._unread += data
+        self.regulate()
 
     def _feed(self, data: bytes) -> None:
-        if len(data) <= _PIECE or (self._receiving is not None and not self._receiving.head.chunked):
-            self._feed_piece(data)
-            return
-        for start in range(0, len(data), _PIECE):
-            self._feed_piece(data[start : start + _PIECE])
-            if self._ended:
+        start = 0
+        while True:
+            end = start + self._piece()
+            piece = data[start:end] if start or end < len(data) else data
+            rest = self._feed_piece(piece)
+            start += len(piece) - rest
+            if start >= len(data) or self._ended or self._refusal is not None:
                 return
-            if self._current is not None and self._receiving is not self._current:
-                self._unread += data[start + _PIECE :]
-                self.regulate()
+            if not self._reads_on:
+                self._keep(data[start:])
+                return
+            if self._receiving is None and not self._in_head:
+                # A client that sends many requests at once must not keep the event loop.
+                self._keep(data[start:])
+                self.proxy.loop.call_soon(self._read_on)
                 return
 
-    def _feed_piece(self, piece: bytes) -> None:
+    def _piece(self) -> int:
+        """Bytes to feed at once: what is left of a body, or so many that few requests can be among them."""
+        receiving = self._receiving
+        if receiving is None or receiving.head.length is None:
+            return _PIECE
+        return max(_PIECE, receiving.head.length - receiving.received)
+
+    def _feed_piece(self, piece: bytes) -> int:
+        """Parse some bytes; how many at their end were not."""
         self._frame += len(piece)
         try:
             self._parser.feed_data(piece)
         except HttpParserUpgrade as upgrade:
-            self._after_upgrade(piece[upgrade.args[0] :])
-            return
+            self._parser = HttpRequestParser(self)
+            return len(piece) - int(upgrade.args[0])
         except HttpParserError as error:
             self._unreadable(error)
-            return
+            return 0
         if self._in_head:
             self._fed += len(piece)
-            if self._fed > MAX_HEAD:
+            if self._fed > MAX_HEAD + _PIECE:
                 self.refuse(_too_long(self._url))
-            return
+            return 0
         exchange = self._receiving
         # Sizes, extensions and trailers: eight bytes for each of the body's, and a head's worth.
         if exchange and exchange.head.chunked and self._frame > MAX_HEAD + 8 * exchange.received:
             self.refuse(Refusal(400, "chunks", "the body's chunks are more framing than body"))
+        return 0
 
     def _unreadable(self, error: HttpParserError) -> None:
         cause = error.__context__
         if isinstance(cause, HeadError):
             self.refuse(Refusal(cause.status, cause.code, cause.detail))
+        elif cause is not None:
+            _log.error("a request could not be handled", exc_info=cause)
+            self.refuse(Refusal(500, "internal", "an error of gtm's own"))
         else:
             self.refuse(Refusal(400, "malformed", f"the request cannot be read: {error}"))
-
-    def _after_upgrade(self, rest: bytes) -> None:
-        """A request asked for another protocol, and the parser stopped behind it."""
-        self._parser = HttpRequestParser(self)
-        if rest and not self._ended:
-            self.data_received(rest)
 
     # --- from the parser ---
 
@@ -209,11 +249,15 @@ class Downstream(asyncio.Protocol):
         if self._ended:
             return
         parser, headers = self._parser, self._headers
-        method = parser.get_method()
         if len(headers) > MAX_HEADERS or sum(len(n) + len(v) for n, v in headers) + len(self._url) > MAX_HEAD:
             raise HeadError(*_long(self._url))
         head = read_head(
-            method, self._url, parser.get_http_version(), headers, keep_alive=parser.should_keep_alive()
+            parser.get_method(),
+            self._url,
+            parser.get_http_version(),
+            headers,
+            keep_alive=parser.should_keep_alive(),
+            upgrades=parser.should_upgrade(),
         )
         self._frame = 0
         exchange = self._receiving = Exchange(self.proxy, self, head)
@@ -241,25 +285,35 @@ class Downstream(asyncio.Protocol):
         """Send something to the client."""
         self.transport.write(data)
 
-    def regulate(self, *, full: bool = False) -> None:
-        """Read from the client, or not: not while there is no room for what it sends."""
-        pause = full or len(self._unread) > _MAX_UNREAD or (bool(self._waiting) and self._receiving is None)
-        if pause != self._paused and not self.transport.is_closing():
-            self._paused = pause
+    def regulate(self, *, full: bool | None = None) -> None:
+        """Read from the client, or not: not while there is no room for what it sends.
+
+        Args:
+            full: there is no room for more of the present request's body; None: as before.
+        """
+        if full is not None:
+            self._full = full
+        pause = (self._full or len(self._unread) > _MAX_UNREAD) and not self._ended
+        if pause != self.paused and not self.transport.is_closing():
+            self.paused = pause
             if pause:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
+                self.heard = self.proxy.now()
+
+    def tunnel(self) -> bytes:
+        """The present request's connection leaves HTTP: what came behind it already."""
+        early, self._unread = bytes(self._unread), bytearray()
+        return early
 
     def finished(self, exchange: Exchange, *, keep_alive: bool) -> None:
         """The answer is complete: go on with the next request, or end."""
         if self._current is not exchange:
             return
         self._current = None
-        if not keep_alive or self._ended:
-            self.end()
-            return
-        if self._receiving is exchange and not exchange.complete:  # what follows is still of the request
+        self._full = False
+        if not keep_alive or self._ended or not exchange.complete:  # what follows is still of the request
             self.end()
             return
         if self._waiting:
@@ -270,10 +324,15 @@ class Downstream(asyncio.Protocol):
             self._ended = True
             self.transport.write(refusal_response(self._refusal, closes=True))
             self._linger()
+            return
+        elif self.proxy.draining and not self._in_head and not self._unread:
+            self.end()
+            return
         else:
-            self.deadline = self.proxy.now() + self.proxy.limits.keep_alive
-            if self._unread:
-                self.proxy.loop.call_soon(self._read_on)
+            limits = self.proxy.limits
+            self.deadline = self.proxy.now() + (limits.head_timeout if self._in_head else limits.keep_alive)
+        if self._unread:
+            self.proxy.loop.call_soon(self._read_on)
         self.regulate()
 
     def _begin(self, exchange: Exchange) -> None:
@@ -281,18 +340,26 @@ class Downstream(asyncio.Protocol):
             exchange.begin()
 
     def _read_on(self) -> None:
-        unread, self._unread = bytes(self._unread), bytearray()
-        if unread and not self._ended:
-            self.data_received(unread)
-        self.regulate()
+        if self._unread and self._reads_on and not self._ended and self._refusal is None:
+            unread, self._unread = bytes(self._unread), bytearray()
+            self._feed(unread)
+            self.regulate()
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be read, behind what was asked before, and end."""
         if self._ended or self._refusal is not None:
             return
+        current, receiving = self._current, self._receiving
+        last = self._waiting[-1] if self._waiting else current
+        if last is not None and last is not receiving and not last.head.keep_alive:
+            self._refusal = refusal  # nobody hears it: the connection ends before
+            return
         self.proxy.stats.refused(refusal)
-        current = self._current
-        if current is not None and current.complete:
+        if receiving is not None and receiving is not current:
+            self._receiving = None  # one that waits, of whose body no more can be read
+            self._waiting.remove(receiving)
+            receiving.cancel()
+        if current is not None and current is not receiving:
             self._refusal = refusal  # when its turn comes
             return
         self._ended = True
@@ -308,20 +375,22 @@ class Downstream(asyncio.Protocol):
 
     def end(self) -> None:
         """End the connection once everything is sent."""
-        if self._receiving is not None and not self._receiving.complete:
-            self._ended = True
+        receiving = self._receiving
+        more = receiving is not None and not receiving.complete
+        if more or self._unread or self._waiting or self.paused or self._refusal is not None:
             self._linger()
-        else:
-            self._ended = True
-            self.transport.close()
+            return
+        self._ended = True
+        self.deadline = self.proxy.now() + _LINGER
+        self.transport.close()
 
     def _linger(self) -> None:
         """Let the client send on what nobody reads, for a while: a reset would take the answer from it (RFC 9112 §9.6)."""
+        self._ended = True
+        self._unread.clear()
         self.deadline = self.proxy.now() + _LINGER
-        if self._paused and not self.transport.is_closing():
-            self._paused = False
-            self.transport.resume_reading()
-        if self.transport.can_write_eof():
+        self.regulate(full=False)
+        if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
 
     def abort(self) -> None:
@@ -331,22 +400,24 @@ class Downstream(asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """Look whether something is late."""
-        if now >= self.deadline:
+        if self._ended:
+            # Only what is written is awaited, as long as the client takes it.
+            if self.stuck(now) > self.proxy.limits.stall_timeout or (not self.left and now >= self.deadline):
+                self.transport.abort()
+        elif now >= self.deadline:
             self.deadline = inf
             self.time_is_up()
         elif self._current is not None:
-            self._current.late(now)
+            end_if_late(self._current, now)
 
     def drain(self) -> None:
         """No further request is taken: end now if nothing is asked, else after the answer."""
-        if self._current is None and not self._in_head and not self._ended:
+        if self._current is None and not self._in_head and not self._unread and not self._ended:
             self.end()
 
     def time_is_up(self) -> None:
         """What was awaited from the client did not come."""
-        if self._ended:
-            self.transport.abort()
-        elif self._in_head:
+        if self._in_head:
             self.refuse(Refusal(408, "request_timeout", "the request's head did not arrive in time"))
         else:
             self.end()

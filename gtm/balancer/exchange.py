@@ -10,6 +10,9 @@ Laws:
   3. A request is sent again only if no backend can have begun it: nothing of it was sent; or it may be done twice by its method
      (RFC 9110 §9.2.2) or its Idempotency-Key, and nothing of an answer was heard.
   4. An answer that breaks off is never made to look whole.
+  5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time.
+
+Trailers of an answer go on (RFC 9110 §6.5), but for those that would change what was said before; those of a request end here.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ import asyncio
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from gtm.balancer.answer import Answer
 from gtm.balancer.facts import MAX_INSPECTED, Facts, read_facts, wants_body
-from gtm.balancer.heads import RequestHead, ResponseHead, forwarded_head
+from gtm.balancer.heads import RequestHead, forwarded_head
 from gtm.balancer.refusals import Refusal, refusal_response
+from gtm.balancer.responses import Framing, ResponseHead, framing_of
 
 if TYPE_CHECKING:
     from gtm.balancer.downstream import Downstream
@@ -31,7 +36,7 @@ _MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""
 _MAX_BUFFER = 256 * 1024
 """Bytes kept of a body that cannot be sent yet, beyond which the client waits (unless all of it is wanted)."""
-_SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
+_SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 _EMPTY = Facts()
 
 
@@ -60,16 +65,15 @@ class Exchange:
     """
 
     __slots__ = (
+        "_answer",
         "_body_ended",
-        "_chunked_out",
         "_connecting",
+        "_heard",
         "_keeps",
-        "_out",
+        "_offered",
         "_pieces",
         "_sent",
-        "_trailers",
         "_tried",
-        "_upstream",
         "admission",
         "began",
         "client",
@@ -79,10 +83,8 @@ class Exchange:
         "phase",
         "proxy",
         "received",
-        "returned",
         "status",
-        "streams_events",
-        "tunnelled",
+        "upstream",
         "verdict",
     )
 
@@ -96,28 +98,25 @@ class Exchange:
         self.first_byte = 0.0
         self.received = 0
         """Bytes of the request's body."""
-        self.returned = 0
-        """Bytes of the response's body."""
         self.status = 0
-        self.streams_events = False
-        """The answer is a stream of server-sent events."""
-        self.tunnelled = False
         self.verdict: object = None
         """What the gate said of it."""
         self.admission: object = None
         """What admission holds for it."""
         self._sent: Sent | None = None
         """The backend that has it, and its place in that one's counts."""
-        self._upstream: Upstream | None = None
+        self.upstream: Upstream | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._tried: tuple[str, ...] = ()
         self._pieces: list[bytes] = []
         self._keeps = True
         """All of the body that came is in `_pieces`."""
         self._body_ended = not head.has_body
-        self._chunked_out = False
-        self._trailers: list[bytes] = []
-        self._out: list[bytes] = []
+        self._offered = False
+        """Admission knows of it."""
+        self._answer = Answer()
+        self._heard = False
+        """Something of an answer came from the present backend."""
 
     @property
     def answering(self) -> bool:
@@ -125,9 +124,29 @@ class Exchange:
         return self.phase is Phase.ANSWERING
 
     @property
+    def tunnelled(self) -> bool:
+        """Whether both sides have left HTTP."""
+        return self._answer.framing is Framing.TUNNEL
+
+    @property
+    def streams_events(self) -> bool:
+        """Whether the answer is a stream of server-sent events."""
+        return self._answer.events
+
+    @property
+    def returned(self) -> int:
+        """Bytes of the answer's body, or of what a tunnel brought."""
+        return self._answer.size
+
+    @property
     def complete(self) -> bool:
         """Whether all of the request is there."""
         return self._body_ended
+
+    @property
+    def closes(self) -> bool:
+        """Whether the client's connection ends with an answer that is given now."""
+        return not self.head.keep_alive or not self._body_ended or self.proxy.draining
 
     # --- the request ---
 
@@ -136,8 +155,10 @@ class Exchange:
         if self.phase is not Phase.NEW:
             return
         answer = self.proxy.judge(self)
-        if answer is not None:
-            self._answer(answer)
+        if isinstance(answer, Refusal):
+            self.refuse(answer)
+        elif answer is not None:
+            self._say(answer)
         elif wants_body(self.head) and not self._body_ended:
             self.phase = Phase.READING
             self._continue()
@@ -149,7 +170,7 @@ class Exchange:
         if self.phase is Phase.ENDED:
             return
         self.received += len(piece)
-        upstream = self._upstream
+        upstream = self.upstream
         if upstream is not None:
             upstream.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self.head.chunked else piece)
             if self._keeps and self.received > _MAX_REPLAY:
@@ -166,10 +187,13 @@ class Exchange:
     def body_ended(self) -> None:
         """The request is complete."""
         self._body_ended = True
+        upstream = self.upstream
         if self.phase is Phase.READING:
             self._admit()
-        elif self._upstream is not None and self.head.chunked:
-            self._upstream.transport.write(b"0\r\n\r\n")
+        elif upstream is not None:
+            upstream.heard = self.proxy.now()
+            if self.head.chunked:
+                upstream.transport.write(b"0\r\n\r\n")
 
     def _continue(self) -> None:
         """Ask for the body where the client waits for that (RFC 9110 §10.1.1): the choice needs it."""
@@ -183,47 +207,60 @@ class Exchange:
         whole = self._body_ended and self._keeps
         self.facts = read_facts(self.head, b"".join(self._pieces) if whole and wants_body(self.head) else b"")
         self.phase = Phase.WAITING
+        self._offered = True
         refusal = self.proxy.admit(self)
         if refusal is not None:
             self.refuse(refusal)
+        elif self.phase is Phase.WAITING:
+            self.regulate()
 
     def admitted(self) -> None:
         """There is room for it."""
-        if self.phase is Phase.WAITING:
+        if self.phase is not Phase.WAITING:
+            return
+        self.phase = Phase.CONNECTING
+        if self.proxy.ending:
+            # Another's end made room. Were it refused now, its end would make room again: without an end to the stack.
+            self.proxy.loop.call_soon(self._dispatch)
+        else:
             self._dispatch()
 
     def _dispatch(self) -> None:
-        self.phase = Phase.CONNECTING
+        if self.phase is not Phase.CONNECTING:
+            return
         sent = self.proxy.pick(self, self._tried)
         if isinstance(sent, Refusal):
             self.refuse(sent)
             return
         self._sent = sent
-        upstream = sent.route.take()
+        upstream = sent.route.take(self.proxy.now())
         if upstream is not None:
             self._attach(upstream)
         else:
             self._connecting = self.proxy.loop.create_task(self._connect(sent))
 
     async def _connect(self, sent: Sent) -> None:
+        proxy = self.proxy
         try:
-            async with asyncio.timeout(self.proxy.limits.connect_timeout):
-                upstream = await sent.route.connect(self.proxy.loop, self.proxy.now)
-        except (OSError, TimeoutError) as error:
+            async with asyncio.timeout(proxy.limits.connect_timeout):
+                upstream = await sent.route.connect(proxy.loop, proxy.now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the request must end
             self._connecting = None
             if self._sent is sent:
-                why = str(error) or f"no connection within {self.proxy.limits.connect_timeout:g} s"
+                late = isinstance(error, TimeoutError) and not str(error)
+                why = f"not within {proxy.limits.connect_timeout:g} s" if late else str(error)
                 self._failed(f"cannot connect: {why}", safe=True)
             return
         self._connecting = None
         if self._sent is sent and self.phase is Phase.CONNECTING:
             self._attach(upstream)
         else:
-            sent.route.put(upstream, self.proxy.now())
+            sent.route.put(upstream, proxy.now())
 
     def _attach(self, upstream: Upstream) -> None:
         """Send the request."""
-        self._upstream = upstream
+        self.upstream = upstream
+        self._heard = False
         self.phase = Phase.SENT
         head, route = self.head, upstream.route
         target = route.prefix + head.target if route.prefix and head.target != b"*" else head.target
@@ -244,75 +281,59 @@ class Exchange:
 
     def interim(self, response: ResponseHead) -> None:
         """A 1xx response, which goes on as it is (RFC 9110 §15.2)."""
+        self._heard = True
         if self.head.version == "1.1" and self.phase is Phase.SENT:
             if response.status == 100:
                 if not self.head.expects:
                     return  # the client does not wait for it
                 self.head.expects = False
-            self._out.append(
-                b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status, response.reason, b"".join(response.lines))
-            )
+            self._answer.interim(response)
 
     def response_began(self, response: ResponseHead) -> None:
-        """The head of the answer."""
+        """The head of the answer.
+
+        Raises:
+            ResponseError: it is none to this request.
+        """
+        head = self.head
+        framing = framing_of(head, response)
         self.first_byte = self.proxy.now()
         self.status = response.status
-        self.streams_events = response.content_type.lower().startswith(b"text/event-stream")
-        head = self.head
-        lines = b"".join(response.lines)
-        if response.status == 101:
-            lines += b"connection: upgrade\r\nupgrade: %b\r\n" % (response.upgrade or head.upgrade)
-            self.tunnelled = True
-            if self._upstream is not None:
-                self._upstream.tunnel()
-        elif not (head.method == b"HEAD" or response.status in (204, 304)) and response.length is None:
-            if head.version == "1.1":
-                self._chunked_out = True
-                lines += b"transfer-encoding: chunked\r\n"
-            else:
-                head.keep_alive = False
-        if head.keep_alive and (self.proxy.draining or not self._body_ended):
+        if self.closes or framing is Framing.CLOSE:
             head.keep_alive = False
-        if not head.keep_alive and not self.tunnelled:
-            lines += b"connection: close\r\n"
-        elif head.version == "1.0":
-            lines += b"connection: keep-alive\r\n"
         self.phase = Phase.ANSWERING
-        self._out.append(
-            b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (response.status, response.reason, lines, self.proxy.said(self))
-        )
+        self._answer.begin(head, response, framing, self.proxy.said(self))
+        upstream = self.upstream
+        if framing is Framing.TUNNEL and upstream is not None:
+            upstream.tunnel()
+            early = self.client.tunnel()
+            if early:
+                self.carry_up(early)
 
     def response_body(self, piece: bytes) -> None:
         """A piece of the answer."""
-        self.returned += len(piece)
-        if self._chunked_out:
-            self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
-        else:
-            self._out.append(piece)
+        self._answer.body(piece)
 
     def trailer(self, name: bytes, value: bytes) -> None:
-        """A trailer of the answer (RFC 9110 §6.5): it goes on where the client's framing has a place for it."""
-        if self._chunked_out and sum(map(len, self._trailers)) < _MAX_REPLAY:
-            self._trailers.append(b"%b: %b\r\n" % (name, value))
+        """A trailer of the answer."""
+        self._answer.trailer(name, value)
 
     def flush(self) -> None:
         """Send the client what there is for it."""
-        out = self._out
+        out = self._answer.take()
         if out:
-            self._out = []
-            self.client.write(out[0] if len(out) == 1 else b"".join(out))
+            self.client.write(out)
 
     def response_ended(self, *, reusable: bool) -> None:
         """The answer is complete."""
-        upstream, sent = self._upstream, self._sent
-        self._upstream = None
+        upstream, sent = self.upstream, self._sent
+        self.upstream = None
         if upstream is not None and sent is not None:
             if reusable and self._body_ended:
                 sent.route.put(upstream, self.proxy.now())
             else:
                 upstream.abort()
-        if self._chunked_out:
-            self._out.append(b"0\r\n%b\r\n" % b"".join(self._trailers))
+        self._answer.end()
         self.flush()
         keep_alive = self.head.keep_alive
         self._end("answered")
@@ -320,24 +341,17 @@ class Exchange:
 
     # --- failures ---
 
-    def backend_lost(self, detail: str, *, answered: bool) -> None:
-        """The backend's connection ended, or what came on it cannot be read.
-
-        Args:
-            detail: what happened.
-            answered: the head of an answer was there.
-        """
-        upstream, self._upstream = self._upstream, None
+    def backend_lost(self, detail: str) -> None:
+        """The backend's connection ended, or what came on it cannot be read."""
+        self.upstream = None
         if self.tunnelled:
             self.flush()
             self._end("answered")
             self.client.end()
-            return
-        if not answered and self.phase is Phase.SENT:
+        elif self.phase is Phase.SENT:
             twice = self.head.method in _SAFE_TWICE or b"idempotency-key" in self.head.seen
-            # A connection that had served before may have been closed while the request was on its way.
-            self._failed(detail, safe=twice and upstream is not None and upstream.served > 0)
-        else:
+            self._failed(detail, safe=twice and not self._heard)
+        elif self.phase is Phase.ANSWERING:
             self._broken(detail)
 
     def _failed(self, detail: str, *, safe: bool) -> None:
@@ -346,7 +360,9 @@ class Exchange:
         if sent is not None:
             self.proxy.failed(self, sent, detail)
             self._tried = (*self._tried, sent.route.url)
+        self._answer.take()
         if safe and self._keeps and self.proxy.may_retry(len(self._tried)):
+            self.phase = Phase.CONNECTING
             self._dispatch()
             return
         self.refuse(Refusal(502, "backend_failed", f"a backend did not answer: {detail}"))
@@ -356,13 +372,14 @@ class Exchange:
         sent, self._sent = self._sent, None
         if sent is not None:
             self.proxy.failed(self, sent, detail)
+        if self.streams_events:
+            self._answer.last_event(self.proxy.last_event(detail))
         self.flush()
-        if self._chunked_out:
-            event = self.proxy.last_event(self, detail)
-            if event:
-                self.client.write(b"%x\r\n%b\r\n" % (len(event), event))
         self._end("broken")
-        self.client.end()  # without the last chunk, or short of its length: nobody takes it for whole
+        if self._answer.framing is Framing.CLOSE:
+            self.client.abort()  # its end must not look like the answer's
+        else:
+            self.client.end()  # without the last chunk, or short of its length: nobody takes it for whole
 
     def time_is_up(self, status: int, code: str, detail: str) -> None:
         """What was awaited from the backend did not come in time."""
@@ -379,21 +396,23 @@ class Exchange:
         """End it with a refusal."""
         if self.phase is Phase.ENDED:
             return
+        if self.phase is Phase.ANSWERING:
+            self._drop()
+            self._broken(refusal.detail)
+            return
         self.proxy.stats.refused(refusal)
-        closes = not self.head.keep_alive or not self._body_ended or self.proxy.draining
         self.status = refusal.status
-        self._answer(
-            refusal_response(refusal, closes=closes, head_only=self.head.method == b"HEAD"), closes=closes
+        self._say(
+            refusal_response(refusal, closes=self.closes, head_only=self.head.method == b"HEAD"), "refused"
         )
 
-    def _answer(self, response: bytes, *, closes: bool | None = None) -> None:
+    def _say(self, response: bytes, how: str = "answered") -> None:
         """End it with an answer of gtm's own."""
+        closes = self.closes
         self._drop()
-        self._out.clear()
+        self._answer.take()
         self.client.write(response)
-        self._end("refused")
-        if closes is None:
-            closes = not self.head.keep_alive or not self._body_ended
+        self._end(how)
         self.client.finished(self, keep_alive=not closes)
 
     def cancel(self) -> None:
@@ -401,31 +420,42 @@ class Exchange:
         if self.phase is Phase.ENDED:
             return
         self._drop()
-        self._end("cancelled")
+        self._end("answered" if self.tunnelled else "cancelled")
+
+    def give_up(self) -> None:
+        """The client is there, and takes nothing."""
+        self.cancel()
+        self.client.abort()
 
     def _drop(self) -> None:
         """Let go of the backend, at once."""
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None:
+        upstream, self.upstream = self.upstream, None
+        if upstream is None:
+            return
+        if self.tunnelled:
+            upstream.finish(self.proxy.loop)
+        else:
             upstream.abort()
 
     def _end(self, how: str) -> None:
         """Give back what was taken. Once."""
         if self.phase is Phase.ENDED:
             return
+        begun = self.phase is not Phase.NEW
         self.phase = Phase.ENDED
         self._pieces.clear()
         sent, self._sent = self._sent, None
-        self.proxy.ended(self, sent, how)
+        if begun or how != "cancelled":  # nothing was done for one whose turn never came
+            self.proxy.ended(self, sent, how, offered=self._offered)
 
     # --- flow ---
 
     def regulate(self) -> None:
         """Neither side is read from faster than the other takes it."""
-        upstream = self._upstream
+        upstream = self.upstream
         if upstream is not None and not upstream.transport.is_closing():
             if self.client.writable:
                 if not upstream.transport.is_reading():
@@ -445,27 +475,11 @@ class Exchange:
 
     def carry(self, data: bytes) -> None:
         """Bytes of a tunnel for the client."""
-        self.returned += len(data)
+        self._answer.size += len(data)
         self.client.write(data)
 
     def carry_up(self, data: bytes) -> None:
         """Bytes of a tunnel for the backend."""
         self.received += len(data)
-        if self._upstream is not None:
-            self._upstream.transport.write(data)
-
-    def late(self, now: float) -> None:
-        """Look whether the backend is late."""
-        upstream = self._upstream
-        if upstream is None or self.tunnelled or not upstream.transport.is_reading():
-            return
-        limits = self.proxy.limits
-        silent = now - upstream.heard
-        if self.phase is Phase.SENT and silent > limits.response_timeout and self._body_ended:
-            self.time_is_up(
-                504, "backend_timeout", f"the backend did not answer within {limits.response_timeout:g} s"
-            )
-        elif self.phase is Phase.ANSWERING and silent > limits.stall_timeout:
-            self.time_is_up(
-                504, "backend_stalled", f"the backend sent nothing for {limits.stall_timeout:g} s"
-            )
+        if self.upstream is not None:
+            self.upstream.transport.write(data)

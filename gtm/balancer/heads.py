@@ -8,9 +8,11 @@ a client sent:
   - exactly one Host in HTTP/1.1, of the characters of a host and a port (RFC 9112 §3.2); an absolute target's authority counts
     instead (§3.2.2);
   - the one transfer coding is `chunked`, in HTTP/1.1 only (§6.1: anything else is 501, or 400 before 1.1);
-  - CONNECT is refused, and an upgrade with a body too: what follows its head could be taken for either;
+  - a length is written as it was understood: `007` may be read by a base of eight;
+  - CONNECT and TRACE are refused, and an upgrade with a body too: what follows its head could be taken for either;
   - fields of one hop go no further (RFC 9110 §7.6.1): those that Connection names, and Keep-Alive, Proxy-Connection, TE, Upgrade;
-  - fields that gtm alone may say (forwarding, the client's address) are written here, and dropped where a client writes them.
+  - fields that gtm alone may say (forwarding, the client's address, gtm's own) are read, and written here only. What differs from
+    one of these by `_` or `.` for `-` is dropped: servers that hand fields on as variables take both for one (CGI, RFC 3875 §4.1.18).
 """
 
 from __future__ import annotations
@@ -28,33 +30,51 @@ MAX_HEADERS = 100
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)(/[^#]*|\?[^#]*)?", re.IGNORECASE)
-_DROPPED = frozenset(
+_REFUSED_METHODS = frozenset(
+    (b"CONNECT", b"TRACE", b"DESCRIBE", b"ANNOUNCE", b"SETUP", b"PLAY", b"PAUSE", b"TEARDOWN")
+)
+_REFUSED_METHODS |= {b"GET_PARAMETER", b"SET_PARAMETER", b"REDIRECT", b"RECORD", b"FLUSH", b"SOURCE"}
+"""No tunnels; no echo of credentials (RFC 9110 §9.3.8); and what the parser takes for RTSP and ICE."""
+_ONE_HOP = frozenset(
     (b"keep-alive", b"proxy-connection", b"te", b"proxy-authenticate", b"proxy-authorization", b"trailer")
 )
 """Fields of one hop, and credentials for this proxy, of which there are none (RFC 9110 §7.6.1, §11.7)."""
-_WRITTEN_HERE = frozenset(
-    (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded", b"x-real-ip")
-)
+_WRITTEN_HERE = frozenset((b"forwarded", b"x-real-ip", b"via"))
+OWN_PREFIXES = (b"x-forwarded-", b"gtm-", b"x-gtm-")
+"""Beginnings of the names of fields that gtm alone may say to a backend."""
+_FRAMING = frozenset((b"host", b"connection", b"transfer-encoding", b"content-length", b"upgrade", b"expect"))
 _SINGLE = frozenset(
-    (
-        b"content-type",
-        b"authorization",
-        b"gtm-handoff",
-        b"expect",
-        b"traceparent",
-        b"gtm-priority",
-        b"gtm-timeout",
-    )
+    (b"host", b"content-type", b"authorization", b"expect", b"traceparent", b"idempotency-key")
 )
-"""Fields that gtm reads, of which two would let somebody choose which one counts."""
-_LOOKED_AT = (
-    _DROPPED
-    | _WRITTEN_HERE
-    | _SINGLE
-    | {b"host", b"connection", b"transfer-encoding", b"content-length", b"upgrade"}
-)
-_KEPT_WHEN_READ = frozenset((b"content-type", b"authorization", b"traceparent", b"content-length"))
+"""Fields that gtm reads, of which two would let somebody choose which one counts; besides all that begin with `gtm-`."""
+_KEPT = frozenset((b"content-type", b"authorization", b"traceparent", b"idempotency-key"))
 """Fields that are read and go on."""
+_PASSED, _READ, _TAKEN, _LOST = range(4)
+_kinds: dict[bytes, tuple[bytes, int]] = {}
+"""By a field's name as sent: in lower case, and what becomes of it. Bounded: anybody can make up names."""
+_MAX_KINDS = 1024
+
+
+def _kind(name: bytes) -> tuple[bytes, int]:
+    low = name.lower()
+    kind = _PASSED
+    if low in _KEPT:
+        kind = _READ
+    elif _is_taken(low):
+        kind = _TAKEN
+    elif (b"_" in low or b"." in low) and _is_own(low.replace(b"_", b"-").replace(b".", b"-")):
+        kind = _LOST
+    if len(_kinds) < _MAX_KINDS:
+        _kinds[name] = low, kind
+    return low, kind
+
+
+def _is_taken(low: bytes) -> bool:
+    return low in _FRAMING or low in _ONE_HOP or low in _WRITTEN_HERE or low.startswith(OWN_PREFIXES)
+
+
+def _is_own(low: bytes) -> bool:
+    return low in _KEPT or _is_taken(low)
 
 
 class HeadError(Exception):
@@ -72,7 +92,9 @@ class RequestHead:
     """A request as it was understood.
 
     `target` is in origin form (or `*`), as it was sent. `length` is the body's, None without one or where it is chunked.
-    `lines` are the header lines that go on to a backend; `seen` has the fields that gtm reads, by lower-case name.
+    `lines` are the header lines that go on to a backend; `seen` has the fields that gtm reads, by lower-case name: those of
+    framing and forwarding, all that begin with `gtm-`, and content-type, authorization, traceparent, idempotency-key.
+    `trailers`: the client takes trailers (RFC 9110 §10.1.4).
     """
 
     method: bytes
@@ -86,6 +108,7 @@ class RequestHead:
     keep_alive: bool
     lines: list[bytes]
     seen: dict[bytes, bytes]
+    trailers: bool = False
 
     @property
     def has_body(self) -> bool:
@@ -99,7 +122,7 @@ class RequestHead:
 
 
 def read_head(
-    method: bytes, target: bytes, version: str, headers: Headers, *, keep_alive: bool
+    method: bytes, target: bytes, version: str, headers: Headers, *, keep_alive: bool, upgrades: bool = False
 ) -> RequestHead:
     """Understand a request's head.
 
@@ -109,72 +132,91 @@ def read_head(
         version: `1.0` or `1.1`.
         headers: names and values as sent.
         keep_alive: whether the connection goes on after it, by its version and Connection header.
+        upgrades: the parser takes what follows the head for another protocol, whatever it is.
 
     Raises:
         HeadError: it is refused.
     """
     if version not in ("1.1", "1.0"):
         raise HeadError(505, "version", f"HTTP/{version} is not spoken here: use HTTP/1.1")
+    if method in _REFUSED_METHODS:
+        raise HeadError(501, "method", f"{method.decode()} is not offered here")
     if len(headers) > MAX_HEADERS:
         raise HeadError(
             431, "head_too_large", f"the request has more than the {MAX_HEADERS} header lines accepted"
         )
-    lines: list[bytes] = []
-    seen: dict[bytes, bytes] = {}
-    for name, value in headers:
-        low = name.lower()
-        if low in _LOOKED_AT:
-            if low in seen:
-                _repeated(low, value, seen)
-            else:
-                seen[low] = value
-            if low not in _KEPT_WHEN_READ:
-                continue
-        lines.append(b"%b: %b\r\n" % (name, value))
-    if b"connection" in seen:
-        lines = _without(lines, seen[b"connection"])
+    lines, seen = _sorted(headers)
     target, host = _target(method, target, version, seen)
     coding = seen.get(b"transfer-encoding")
     if coding is not None:
         _check_coding(coding, version)
-    length = seen.get(b"content-length")
-    upgrade = _upgrade(seen)
-    has_body = coding is not None or (length is not None and int(length) > 0)
-    if upgrade and has_body:
+    length = None if (said := seen.get(b"content-length")) is None else int(said)
+    has_body = coding is not None or bool(length)
+    if upgrades and has_body:
         raise HeadError(
             400, "upgrade_with_body", "a request that asks for another protocol cannot have a body here"
         )
+    expects = seen.get(b"expect")
+    if expects is not None and expects.lower() != b"100-continue":
+        raise HeadError(417, "expectation", "the only expectation that can be met is `100-continue`")
+    connection = tokens(seen[b"connection"]) if b"connection" in seen else frozenset()
+    if connection:
+        lines = without(lines, connection)
+    upgrade = b""
+    if upgrades and method == b"GET" and version == "1.1" and b"upgrade" in connection:
+        # Others are ignored (RFC 9110 §7.8), and all in HTTP/1.0.
+        upgrade = b"websocket" if seen.get(b"upgrade", b"").lower() == b"websocket" else b""
     return RequestHead(
         method,
         target,
         version,
         host,
-        None if length is None else int(length),
+        length,
         coding is not None,
         upgrade,
-        version == "1.1" and has_body and seen.get(b"expect", b"").lower() == b"100-continue",
-        keep_alive,
+        expects is not None and has_body and version == "1.1",
+        keep_alive and b"close" not in connection,
         lines,
         seen,
+        b"te" in seen and version == "1.1" and b"trailers" in tokens(seen[b"te"]),
     )
+
+
+def _sorted(headers: Headers) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """The lines that go on, and the fields that are read here."""
+    lines: list[bytes] = []
+    seen: dict[bytes, bytes] = {}
+    for name, value in headers:
+        low, kind = _kinds.get(name) or _kind(name)
+        if kind:
+            if kind is _LOST:
+                continue
+            stripped = value.strip(b" \t")
+            if low in seen:
+                _repeated(low, stripped, seen)
+            else:
+                seen[low] = stripped
+            if kind is _TAKEN:
+                continue
+        lines.append(b"%b: %b\r\n" % (name, value))
+    return lines, seen
 
 
 def _repeated(name: bytes, value: bytes, seen: dict[bytes, bytes]) -> None:
     """A field that was there before: an error if it may be there once only, else joined (RFC 9110 §5.3)."""
-    if name in _SINGLE or name == b"host":
+    if name in _SINGLE or name.startswith((b"gtm-", b"x-gtm-")):
         raise HeadError(400, "repeated_header", f"the header `{name.decode('latin-1')}` is there twice")
-    seen[name] = seen[name] + b"," + value
+    seen[name] = seen[name] + b", " + value
 
 
-def _without(lines: list[bytes], connection: bytes) -> list[bytes]:
+def tokens(value: bytes) -> frozenset[bytes]:
+    """The members of a list of tokens, in lower case."""
+    return frozenset(token.strip(b" \t").lower() for token in value.split(b","))
+
+
+def without(lines: list[bytes], connection: frozenset[bytes]) -> list[bytes]:
     """The lines but for those of fields that Connection names. It cannot name away what a request means."""
-    named = {token.strip().lower() for token in connection.split(b",")} - {
-        b"close",
-        b"keep-alive",
-        b"upgrade",
-        b"",
-    }
-    named -= {b"host", b"content-length", b"content-type", b"authorization"}
+    named = connection - {b"close", b"keep-alive", b"upgrade", b""} - _KEPT
     if not named:
         return lines
     return [line for line in lines if line.partition(b":")[0].lower() not in named]
@@ -186,19 +228,19 @@ def _target(method: bytes, target: bytes, version: str, seen: dict[bytes, bytes]
     if host is None and version == "1.1":
         raise HeadError(400, "host", "the request has no Host header (RFC 9112 §3.2)")
     host = host or b""
-    if method == b"CONNECT":
-        raise HeadError(501, "method", "CONNECT is not offered: this is no tunnel")
+    if host and not _HOST.fullmatch(host):
+        raise HeadError(400, "host", "the Host header is no host with an optional port (RFC 9112 §3.2)")
     if not target.startswith(b"/"):
         whole = _ABSOLUTE.fullmatch(target)
         if whole is not None:
-            host, rest = whole[1], whole[2] or b"/"
-            target = rest if rest.startswith(b"/") else b"/" + rest
+            host, rest = whole[1], whole[2] or (b"*" if method == b"OPTIONS" else b"/")
+            target = b"/" + rest if rest.startswith(b"?") else rest
+            if not _HOST.fullmatch(host):
+                raise HeadError(400, "target", "the target's authority is no host with an optional port")
         elif not (target == b"*" and method == b"OPTIONS"):
             raise HeadError(400, "target", "the target must begin with `/` (RFC 9112 §3.2)")
     if b"#" in target:
         raise HeadError(400, "target", "the target has a fragment (RFC 9112 §3.2)")
-    if host and not _HOST.fullmatch(host):
-        raise HeadError(400, "host", "the Host header is no host with an optional port (RFC 9112 §3.2)")
     return target, host
 
 
@@ -211,13 +253,6 @@ def _check_coding(coding: bytes, version: str) -> None:
         )
 
 
-def _upgrade(seen: dict[bytes, bytes]) -> bytes:
-    """The protocol that the client asks for, if it is one that is carried; others are ignored (RFC 9110 §7.8)."""
-    protocol = seen.get(b"upgrade", b"").strip()
-    tokens = {token.strip().lower() for token in seen.get(b"connection", b"").split(b",")}
-    return protocol if b"upgrade" in tokens and protocol.lower() == b"websocket" else b""
-
-
 def forwarded_head(head: RequestHead, target: bytes, host: bytes, more: bytes, *, expect: bool) -> bytes:
     """The bytes of the head that a backend gets.
 
@@ -228,11 +263,17 @@ def forwarded_head(head: RequestHead, target: bytes, host: bytes, more: bytes, *
         more: header lines of gtm's own: the client's address, trace and request identity.
         expect: the client waits for 100 (Continue), which the backend shall give.
     """
-    framing = b""
+    framing = b"via: 1.1 gtm\r\n" if head.version == "1.1" else b"via: 1.0 gtm\r\n"
+    if b"via" in head.seen:
+        framing = b"via: %b, %b" % (head.seen[b"via"], framing[5:])
     if head.chunked:
-        framing = b"transfer-encoding: chunked\r\n"
+        framing += b"transfer-encoding: chunked\r\n"
+    elif head.length is not None:
+        framing += b"content-length: %d\r\n" % head.length
     if head.upgrade:
         framing += b"connection: upgrade\r\nupgrade: %b\r\n" % head.upgrade
+    elif head.trailers:
+        framing += b"connection: te\r\nte: trailers\r\n"
     if expect:
         framing += b"expect: 100-continue\r\n"
     return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b%b\r\n" % (
@@ -243,45 +284,3 @@ def forwarded_head(head: RequestHead, target: bytes, host: bytes, more: bytes, *
         framing,
         more,
     )
-
-
-_RESPONSE_DROPPED = frozenset(
-    (b"connection", b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade", b"trailer")
-)
-
-
-@dataclass(slots=True)
-class ResponseHead:
-    """A backend's response as it was understood; `length` None: chunked, or until the connection ends."""
-
-    status: int
-    reason: bytes
-    length: int | None
-    chunked: bool
-    lines: list[bytes]
-    upgrade: bytes
-    content_type: bytes
-
-
-def read_response_head(status: int, reason: bytes, headers: Headers) -> ResponseHead:
-    """Understand a response's head. What the parser accepts has at most one length, and none beside a transfer coding."""
-    lines: list[bytes] = []
-    length, chunked, upgrade, connection, content_type = None, False, b"", b"", b""
-    for name, value in headers:
-        low = name.lower()
-        if low in _RESPONSE_DROPPED:
-            if low == b"transfer-encoding":
-                chunked = value.lower() == b"chunked"
-            elif low == b"upgrade":
-                upgrade = value
-            elif low == b"connection":
-                connection += value + b","
-            continue
-        if low == b"content-length":
-            length = int(value)
-        elif low == b"content-type":
-            content_type = value
-        lines.append(b"%b: %b\r\n" % (name, value))
-    if connection:
-        lines = _without(lines, connection)
-    return ResponseHead(status, reason, length, chunked, lines, upgrade, content_type)

@@ -7,6 +7,7 @@ The data plane asks in process, by plain calls, in this order: `Gate` (may this 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,8 +17,10 @@ import msgspec
 from gtm.balancer.backends import Route
 from gtm.balancer.downstream import Downstream
 from gtm.balancer.exchange import Exchange
-from gtm.balancer.refusals import Refusal, refusal_response
+from gtm.balancer.refusals import Refusal
 from gtm.balancer.stats import Stats
+
+_log = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between looks at deadlines."""
@@ -29,7 +32,8 @@ class Limits:
 
     `head_timeout`: for a request's head to arrive. `keep_alive`: that a client's connection waits for another request.
     `connect_timeout`: for a backend to take a connection. `response_timeout`: from a request to the head of its answer.
-    `stall_timeout`: between two pieces of an answer. `tries`: backends asked for one request at most.
+    `stall_timeout`: between two pieces of an answer, or of a request's body, and for either side to take some of what it is sent.
+    `tunnel_timeout`: between two pieces in either direction, once both sides speak another protocol. `tries`: backends asked for one request at most.
     `retry_share`: of all requests may be sent again, besides `retries_free` a second.
     """
 
@@ -38,6 +42,7 @@ class Limits:
     connect_timeout: float = 2.0
     response_timeout: float = 600.0
     stall_timeout: float = 60.0
+    tunnel_timeout: float = 3600.0
     tries: int = 3
     retry_share: float = 0.2
     retries_free: float = 1.0
@@ -75,7 +80,7 @@ class Admission(Protocol):
         """Take a request in: calls its `admitted` now or later, or its `refuse` later; or refuses it now."""
 
     def ended(self, exchange: Exchange, now: float) -> None:
-        """A request that was offered has ended, however."""
+        """A request that was offered has ended, however: also if it was refused. Once, and never for one that was not offered."""
 
     def tick(self, now: float) -> None:
         """Time has passed."""
@@ -132,6 +137,8 @@ class Proxy:
         self.health_path = health_path
         self.stats = Stats()
         self.draining = False
+        self.ending = 0
+        """Requests whose ends are being told right now."""
         self._log = log
         self._said = b"x-gtm-region: %b\r\n" % region.encode()
         self._clients: dict[Downstream, None] = {}
@@ -183,25 +190,29 @@ class Proxy:
         self._ticker = self.loop.call_later(TICK, self._tick)
         self._retries = min(self._retries + self.limits.retries_free * TICK, 10 + self.limits.retries_free)
         for client in tuple(self._clients):
-            client.look(now)
+            self._tell(client.look, now)
         for route in self.picker.routes():
             route.expire(now)
-        self.admission.tick(now)
+        self._tell(self.admission.tick, now)
+
+    def _tell(self, whom: Callable[..., object], *args: object) -> None:
+        """Call what must not keep others from being called: an error is logged."""
+        try:
+            whom(*args)
+        except Exception:  # noqa: BLE001 - it is logged
+            _log.exception("an error of gtm's own, which others do not feel")
 
     # --- for exchanges ---
 
-    def judge(self, exchange: Exchange) -> bytes | None:
+    def judge(self, exchange: Exchange) -> bytes | Refusal | None:
         """A request's answer if it is gtm's own, or the law's; None if it goes on."""
         head = exchange.head
         if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
             return self._health(exchange)
-        refusal = self.gate.judge(exchange, exchange.began)
-        if refusal is None:
-            return None
-        self.stats.refused(refusal)
-        exchange.status = refusal.status
-        closes = not head.keep_alive or not exchange.complete
-        return refusal_response(refusal, closes=closes, head_only=head.method == b"HEAD")
+        try:
+            return self.gate.judge(exchange, exchange.began)
+        except Exception:  # noqa: BLE001 - logged there; the request is refused
+            return _internal("the gate")
 
     def _health(self, exchange: Exchange) -> bytes:
         usable = self.picker.usable()
@@ -214,44 +225,53 @@ class Proxy:
             % (
                 b"200 OK" if good else b"503 Service Unavailable",
                 len(body),
-                b"" if exchange.head.keep_alive else b"connection: close\r\n",
+                b"connection: close\r\n" if exchange.closes else b"",
                 b"" if exchange.head.method == b"HEAD" else body,
             )
         )
 
     def admit(self, exchange: Exchange) -> Refusal | None:
         """See `Admission.offer`."""
-        return self.admission.offer(exchange, self.now())
+        try:
+            return self.admission.offer(exchange, self.now())
+        except Exception:  # noqa: BLE001 - logged there; the request is refused
+            return _internal("admission")
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> Sent | Refusal:
         """See `Picker.pick`."""
-        return self.picker.pick(exchange, tried, self.now())
+        try:
+            return self.picker.pick(exchange, tried, self.now())
+        except Exception:  # noqa: BLE001 - logged there; the request is refused
+            return _internal("the picker")
 
     def failed(self, exchange: Exchange, sent: Sent, detail: str) -> None:
         """A backend did not answer, or broke off: it counts no more there."""
-        sent.flight.end(exchange, "failed")
-        self.picker.failed(sent, detail, self.now())
+        self._tell(sent.flight.end, exchange, "failed")
+        self._tell(self.picker.failed, sent, detail, self.now())
         self.stats.failed(sent.route.url)
 
     def may_retry(self, tries: int) -> bool:
         """Whether another backend may be asked: within the tries of one request, and the budget of all."""
-        if tries >= self.limits.tries or self._retries < 1 or self.draining:
+        if tries >= self.limits.tries or self._retries < 1:
             return False
         self._retries -= 1
         self.stats.retries += 1
         return True
 
-    def ended(self, exchange: Exchange, sent: Sent | None, how: str) -> None:
-        """A request has ended, however."""
+    def ended(self, exchange: Exchange, sent: Sent | None, how: str, *, offered: bool) -> None:
+        """A request has ended, however. Who fails to hear it keeps nobody else from hearing it."""
         now = self.now()
+        self.ending += 1
         if sent is not None:
-            sent.flight.end(exchange, how)
+            self._tell(sent.flight.end, exchange, how)
         if how == "answered":
             self._retries = min(self._retries + self.limits.retry_share, 10 + self.limits.retries_free)
         self.stats.ended(exchange, "" if sent is None else sent.route.url, how, now)
         if self._log is not None:
-            self._log(exchange, how)
-        self.admission.ended(exchange, now)
+            self._tell(self._log, exchange, how)
+        if offered:
+            self._tell(self.admission.ended, exchange, now)
+        self.ending -= 1
 
     def added(self, exchange: Exchange) -> bytes:
         """Header lines of gtm's own for the backend."""
@@ -261,9 +281,12 @@ class Proxy:
         """Header lines of gtm's own for the client."""
         return self._said
 
-    def last_event(self, exchange: Exchange, detail: str) -> bytes:
-        """What ends a stream of events that broke off, so that its reader can say why; empty for other streams."""
-        if not exchange.streams_events:
-            return b""
+    def last_event(self, detail: str) -> bytes:
+        """What ends a stream of events that broke off, so that its reader can say why."""
         error = {"message": f"the stream broke off: {detail}", "type": "server_error", "code": "backend_lost"}
         return b"data: %b\n\n" % msgspec.json.encode({"error": error})
+
+
+def _internal(whose: str) -> Refusal:
+    _log.exception("%s failed", whose)
+    return Refusal(500, "internal", "an error of gtm's own: the request was not sent to a backend")

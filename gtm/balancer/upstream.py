@@ -2,27 +2,37 @@
 
 It carries one exchange at a time. What the backend says is parsed strictly, and told to the exchange as it comes; what comes beyond
 the end of a response, or between two, is nobody's: the connection ends. All that one read brings goes to the client in one write.
+
+A backend that sends no more (FIN) has ended the connection for us, at once: what was not sent to it yet is not waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS, ResponseHead, read_response_head
+from gtm.balancer.flow import Outflow
+from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS
+from gtm.balancer.responses import ResponseError, ResponseHead, read_response_head
 
 if TYPE_CHECKING:
     from gtm.balancer.backends import Route
     from gtm.balancer.exchange import Exchange
 
+_log = logging.getLogger(__name__)
+
 _MAX_INTERIM = 16
 """Interim responses (1xx) before the one that counts."""
+_LINGER = 2.0
+"""Seconds that a tunnel's end waits for what is still to be sent."""
 
 
-class Upstream(asyncio.Protocol):
+class Upstream(asyncio.Protocol, Outflow):
     """See above.
 
     Args:
@@ -33,44 +43,62 @@ class Upstream(asyncio.Protocol):
     __slots__ = (
         "_clock",
         "_done",
+        "_eof",
         "_fed",
         "_headers",
         "_interim",
         "_parser",
+        "_poll",
         "_reason",
         "_response",
         "_tunnel",
+        "counted",
         "exchange",
         "heard",
         "idle_since",
         "route",
         "served",
-        "transport",
         "usable",
         "writable",
     )
 
     def __init__(self, route: Route, clock: Callable[[], float]) -> None:
+        super().__init__()
         self.route = route
         self.exchange: Exchange | None = None
-        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
         self.usable = False
         """Open, and nothing wrong was heard on it."""
+        self.counted = False
+        """Its route counts it as open."""
         self.writable = True
         self.idle_since = 0.0
         self.heard = 0.0
-        """When the backend last said something to the present exchange, or the exchange began."""
+        """When the backend last said something to the present exchange, or had all of its request."""
         self.served = 0
         """Exchanges before the present one."""
         self._clock = clock
+        self._poll: select.poll | None = None
         self._parser = HttpResponseParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
         self._reason = b""
         self._response: ResponseHead | None = None
         self._done = False
+        self._eof = False
         self._tunnel = False
         self._interim = 0
         self._fed = 0
+        """Bytes of the present response, framing and all."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing waits to be read: of an idle connection, what does is its end, or is nobody's.
+
+        It asks the kernel: the event loop may not have come to it yet.
+        """
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not self._poll.poll(0)
 
     # --- from the exchange ---
 
@@ -90,6 +118,13 @@ class Upstream(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def finish(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End a tunnel: what is written already is sent first."""
+        self.usable = False
+        self.exchange = None
+        self.transport.close()
+        loop.call_later(_LINGER, self.transport.abort)
+
     def tunnel(self) -> None:
         """From now on bytes are carried as they are."""
         self._tunnel = True
@@ -100,12 +135,26 @@ class Upstream(asyncio.Protocol):
         """The backend took the connection."""
         self.transport = cast("asyncio.Transport", transport)
         self.usable = True
-        self.route.open += 1
+
+    def eof_received(self) -> bool:
+        """The backend sends no more."""
+        self._eof = True
+        tunnelled = self._tunnel and self.exchange is not None
+        self._lost(None)
+        if not tunnelled:
+            self.transport.abort()
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended."""
+        if self.counted:
+            self.counted = False
+            self.route.open -= 1
+        self._poll = None
+        self._lost(exc)
+
+    def _lost(self, exc: Exception | None) -> None:
         self.usable = False
-        self.route.open -= 1
         exchange, self.exchange = self.exchange, None
         if exchange is None:
             return
@@ -115,13 +164,11 @@ class Upstream(asyncio.Protocol):
             and not self._tunnel
             and response.length is None
             and not response.chunked
-            and not exc
+            and self._eof
         ):
             exchange.response_ended(reusable=False)  # its end is the connection's (RFC 9112 §6.3, rule 8)
         else:
-            exchange.backend_lost(
-                str(exc) if exc else "the backend closed the connection", answered=response is not None
-            )
+            exchange.backend_lost(str(exc) if exc else "the backend closed the connection")
 
     def pause_writing(self) -> None:
         """The backend takes no more for now."""
@@ -167,19 +214,24 @@ class Upstream(asyncio.Protocol):
         except HttpParserError as error:
             self.usable = False
             if not self._done:
-                self._malformed(exchange, f"the backend's response cannot be read: {error}")
+                self._malformed(exchange, f"the backend's response cannot be read: {_reason(error)}")
                 return None
-        if self._response is None:
+        response = self._response
+        if response is None:
             self._fed += len(data)
             if self._fed > MAX_HEAD:
                 self._malformed(exchange, f"the backend's response has a head of more than {MAX_HEAD} bytes")
                 return None
+        elif response.chunked and not self._done:
+            self._fed += len(data)
+            if self._fed > 2 * MAX_HEAD + 8 * exchange.returned:
+                self._malformed(exchange, "the backend's chunks are more framing than body")
+                return None
         return rest
 
     def _malformed(self, exchange: Exchange, detail: str) -> None:
-        answered = self._response is not None
         self.abort()
-        exchange.backend_lost(detail, answered=answered)
+        exchange.backend_lost(detail)
 
     # --- from the parser ---
 
@@ -208,20 +260,21 @@ class Upstream(asyncio.Protocol):
         exchange = self.exchange
         if self._done or exchange is None:
             return
-        if len(self._headers) > MAX_HEADERS:
-            raise HttpParserError(f"more than {MAX_HEADERS} header lines")
-        status = self._parser.get_status_code()
-        response = read_response_head(status, self._reason, self._headers)
+        headers, parser = self._headers, self._parser
+        if len(headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
+            raise ResponseError(f"its head is longer than {MAX_HEAD} bytes or {MAX_HEADERS} lines")
+        status = parser.get_status_code()
+        response = read_response_head(status, self._reason, headers, parser.get_http_version())
         if status < 200 and status != 101:
             self._interim += 1
             if self._interim > _MAX_INTERIM:
-                raise HttpParserError(f"more than {_MAX_INTERIM} interim responses")
+                raise ResponseError(f"more than {_MAX_INTERIM} interim responses")
             exchange.interim(response)
             return
-        self._response = response
-        if not self._parser.should_keep_alive():
-            self.usable = False
         exchange.response_began(response)
+        self._response = response
+        if not parser.should_keep_alive():
+            self.usable = False
         if exchange.head.method == b"HEAD":
             # The parser would wait for the body that the length speaks of (RFC 9112 §6.3, rule 1).
             self._done = True
@@ -229,10 +282,20 @@ class Upstream(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
-        if not self._done and self.exchange is not None:
+        if self._done:  # of an answer to HEAD: there is none, and more of it may come
+            self.usable = False
+        elif self.exchange is not None:
             self.exchange.response_body(body)
 
     def on_message_complete(self) -> None:
         """The end of a response."""
         if self._response is not None:
             self._done = True
+
+
+def _reason(error: HttpParserError) -> str:
+    cause = error.__context__
+    if cause is None or isinstance(cause, ResponseError):
+        return str(cause or error)
+    _log.error("a response could not be handled", exc_info=cause)
+    return "an error of gtm's own"

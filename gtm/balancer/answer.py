@@ -1,0 +1,74 @@
+"""What of an answer waits to be sent to the client, in the framing that the client understands."""
+
+from __future__ import annotations
+
+from gtm.balancer.heads import MAX_HEADERS, RequestHead
+from gtm.balancer.responses import Framing, ResponseHead, answer_head, is_trailer
+
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What an event ends with (WHATWG HTML §9.2.5)."""
+
+
+class Answer:
+    """One answer, from its head to its end; pieces are written together by who takes them."""
+
+    __slots__ = ("_out", "_tail", "_trailers", "events", "framing", "size")
+
+    def __init__(self) -> None:
+        self.framing = Framing.NONE
+        self.events = False
+        """It is a stream of server-sent events."""
+        self.size = 0
+        """Bytes of its body."""
+        self._out: list[bytes] = []
+        self._tail = b""
+        """The last bytes of a stream of events."""
+        self._trailers: list[bytes] | None = None
+
+    def interim(self, response: ResponseHead) -> None:
+        """A response before the answer (RFC 9110 §15.2)."""
+        lines = b"".join(response.lines)
+        self._out.append(b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status, response.reason, lines))
+
+    def begin(self, request: RequestHead, response: ResponseHead, framing: Framing, more: bytes) -> None:
+        """Its head: see `answer_head`."""
+        self.framing = framing
+        self.events = response.is_events
+        self._out.append(answer_head(request, response, framing, more))
+
+    def body(self, piece: bytes) -> None:
+        """A piece of its body."""
+        self.size += len(piece)
+        if self.framing is Framing.CHUNKED:
+            self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if self.events:
+                self._tail = (self._tail + piece[-4:])[-4:]
+        elif self.framing is not Framing.NONE:
+            self._out.append(piece)
+
+    def trailer(self, name: bytes, value: bytes) -> None:
+        """A field behind its body (RFC 9110 §6.5): it goes on where the framing has a place for it."""
+        if self.framing is not Framing.CHUNKED or not is_trailer(name):
+            return
+        if self._trailers is None:
+            self._trailers = []
+        if len(self._trailers) < MAX_HEADERS:
+            self._trailers.append(b"%b: %b\r\n" % (name, value))
+
+    def last_event(self, event: bytes) -> None:
+        """An event of gtm's own behind those that came: not in the middle of one, of which it would become a part."""
+        if self.framing is Framing.CHUNKED and (not self.size or self._tail.endswith(_EVENT_ENDS)):
+            self._out.append(b"%x\r\n%b\r\n" % (len(event), event))
+
+    def end(self) -> None:
+        """It is complete."""
+        if self.framing is Framing.CHUNKED:
+            self._out.append(b"0\r\n%b\r\n" % b"".join(self._trailers or ()))
+
+    def take(self) -> bytes:
+        """What there is to send."""
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)

@@ -1,0 +1,166 @@
+"""What the head of a backend's response says, and the head that goes on to the client.
+
+As with requests, a response is written anew as it was understood. What could be read in two ways is a failure of the backend (502):
+a transfer coding that is not `chunked`, a coding before HTTP/1.1, a status that does not exist, an interim response with a body,
+a switch of protocols that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from gtm.balancer.heads import OWN_PREFIXES, Headers, RequestHead, tokens, without
+
+_TAKEN = frozenset(
+    (
+        *(
+            b"connection",
+            b"keep-alive",
+            b"proxy-connection",
+            b"te",
+            b"transfer-encoding",
+            b"upgrade",
+            b"trailer",
+        ),
+        b"content-length",
+    )
+)
+"""Fields of one hop, and of framing, which is written anew."""
+_READ = frozenset((b"content-type", b"content-encoding"))
+_LOOKED_AT = _TAKEN | _READ
+_NOT_IN_TRAILERS = frozenset(
+    (
+        *(b"host", b"authorization", b"set-cookie", b"cache-control", b"expires", b"age", b"date", b"vary"),
+        *(b"location", b"retry-after", b"www-authenticate", b"proxy-authenticate", b"authentication-info"),
+        *(b"expect", b"max-forwards", b"range", b"pragma", b"warning", b"via", b"forwarded"),
+    )
+)
+_TEXT = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+_NO_BODY = (204, 304)
+
+
+class ResponseError(Exception):
+    """A backend's response that cannot be passed on: what was wrong."""
+
+
+@dataclass(slots=True)
+class ResponseHead:
+    """A backend's response as it was understood; `length` None: chunked, or until the connection ends."""
+
+    status: int
+    reason: bytes
+    length: int | None
+    chunked: bool
+    lines: list[bytes]
+    seen: dict[bytes, bytes]
+
+    @property
+    def upgrade(self) -> bytes:
+        """The protocol that it speaks of."""
+        return self.seen.get(b"upgrade", b"").strip(b" \t")
+
+    @property
+    def is_events(self) -> bool:
+        """Whether it is a stream of server-sent events that can be read as it is."""
+        said = self.seen.get(b"content-type", b"").lower()
+        return said.startswith(b"text/event-stream") and b"content-encoding" not in self.seen
+
+
+def read_response_head(status: int, reason: bytes, headers: Headers, version: str = "1.1") -> ResponseHead:
+    """Understand a response's head. What the parser accepts has at most one length, and none beside a transfer coding.
+
+    Raises:
+        ResponseError: it cannot be passed on.
+    """
+    if not 100 <= status <= 599:
+        raise ResponseError(f"there is no status {status:03} (RFC 9110 §15)")
+    if version not in ("1.1", "1.0"):
+        raise ResponseError(f"its version is HTTP/{version}")
+    lines: list[bytes] = []
+    seen: dict[bytes, bytes] = {}
+    for name, value in headers:
+        low = name.lower()
+        if low in _LOOKED_AT:
+            seen[low] = seen[low] + b"," + value if low in seen else value
+            if low in _TAKEN:
+                continue
+        lines.append(b"%b: %b\r\n" % (name, value))
+    if b"connection" in seen:
+        lines = without(lines, tokens(seen[b"connection"]))
+    coding = seen.get(b"transfer-encoding")
+    if coding is not None and (version == "1.0" or coding.strip(b" \t").lower() != b"chunked"):
+        raise ResponseError("its transfer coding is not `chunked` (RFC 9112 §6.1)")
+    length = int(seen[b"content-length"]) if b"content-length" in seen else None
+    if status < 200 and (length or coding is not None):
+        raise ResponseError("an interim response has a body (RFC 9110 §15.2)")
+    if not _TEXT.fullmatch(reason):
+        reason = b""
+    return ResponseHead(status, reason, length, coding is not None, lines, seen)
+
+
+class Framing(Enum):
+    """How a client knows where an answer ends."""
+
+    NONE = auto()
+    """There is no body, whatever a length says (RFC 9112 §6.3, rule 1)."""
+    LENGTH = auto()
+    CHUNKED = auto()
+    CLOSE = auto()
+    """With the connection: HTTP/1.0, and a length that nobody knows."""
+    TUNNEL = auto()
+
+
+def framing_of(request: RequestHead, response: ResponseHead) -> Framing:
+    """How the answer's end is told to the client.
+
+    Raises:
+        ResponseError: it switches to a protocol that was not asked for.
+    """
+    if response.status == 101:
+        if not request.upgrade or response.upgrade.lower() != request.upgrade:
+            raise ResponseError("it switches to a protocol that was not asked for (RFC 9110 §15.2.2)")
+        return Framing.TUNNEL
+    if request.method == b"HEAD" or response.status in _NO_BODY:
+        return Framing.NONE
+    if response.length is not None:
+        return Framing.LENGTH
+    return Framing.CHUNKED if request.version == "1.1" else Framing.CLOSE
+
+
+def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, more: bytes) -> bytes:
+    """The bytes of the head that the client gets.
+
+    Args:
+        request: what was asked; whether the connection goes on.
+        response: as understood.
+        framing: how its end is told.
+        more: header lines of gtm's own.
+    """
+    said = b""
+    if response.length is not None and response.status not in (101, 204):
+        said = b"content-length: %d\r\n" % response.length
+    if framing is Framing.CHUNKED:
+        said = b"transfer-encoding: chunked\r\n"
+    if framing is Framing.TUNNEL:
+        said += b"connection: upgrade\r\nupgrade: %b\r\n" % response.upgrade
+    elif not request.keep_alive:
+        said += b"connection: close\r\n"
+    elif request.version == "1.0":
+        said += b"connection: keep-alive\r\n"
+    return b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (
+        response.status,
+        response.reason,
+        b"".join(response.lines),
+        said,
+        more,
+    )
+
+
+def is_trailer(name: bytes) -> bool:
+    """Whether a field may stand behind a body: not one that says how to read, route or keep a message (RFC 9110 §6.5.1)."""
+    low = name.lower()
+    return not (
+        low in _TAKEN or low in _NOT_IN_TRAILERS or low.startswith((b"content-", b"if-", *OWN_PREFIXES))
+    )
