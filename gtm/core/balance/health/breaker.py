@@ -162,17 +162,15 @@ class Breaker:
         self.until = now + back_off(self.settings, self._number)
         self.why = why
 
-    def tick(self, now: float) -> bool:
-        """Let time do what it does; whether something changed."""
+    def tick(self, now: float) -> None:
+        """Let time do what it does."""
         if self.state is Circuit.OPEN and now >= self.until:
             self._turn(Circuit.HALF_OPEN, now)
-            return True
-        if self.state is Circuit.HALF_OPEN and self._trials:
-            kept = [at for at in self._trials if now - at < self.settings.trial_timeout]
-            changed = len(kept) < len(self._trials)
-            self._trials = kept
-            return changed
-        return False
+        if self.state is Circuit.HALF_OPEN:
+            if self._good_trials >= self.settings.trials:  # fewer are wanted than were
+                self._close(now)
+            elif self._trials:
+                self._trials = [at for at in self._trials if now - at < self.settings.trial_timeout]
 
     def _close(self, now: float) -> None:
         self.state = Circuit.CLOSED
