@@ -45,8 +45,8 @@ class Bucket:
         return self.level(now) >= self.depth
 
     def change(self, rate: float, depth: float, now: float) -> None:
-        """Go on at another rate and depth; nothing is gained or forgiven by it, but what no longer fits is lost."""
-        self._level = min(self.level(now), depth)
+        """Go on at another rate and depth. What is full stays full; else what it holds stays, as far as it still fits."""
+        self._level = depth if self.full(now) else min(self._level, depth)
         self.rate = rate
         self.depth = depth
         self._slack = 1e-9 * (depth + rate)

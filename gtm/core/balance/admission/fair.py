@@ -12,7 +12,7 @@ Requests that need not wait are not counted: where a slot is free nobody is kept
 forgotten, so that tags stay small and a burst owes nothing once it is over.
 
 A request that leaves the queue unserved moves no tag. What a served one cost more or less than expected is charged to the
-tenant's next one, of which at least a sixteenth of its own cost is charged, so that nobody is served for nothing.
+tenant's next one, if it has any waiting then; of its own cost a sixteenth at least is charged, so that nobody is served for nothing.
 
 Example: A (weight 2) and B (weight 1) wait with requests of cost 1. Tags: A 0, B 0 → A (½) → B (1) → A (1) → A … two of A for each of B.
 
@@ -131,11 +131,11 @@ class FairQueue:
             heappop(self._flows)
             flow.tenant.flows[self.tier] = None
         _, ticket = flow.queue.popitem(last=False)
-        self._left(flow, ticket)
         self._virtual = tag
         cost = ticket.arrival.cost
         charge = max(cost + flow.carried, cost * _LEAST_CHARGE)
         flow.carried = 0.0
+        self._left(flow, ticket)
         self._made += 1
         heapreplace(self._flows, (tag + charge / flow.tenant.weight, self._made, flow))
         if not self.count:
@@ -143,9 +143,9 @@ class FairQueue:
         return ticket
 
     def correct(self, ticket: Ticket, cost: float) -> None:
-        """A request that waited has cost so much in the end: its tenant's next one settles it."""
-        flow = ticket.flow
-        if flow is not None and ticket.account.flows[self.tier] is flow:
+        """A request has cost so much in the end: if it had waited, and its tenant has others that wait, the next one settles it."""
+        flow = ticket.account.flows[self.tier]
+        if ticket.flow is not None and flow is not None and flow.queue:
             flow.carried += cost - ticket.arrival.cost
 
     def ahead(self, tenant: Tenant, deadline: float) -> float:
@@ -182,7 +182,10 @@ class FairQueue:
 
     def _left(self, flow: Flow, ticket: Ticket) -> None:
         arrival = ticket.arrival
-        flow.cost = flow.cost - arrival.cost if flow.queue else 0.0  # no rounding is left over
+        flow.cost -= arrival.cost
+        if not flow.queue:
+            flow.cost = flow.carried = 0.0  # of the cost, rounding may be left
+            flow.deadlines.clear()
         flow.body_bytes -= arrival.body_bytes
         self.count -= 1
         self.body_bytes -= arrival.body_bytes
