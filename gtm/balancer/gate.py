@@ -12,15 +12,16 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from gtm.balancer.handoffs import Handoffs
 from gtm.balancer.refusals import Refusal
 from gtm.core.decision.router import Router
-from gtm.core.handoff.claims import Claims
 from gtm.core.handoff.judge import judge
-from gtm.core.handoff.verdict import Code, Flaw, Memory, Presented, Seen, Verdict
+from gtm.core.handoff.verdict import Code, Flaw, Seen, Verdict
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder
+from gtm.handoff.carried import HEADER, one_of, split
 
 if TYPE_CHECKING:
     from gtm.balancer.exchange import Exchange
@@ -28,12 +29,8 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""
-_HANDOFF = b"gtm_handoff="
 _PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 _STATUS_CODES = {451: "refused_residency"}
-
-Verify = Callable[[bytes], "Presented | Flaw"]
-"""What a handoff's bytes are: claims that somebody known has signed, or what is wrong with them."""
 
 
 class LawGate:
@@ -44,8 +41,7 @@ class LawGate:
         region: this region's name.
         locate: where an address is, given in network order.
         finder: finds the client behind trusted proxies.
-        verify: reads handoffs; None: none is believed.
-        used: notes that a handoff for one request is used.
+        handoffs: reads handoffs.
         service: what requests are for whose host name is none of a service; None: nothing.
         keys: hex SHA-256 of a bearer token → the tenant whose it is.
         boot: the clock of `current`.
@@ -57,9 +53,8 @@ class LawGate:
         region: str,
         locate: Callable[[bytes], Location],
         finder: ClientFinder,
+        handoffs: Handoffs,
         *,
-        verify: Verify | None = None,
-        used: Callable[[Claims], Memory] = lambda _: Memory.FULL,
         service: str | None = None,
         keys: Mapping[str, str] | None = None,
         draw: Callable[[], float] = random.random,
@@ -70,8 +65,7 @@ class LawGate:
         self._region = region
         self._locate = locate
         self._finder = finder
-        self._verify = verify
-        self._used = used
+        self._handoffs = handoffs
         self._service = service
         self._keys = keys or {}
         self._draw = draw
@@ -133,13 +127,13 @@ class LawGate:
             address = self._finder.find(peer, seen.get(b"x-forwarded-for"), seen.get(b"forwarded"))
         return b"" if address is None else address.packed
 
-    def _judged(self, router: Router, head: RequestHead, client: bytes, handoff: bytes | None) -> Verdict:
+    def _judged(
+        self, router: Router, head: RequestHead, client: bytes, handoff: bytes | Flaw | None
+    ) -> Verdict:
         snapshot = router.view.snapshot
         host = snapshot.host_of(_host_name(head.host))
         service = snapshot.hostnames[host.name] if host is not None else self._service
-        presented = None
-        if handoff is not None:
-            presented = Flaw.UNKNOWN_KEY if self._verify is None else self._verify(handoff)
+        presented = self._handoffs.read(handoff) if isinstance(handoff, bytes) else handoff
         seen = Seen(
             self._locate(client) if client else UNKNOWN_LOCATION,
             client,
@@ -150,7 +144,13 @@ class LawGate:
         )
         window = self._current.window
         verdict = judge(
-            router, self._region, window, seen=seen, presented=presented, used=self._used, draw=self._draw()
+            router,
+            self._region,
+            window,
+            seen=seen,
+            presented=presented,
+            used=self._handoffs.used,
+            draw=self._draw(),
         )
         for flaw in verdict.flaws:
             self.flaws[flaw.value] = self.flaws.get(flaw.value, 0) + 1
@@ -185,18 +185,14 @@ class LawGate:
         )
 
 
-def _taken(head: RequestHead) -> bytes | None:
+def _taken(head: RequestHead) -> bytes | Flaw | None:
     """The handoff of a request, taken out of it: no backend gets it."""
-    given = head.seen.get(b"gtm-handoff")
-    path, mark, query = head.target.partition(b"?")
-    if not mark or _HANDOFF not in query:
-        return given
-    parts = query.split(b"&")
-    told = [part[len(_HANDOFF) :] for part in parts if part.startswith(_HANDOFF)]
-    rest = b"&".join(part for part in parts if not part.startswith(_HANDOFF))
-    head.target = path + b"?" + rest if rest else path
-    found = given if given is not None else (told[0] if told else None)
-    return b"" if len(told) > 1 or (given is not None and told) else found
+    given = head.seen.get(HEADER)
+    path, _, query = head.target.partition(b"?")
+    rest, values = split(query)
+    if values:
+        head.target = path + b"?" + rest if rest else path
+    return one_of([*values, given] if given is not None else values)
 
 
 def _host_name(host: bytes) -> str:

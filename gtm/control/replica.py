@@ -10,6 +10,7 @@ from functools import partial
 
 from gtm.control.dnssec.keys import KeyBook
 from gtm.control.errors import Unavailable
+from gtm.control.handoff_keys import HandoffKeys
 from gtm.control.lead.active import Active
 from gtm.control.lead.election import Election, Sole, Standing
 from gtm.control.lead.vantages import LiveEdge
@@ -65,6 +66,8 @@ class Replica:
         )
         if election is None:
             self.active = self._become_active()
+        self.handoff_keys = HandoffKeys(database, self.current, self.edges, clock)
+        """Those of the active control; no other publishes any."""
 
     @property
     def now(self) -> Present:
@@ -100,6 +103,7 @@ class Replica:
                 self.active = self._become_active()
             if self.active is not None:
                 group.create_task(self.active.run())
+                group.create_task(self.handoff_keys.run())
 
     def _publish_keys(self, keys: Keys) -> None:
         self.current.become(replace(self.now, keys=keys))

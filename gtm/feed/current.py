@@ -19,6 +19,7 @@ from math import inf
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.timekeeping import LEAD, Kept, Times
 from gtm.core.decision.view import Window, build_basis, build_view
+from gtm.core.handoff.keys import NO_PUBLIC_KEYS
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
@@ -27,6 +28,7 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS
 from gtm.feed.wire import (
     AccessMessage,
+    HandoffKeysMessage,
     HeartbeatMessage,
     KeysMessage,
     LatencyMessage,
@@ -66,6 +68,7 @@ class CurrentView:
         self.router: Router | None = None
         self.access = Access()
         self.keys = NO_KEYS
+        self.handoff_keys = NO_PUBLIC_KEYS
         self.snapshot: Snapshot | None = None
         self.state = State()
         self.table = EMPTY_TABLE
@@ -92,7 +95,7 @@ class CurrentView:
         return place or NOWHERE
 
     def apply(self, message: Message) -> None:
-        """Take in a message; anything but a snapshot, state, latency table, keys or change of access is ignored.
+        """Take in a message; anything but a snapshot, state, latency table, keys of either kind or change of access is ignored.
 
         Whatever is raised (by `on_swap` too), nothing has changed: the current View stays, and what it was made from.
 
@@ -122,6 +125,8 @@ class CurrentView:
                     raise
         elif isinstance(message, AccessMessage):
             self.access = message.access
+        elif isinstance(message, HandoffKeysMessage):
+            self.handoff_keys = message.keys
 
     def follow(self, times: Times) -> None:
         """Go by what the process knows that keeps the time. For all other processes of an edge."""

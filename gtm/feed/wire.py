@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from gtm.core.handoff.keys import PublicKeys
 from gtm.core.latency import Delta, LatencyTable, Witness
 from gtm.core.model.access import Access
 from gtm.core.model.policy import Jurisdiction, Policy
@@ -138,13 +139,20 @@ class SealedKeysMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class HandoffKeysMessage:
+    """The public keys by which handoffs are verified, and whose they are. Older edges, which sign none, skip it."""
+
+    keys: PublicKeys
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatMessage:
     """Nothing new, still here. `now` is the sender's clock in POSIX seconds."""
 
     now: float
 
 
-Lasting = SnapshotMessage | AccessMessage | KeysMessage | LatencyMessage
+Lasting = SnapshotMessage | AccessMessage | KeysMessage | HandoffKeysMessage | LatencyMessage
 """What control says that stays true without it: kept on disk, and told every process that starts."""
 
 Message = (
@@ -154,6 +162,7 @@ Message = (
     | AccessMessage
     | KeysMessage
     | SealedKeysMessage
+    | HandoffKeysMessage
     | HeartbeatMessage
 )
 """What control tells edges."""
@@ -182,7 +191,8 @@ class EdgeReport:
     decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
     done with the quotas' leases, `latency` and `witnesses` what was learned of round trips and of claimed
     locations since the last report, `plan` the plan it follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
-    says otherwise (`gtm.core.health.verdicts.overruled`). `place` is where the edge stands.
+    says otherwise (`gtm.core.health.verdicts.overruled`). `place` is where the edge stands. `handoff_keys` are the public keys that
+    it signs handoffs with, or will, or did (`gtm.core.handoff.keys.key_text`).
     """
 
     version: str
@@ -197,6 +207,7 @@ class EdgeReport:
     plan: Plan | None = None
     overruled: tuple[str, ...] = ()
     place: EdgePlace = NOWHERE
+    handoff_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +273,7 @@ _FEED = Lines[Message](
         "access": AccessMessage,
         "keys": KeysMessage,
         "sealed_keys": SealedKeysMessage,
+        "handoff_keys": HandoffKeysMessage,
         "heartbeat": HeartbeatMessage,
     }
 )

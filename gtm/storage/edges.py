@@ -27,6 +27,8 @@ class EdgeSighting:
     seen_at: datetime
     country: str | None = None
     operator_country: str | None = None
+    handoff_keys: tuple[str, ...] = ()
+    handoff_token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Edge:
     epoch_applied: int
     country: str | None
     operator_country: str | None
+    handoff_keys: list[str]
+    handoff_token: str
 
 
 class EdgeRepository:
@@ -82,7 +86,12 @@ class EdgeRepository:
 def _row(sighting: EdgeSighting) -> dict[str, Any]:
     row = asdict(sighting)
     seen_at = row.pop("seen_at")
-    return {**row, "first_seen": seen_at, "last_seen": seen_at}
+    return {
+        **row,
+        "handoff_keys": list(sighting.handoff_keys),
+        "first_seen": seen_at,
+        "last_seen": seen_at,
+    }
 
 
 def _edge(row: RowMapping) -> Edge:

@@ -140,6 +140,9 @@ edges = Table(
     Column("epoch_applied", BigInteger, nullable=False),
     Column("country", Text),
     Column("operator_country", Text),
+    Column("handoff_keys", ARRAY(Text), nullable=False, server_default="{}"),
+    # The id of the token that they were told with.
+    Column("handoff_token", Text, nullable=False, server_default=""),
     Index("ix_edges_last_seen", "last_seen"),
 )
 

@@ -22,6 +22,7 @@ from gtm.control.lead.latency import MAX_DELTAS, delta_problem, witness_problem
 from gtm.control.lead.takeover import plan_problem
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
+from gtm.core.handoff.keys import MOST, key_bytes
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
@@ -163,6 +164,12 @@ _REPORT = {
                             for field in ("country", "operator_country", "region")
                         },
                     },
+                    "handoff_keys": {
+                        "type": "array",
+                        "maxItems": MOST,
+                        "description": "The public keys (Ed25519, base64url) that it signs handoffs with, will or did.",
+                        "items": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
+                    },
                     "witnesses": {
                         "type": "array",
                         "maxItems": MAX_DELTAS,
@@ -244,7 +251,9 @@ async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Respo
     problems = list(_report_problems(found, ctx.present))
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
-    reply_ = active.reports.take(name, request.client.host if request.client else "", found, who.name)
+    held = ctx.present.tokens.get(who.sha256)
+    address = request.client.host if request.client else ""
+    reply_ = active.reports.take(name, address, found, who.name, "" if held is None else held.id)
     return Response(msgspec.json.encode(reply_), media_type="application/json")
 
 
@@ -286,6 +295,18 @@ def _listed(field: str, items: Sequence[_T], problem: Callable[[_T], str | None]
     return list(islice(wrong, _MAX_LISTED))
 
 
+def _key_problems(keys: tuple[str, ...]) -> list[Problem]:
+    if len(keys) > MOST:
+        return [Problem("handoff_keys", "too_long", f"an edge may have {MOST} of them")]
+    problems = []
+    for number, key in enumerate(keys):
+        try:
+            key_bytes(key)
+        except ValueError as error:
+            problems.append(Problem(f"handoff_keys[{number}]", "invalid_format", str(error)))
+    return problems
+
+
 def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     problems = []
     if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
@@ -310,6 +331,7 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
         problems.append(Problem("leases.instance", "too_long", "an instance may have 100 characters"))
     if len(found.overruled) > _MAX_OVERRULED:
         problems.append(Problem("overruled", "too_long", f"a report may have {_MAX_OVERRULED} of them"))
+    problems += _key_problems(found.handoff_keys)
     known = len(present.policy.regions)
     # Edges report on the regions of the revision they hold; far more than there are is a mistake.
     if len(found.health) > 2 * known + 1000:
@@ -345,4 +367,5 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
 async def forget_edge(ctx: Ctx, _: Operator, name: EdgeName) -> Response:
     """Forget what is known of an edge, in memory and in the database."""
     await edges.forget(ctx.database, ctx.leading().reports.vantages, name)
+    ctx.replica.handoff_keys.forget(name)
     return Response(status_code=204)

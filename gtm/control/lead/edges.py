@@ -283,4 +283,6 @@ def _sighting(edge: LiveEdge) -> EdgeSighting:
         country=edge.report.place.country,
         operator_country=edge.report.place.operator_country,
         seen_at=edge.seen_at,
+        handoff_keys=edge.report.handoff_keys,
+        handoff_token=edge.token_id,
     )

@@ -50,7 +50,9 @@ class Reports:
         self._monotonic = monotonic
         self._intake = Intake(None, self.dropped)
 
-    def take(self, edge: str, address: str, report: EdgeReport, token: str = "") -> EdgeReply:
+    def take(
+        self, edge: str, address: str, report: EdgeReport, token: str = "", token_id: str = ""
+    ) -> EdgeReply:
         """Take in what an edge sees and was asked; the reply leases it its part of the quotas.
 
         Args:
@@ -58,6 +60,7 @@ class Reports:
             address: where the report came from.
             report: what was read of it, within bounds (`gtm.api.routes.edges`).
             token: the token's name; all edges of one token have one vote. Empty: each has its own.
+            token_id: the token's id.
 
         Raises:
             Conflict: one token reports under too many names.
@@ -66,7 +69,7 @@ class Reports:
         if self._intake.snapshot is not compiled:
             self._intake = Intake(compiled, self.dropped)
         report, now = self._intake.read(report, self._clock()), self._monotonic()
-        known = self.vantages.take(token, edge, address, report)
+        known = self.vantages.take(token, edge, address, report, token_id)
         self.demand.take(known.source, report.demand, report.seconds, now, self._intake.wanted)
         self._latency.take(report.latency, token or edge, report.witnesses)
         wants_plan = self.takeover.take(known.source, report.plan, now)

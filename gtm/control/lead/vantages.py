@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from gtm.control.errors import Conflict
@@ -42,7 +42,7 @@ class LiveEdge:
     """An edge as this control last heard of it. `heard` is monotonic, `seen_at` the time of day.
 
     `report` is what is kept of its last report: no demand, samples, leases or plan. `source` tells its demand from that
-    of others.
+    of others. `token` is a token's name, which another may have once it is revoked, `token_id` the token itself.
     """
 
     name: str
@@ -53,6 +53,7 @@ class LiveEdge:
     token: str = ""
     instance: str = ""
     source: str = ""
+    token_id: str = ""
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class Vantages:
         self._began: float | None = None
         self._places: dict[tuple[str, str], dict[str, _Place]] = {}
 
-    def take(self, token: str, name: str, address: str, report: EdgeReport) -> LiveEdge:
+    def take(self, token: str, name: str, address: str, report: EdgeReport, token_id: str = "") -> LiveEdge:
         """Take in a report of which only what the policy names is left.
 
         Args:
@@ -101,6 +102,7 @@ class Vantages:
             name: the edge's.
             address: where it came from.
             report: it.
+            token_id: the token's id, which no other ever has.
 
         Raises:
             Conflict: the token reports under too many names, or the edge under too many instances.
@@ -138,9 +140,10 @@ class Vantages:
             report.health,
             overruled=report.overruled,
             place=report.place,
+            handoff_keys=report.handoff_keys,
         )
         seen_at = datetime.fromtimestamp(self._clock(), UTC)
-        edge = LiveEdge(name, address, kept, now, seen_at, token, instance, source)
+        edge = LiveEdge(name, address, kept, now, seen_at, token, instance, source, token_id)
         if place is None:
             places[instance] = _Place(edge, now)
         else:
@@ -233,19 +236,8 @@ class Vantages:
                 if age > _FORGET or (age > MAX_AGE and place.replaced is not None):
                     del places[instance]
                 elif age > MAX_AGE and place.edge.report.health:
-                    report = place.edge.report
-                    bare = EdgeReport(report.version, report.revision, report.epoch, {}, place=report.place)
-                    old = place.edge
-                    place.edge = LiveEdge(
-                        old.name,
-                        old.address,
-                        bare,
-                        old.heard,
-                        old.seen_at,
-                        old.token,
-                        old.instance,
-                        old.source,
-                    )
+                    bare = replace(place.edge.report, health={}, overruled=())
+                    place.edge = replace(place.edge, report=bare)
             if not places:
                 del self._places[key]
 

@@ -5,7 +5,7 @@ Laws:
   2. An epoch never goes back: it starts from the clock, so that a restarted control is ahead of what it said before.
 
 Each field has one owner, the only one who replaces it: the policy, tokens and `database_up` the watch of the database
-(`gtm.control.live.watch`), the keys `gtm.control.dnssec.keys`, and state, plan and table the active control
+(`gtm.control.live.watch`), the keys `gtm.control.dnssec.keys`, those of handoffs `gtm.control.handoff_keys`, and state, plan and table the active control
 (`gtm.control.lead.active`).
 """
 
@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Access, Role, TokenGrant, matches
 from gtm.core.model.policy import Policy
@@ -44,6 +45,7 @@ class Present:
     tokens: Mapping[str, Token] = field(default_factory=dict)
     access: Access = field(default_factory=Access)
     keys: Keys = NO_KEYS
+    handoff_keys: PublicKeys = NO_PUBLIC_KEYS
     table: LatencyTable = EMPTY_TABLE
     keep_plan: bool = True
     database_up: bool = False

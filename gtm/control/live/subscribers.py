@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from gtm.control.live.present import Current
+from gtm.core.handoff.keys import PublicKeys
 from gtm.core.latency import LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
@@ -20,6 +21,7 @@ from gtm.feed.sealing import MAX_CONTENT, Seal
 from gtm.feed.wire import (
     MAX_LINE,
     AccessMessage,
+    HandoffKeysMessage,
     HeartbeatMessage,
     KeysMessage,
     LatencyMessage,
@@ -189,6 +191,7 @@ class Subscribers:
         lines: list[bytes] = []
         now = self._current.now
         parts = (
+            ("handoff_keys", now.handoff_keys if now.handoff_keys.version else None),
             ("snapshot", now.message),
             ("access", now.access),
             ("latency", now.table if now.table.version else None),
@@ -202,7 +205,11 @@ class Subscribers:
         return b"".join(lines)
 
     def _line(
-        self, key: str, value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool
+        self,
+        key: str,
+        value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State,
+        *,
+        keep_plan: bool,
     ) -> bytes:
         """The encoded message, made once for all subscribers; of a value too large, the one of before, or nothing.
 
@@ -246,11 +253,15 @@ def _held(snapshot: SnapshotMessage, who: str, revision: int, sha256: str | None
     return False
 
 
-def _message(value: SnapshotMessage | Access | Keys | LatencyTable | State, *, keep_plan: bool) -> Message:
+def _message(
+    value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State, *, keep_plan: bool
+) -> Message:
     if isinstance(value, State):
         return StateMessage(value, keep_plan=keep_plan)
     if isinstance(value, Access):
         return AccessMessage(value)
+    if isinstance(value, PublicKeys):
+        return HandoffKeysMessage(value)
     if isinstance(value, Keys):
         return KeysMessage(value)
     return LatencyMessage(value) if isinstance(value, LatencyTable) else value

@@ -18,6 +18,7 @@ from typing import assert_never
 from gtm.balancer import config
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.gate import LawGate
+from gtm.balancer.handoffs import Handoffs
 from gtm.balancer.picking import PoolPicker
 from gtm.balancer.proxy import Proxy
 from gtm.balancer.queueing import QueueAdmission
@@ -30,6 +31,7 @@ from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
     AccessMessage,
     FeedError,
+    HandoffKeysMessage,
     HeartbeatMessage,
     KeysMessage,
     Lasting,
@@ -136,6 +138,7 @@ class Balancer:
             settings.region,
             locator.locate,
             ClientFinder(settings.trusted_proxies),
+            Handoffs(self._current, locator.locate),
             service=self._document.service or settings.service,
             keys=self._document.keys(),
         )
@@ -316,7 +319,7 @@ class Balancer:
                 self.snapshot = message
                 self._loaded.set()
                 return message
-            case AccessMessage() | LatencyMessage():
+            case AccessMessage() | LatencyMessage() | HandoffKeysMessage():
                 self._current.apply(message)
                 return message
             case StateMessage():

@@ -12,7 +12,15 @@ from typing import ParamSpec, TypeVar
 
 from gtm.feed import lastgood
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import AccessMessage, KeysMessage, Lasting, LatencyMessage, Message, SnapshotMessage
+from gtm.feed.wire import (
+    AccessMessage,
+    HandoffKeysMessage,
+    KeysMessage,
+    Lasting,
+    LatencyMessage,
+    Message,
+    SnapshotMessage,
+)
 from gtm.runtime.following.clock_keeper import ClockKeeper
 
 logger = logging.getLogger(__name__)
@@ -31,6 +39,8 @@ def lasting(current: CurrentView, snapshot: SnapshotMessage | None) -> list[Last
     messages: list[Lasting] = [AccessMessage(current.access)]
     if current.keys.version:
         messages.append(KeysMessage(current.keys))
+    if current.handoff_keys.version:
+        messages.append(HandoffKeysMessage(current.handoff_keys))
     if snapshot is not None:
         messages.append(snapshot)
     if current.table.version:

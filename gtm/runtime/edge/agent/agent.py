@@ -26,6 +26,7 @@ from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     AccessMessage,
     FeedError,
+    HandoffKeysMessage,
     HeartbeatMessage,
     KeysMessage,
     Lasting,
@@ -36,6 +37,7 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import Locator
+from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
 from gtm.runtime.edge.agent.agreed import Agreed
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
@@ -44,6 +46,7 @@ from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
 from gtm.runtime.edge.agent.ownership import Ownership
 from gtm.runtime.edge.agent.reporting import Reporter
 from gtm.runtime.edge.agent.round_trips import RoundTrips
+from gtm.runtime.edge.agent.signing import Signing
 from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.edge.line.messages import MetricsMessage, PulseMessage, TimesMessage, ToWorker
@@ -100,6 +103,8 @@ class Agent:
             lambda: self._owned.replaced,
         )
         self._workers: WorkerPool | None = None
+        own_keys = OwnKeys(settings.data_dir)
+        self._signing = Signing(own_keys, self._current, self._kept, lambda: self.settings.name)
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
         self._reporter = Reporter(
             current=self._current,
@@ -109,6 +114,7 @@ class Agent:
             veto=self._veto,
             leases=self._leases,
             connected=lambda: self.connected,
+            own_keys=own_keys,
         )
         self._tasks = Tasks(self.stop)
         self._reporting: asyncio.Task[None] | None = None
@@ -245,6 +251,7 @@ class Agent:
     async def _load_last_good(self) -> None:
         await self._kept.load_times()  # before the first View
         await self._tell_times()
+        await self._signing.load()
         try:
             for message in await self._kept.load():
                 self._take(message)
@@ -283,6 +290,7 @@ class Agent:
         self.settings = remember(self.settings, name)
         if self._workers is not None:
             self._workers.rename(name)
+            self._workers.put(self._signing.told)
         return True
 
     def found(self) -> None:
@@ -327,7 +335,7 @@ class Agent:
                 self._loaded.set()
                 self._reporter.due.set()
                 return message
-            case AccessMessage() | KeysMessage() | LatencyMessage():
+            case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage():
                 self._current.apply(message)
                 return message
             case HeartbeatMessage() | SealedKeysMessage():  # heard, and opened by the client, already
@@ -357,7 +365,7 @@ class Agent:
 
     def _everything(self) -> list[ToWorker]:
         """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
-        return [self._told, *self._lasting(), StateMessage(self._current.state)]
+        return [self._told, *self._signing.told, *self._lasting(), StateMessage(self._current.state)]
 
     def _lasting(self) -> list[Lasting]:
         return lasting(self._current, self.snapshot)
@@ -396,6 +404,10 @@ class Agent:
             await self._tell_times()
             if beats % LEARN_EVERY == 0:
                 self._round_trips.end_interval()
+                # Not while a predecessor or successor does.
+                if self._settled and await self._signing.roll():
+                    self._reporter.due.set()
+                    self._workers.put(self._signing.told)
             if self._agreed.plan_runs_out:
                 self._publish()  # the last plan ends some time
             if self._kept.unsaved:

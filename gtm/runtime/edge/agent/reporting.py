@@ -13,6 +13,7 @@ from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import ControlUnreachable, FeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import EdgeReport
+from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.veto import Veto
@@ -37,6 +38,7 @@ class Reporter:
         veto: where it goes by its own probes.
         leases: what it did with the quotas' leases.
         connected: whether control is heard.
+        own_keys: what it signs handoffs with.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Reporter:
         veto: Veto,
         leases: LeaseHolder,
         connected: Callable[[], bool],
+        own_keys: OwnKeys,
     ) -> None:
         self.due = asyncio.Event()
         """Set where control should hear soon."""
@@ -61,6 +64,7 @@ class Reporter:
         self._veto = veto
         self._leases = leases
         self._connected = connected
+        self._own_keys = own_keys
         self._reported_at = time.monotonic()
         self._notice = ""
 
@@ -102,4 +106,5 @@ class Reporter:
             witnesses=witnesses,
             plan=self._current.state.plan if self.wants_plan else None,
             overruled=tuple(sorted(self._veto.regions)),
+            handoff_keys=self._own_keys.public,
         )

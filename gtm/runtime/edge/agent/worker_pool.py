@@ -13,7 +13,7 @@ from typing import assert_never
 
 from gtm.core.latency import Interval
 from gtm.core.quota.leases import LeaseHolder
-from gtm.feed.wire import FeedError, KeysMessage
+from gtm.feed.wire import FeedError, HandoffKeysMessage, KeysMessage
 from gtm.runtime.edge.line.link import AgentEnd
 from gtm.runtime.edge.line.messages import (
     CountsMessage,
@@ -22,6 +22,7 @@ from gtm.runtime.edge.line.messages import (
     PulseMessage,
     ReadyMessage,
     SamplesMessage,
+    SigningMessage,
     SilentMessage,
     ToAgent,
     ToWorker,
@@ -37,6 +38,8 @@ from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
 logger = logging.getLogger(__name__)
+
+_HTTP_ALONE = (MetricsMessage, SilentMessage, PartsMessage, SigningMessage, HandoffKeysMessage)
 
 _PATIENCE = 5.0
 """Seconds that a worker may take to stop."""
@@ -263,9 +266,9 @@ class WorkerPool:
 
 
 def concerns(kind: WorkerKind, message: ToWorker) -> bool:
-    """Whether workers have a use for a message: private keys are for DNS alone, and what only HTTP serves for HTTP."""
+    """Whether workers have a use for a message: keys of zones are for DNS alone, and what only HTTP serves for HTTP."""
     if kind is WorkerKind.DNS:
-        return not isinstance(message, MetricsMessage | SilentMessage | PartsMessage)
+        return not isinstance(message, _HTTP_ALONE)
     return not isinstance(message, KeysMessage)
 
 

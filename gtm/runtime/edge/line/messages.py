@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gtm.core.decision.timekeeping import Times
+from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency import Delta, Witness
 from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import (
     AccessMessage,
+    HandoffKeysMessage,
     KeysMessage,
     Lasting,
     LatencyMessage,
@@ -74,6 +76,18 @@ class PartsMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class SigningMessage:
+    """Agent → HTTP workers: what handoffs are signed with from now on, as which edge, and the edge's keys to be published.
+
+    It holds a private key: no log may have it.
+    """
+
+    issuer: str
+    key: OwnKey
+    public: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CountsMessage:
     """Worker → agent: what was counted since the last such message.
 
@@ -96,7 +110,14 @@ class SamplesMessage:
 
 
 ToWorker = (
-    Lasting | StateMessage | TimesMessage | MetricsMessage | SilentMessage | PulseMessage | PartsMessage
+    Lasting
+    | StateMessage
+    | TimesMessage
+    | MetricsMessage
+    | SilentMessage
+    | PulseMessage
+    | PartsMessage
+    | SigningMessage
 )
 """What an agent tells a worker."""
 
@@ -108,6 +129,7 @@ TO_WORKER = Lines[ToWorker](
         "snapshot": SnapshotMessage,
         "access": AccessMessage,
         "keys": KeysMessage,
+        "handoff_keys": HandoffKeysMessage,
         "latency": LatencyMessage,
         "state": StateMessage,
         "times": TimesMessage,
@@ -115,6 +137,7 @@ TO_WORKER = Lines[ToWorker](
         "silent": SilentMessage,
         "pulse": PulseMessage,
         "parts": PartsMessage,
+        "signing": SigningMessage,
     }
 )
 TO_AGENT = Lines[ToAgent]({"ready": ReadyMessage, "counts": CountsMessage, "samples": SamplesMessage})

@@ -65,6 +65,7 @@ def run_http(worker: Worker) -> None:
         silent=lambda: worker.silent,
         alone=lambda: worker.alone,
         afford=worker.afford,
+        handoffs=worker.handoffs,
     )
     worker.intake = app.intake
     config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, answer=app.answer_head)

@@ -31,8 +31,17 @@ from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
 from gtm.dns.zone.dnssec import Signer
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import AccessMessage, FeedError, KeysMessage, LatencyMessage, SnapshotMessage, StateMessage
+from gtm.feed.wire import (
+    AccessMessage,
+    FeedError,
+    HandoffKeysMessage,
+    KeysMessage,
+    LatencyMessage,
+    SnapshotMessage,
+    StateMessage,
+)
 from gtm.geoip.reader import GeoIPError, Locator
+from gtm.http.handoffs import Handoffs
 from gtm.http.quotas import QuotaGate
 from gtm.http.samples import Intake
 from gtm.runtime.edge.line.link import WorkerEnd
@@ -43,6 +52,7 @@ from gtm.runtime.edge.line.messages import (
     PulseMessage,
     ReadyMessage,
     SamplesMessage,
+    SigningMessage,
     SilentMessage,
     TimesMessage,
     ToAgent,
@@ -97,6 +107,9 @@ class Worker:
         self._gone = threading.Event()
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
+        self.handoffs = Handoffs(
+            lambda: self.current.window, lambda: (key.x for key in self.current.handoff_keys.keys)
+        )
         self._parts = 0
         self._data = 0
         self._answered_from = 0
@@ -275,14 +288,10 @@ class Worker:
 
     def _heed(self, message: ToWorker) -> None:
         match message:
-            case MetricsMessage():
-                self.metrics = message.text
+            case MetricsMessage() | SilentMessage() | PartsMessage() | SigningMessage():
+                self._heed_http(message)
             case PulseMessage():
                 self._flush()
-            case SilentMessage():
-                self.silent = message.kinds
-            case PartsMessage():
-                self._spend(message.parts)
             case TimesMessage():
                 self.current.follow(message.times)
             case StateMessage():
@@ -292,8 +301,22 @@ class Worker:
                 self.current.apply(message)
                 if self._listening and self.current.router is not None:
                     self.ready(self.current.router)
-            case AccessMessage() | KeysMessage() | LatencyMessage():
+            case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage():
                 self.current.apply(message)
+            case _:
+                assert_never(message)
+
+    def _heed_http(self, message: MetricsMessage | SilentMessage | PartsMessage | SigningMessage) -> None:
+        """What HTTP workers alone are told."""
+        match message:
+            case MetricsMessage():
+                self.metrics = message.text
+            case SilentMessage():
+                self.silent = message.kinds
+            case PartsMessage():
+                self._spend(message.parts)
+            case SigningMessage():
+                self.handoffs.use(message.issuer, message.key, message.public)
             case _:
                 assert_never(message)
 

@@ -1,0 +1,57 @@
+"""The keys by which handoffs are verified, for whoever does."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from gtm.api.context import Ctx
+from gtm.api.query import strict_router
+from gtm.api.schemas.base import Schema, errors
+from gtm.control.errors import Unavailable
+from gtm.handoff import jwks
+
+router = strict_router(prefix="/v1")
+
+
+class Jwk(Schema):
+    """A public key (RFC 7517 §4, RFC 8037 §2)."""
+
+    kty: str
+    crv: str
+    x: str
+    kid: str
+    """Its thumbprint (RFC 7638)."""
+    use: str
+    alg: str
+
+
+class JwkSet(Schema):
+    """Every key that edges sign handoffs with, will or did."""
+
+    keys: list[Jwk]
+
+
+@router.get(
+    "/handoff/jwks.json",
+    tags=["edges"],
+    operation_id="handoff_keys",
+    summary="The keys by which signed handoffs are verified",
+    description="For everybody: public keys alone, without the names of edges. Every edge publishes them too, at "
+    f"`{jwks.PATH}`.",
+    response_model=JwkSet,
+    responses={status: errors()[status] for status in (400, 422, 503)},
+)
+async def handoff_keys(ctx: Ctx) -> Response:
+    """The keys, as they are on the feed."""
+    ctx.leading()
+    known = ctx.present.handoff_keys
+    if not known.version:
+        raise Unavailable(
+            "the keys are not known yet: the database cannot be reached; try again",
+            headers={"Retry-After": "1"},
+        )
+    return Response(
+        jwks.written(key.x for key in known.keys),
+        media_type=jwks.MEDIA_TYPE,
+        headers={"Cache-Control": f"public, max-age={jwks.KEPT}"},
+    )

@@ -1,0 +1,127 @@
+"""The public keys by which edges sign handoffs: who told them, which count, and all of them to everybody who follows the feed.
+
+Laws:
+  1. A key is told by an edge's report, under the name that its token is bound to, and counts for that name alone.
+  2. Silence withdraws nothing: a silent edge may answer alone. What withdraws its keys is that it is forgotten, that the token
+     they were told with ends, or that it tells others.
+  3. Nothing is published before what the database holds is known: fewer keys than there are would end the handoffs of the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gtm.control.lead.vantages import LiveEdge
+from gtm.control.live.present import Current, Present
+from gtm.control.live.tokens import speaks_for
+from gtm.core.handoff.keys import PublicKey, PublicKeys
+from gtm.core.model.access import Role
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.session import Database
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at what edges told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The keys that an edge told last, and the id of the token that it did with."""
+
+    keys: tuple[str, ...]
+    token_id: str
+
+
+class HandoffKeys:
+    """Publishes the keys of the active control.
+
+    Args:
+        database: where edges are written down (`gtm.control.lead.edges.Sightings`).
+        current: where they are published; has the tokens.
+        heard: the edges heard of within a day, those of one name oldest first.
+        clock: POSIX seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        current: Current,
+        heard: Callable[[], Iterable[LiveEdge]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self._current = current
+        self._heard = heard
+        self._clock = clock
+        self._told: dict[str, list[Told]] | None = None
+
+    async def run(self) -> None:
+        """Publish what changes until cancelled."""
+        while True:
+            changed = self._current.changed
+            if self._told is None:
+                with suppress(StorageUnavailable):
+                    await self.load()
+            self.look()
+            # Not `wait_for`, which may lose a cancellation that comes with the change (in Python 3.11).
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await changed.wait()
+
+    async def load(self) -> None:
+        """Take in what was told before this control became active.
+
+        Raises:
+            StorageUnavailable: the database cannot be reached.
+        """
+        async with self._database.transaction() as transaction:
+            stored = await transaction.edges.list()
+        self._told = {
+            edge.name: [Told(tuple(edge.handoff_keys), edge.handoff_token)]
+            for edge in stored
+            if edge.handoff_keys
+        }
+
+    def forget(self, name: str) -> None:
+        """Withdraw the keys of an edge that is gone for good."""
+        if self._told is not None:
+            self._told.pop(name, None)
+            self.look()
+
+    def look(self) -> None:
+        """Publish the keys that count now, if these are others than before."""
+        now = self._current.now
+        if (
+            self._told is None or not now.tokens
+        ):  # tokens are not read yet: there is one as soon as there is an edge
+            return
+        heard: dict[str, list[Told]] = {}
+        for edge in self._heard():
+            heard.setdefault(edge.name, []).append(Told(edge.report.handoff_keys, edge.token_id))
+        self._told |= heard
+        keys = counting(self._told, now, self._clock())
+        if keys != now.handoff_keys.keys or not now.handoff_keys.version:
+            version = max(now.handoff_keys.version + 1, int(self._clock() * 1000))
+            self._current.become(replace(now, handoff_keys=PublicKeys(keys, version)))
+
+
+def counting(told: dict[str, list[Told]], present: Present, now: float) -> tuple[PublicKey, ...]:
+    """The keys whose tokens still speak for the edges that told them, sorted."""
+    live = {
+        token.id: token.edges
+        for token in present.tokens.values()
+        if token.role is Role.EDGE and (token.ends_at is None or token.ends_at.timestamp() > now)
+    }
+    return tuple(
+        sorted(
+            {
+                PublicKey(name, key)
+                for name, every in told.items()
+                for one in every
+                if speaks_for(live.get(one.token_id), name)
+                for key in one.keys
+            }
+        )
+    )

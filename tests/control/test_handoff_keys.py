@@ -1,0 +1,104 @@
+"""Which keys of handoffs count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from gtm.control.handoff_keys import HandoffKeys, Told, counting
+from gtm.control.lead.vantages import LiveEdge
+from gtm.control.live.present import Current, Present
+from gtm.core.handoff.keys import PublicKey
+from gtm.core.model.access import Role
+from gtm.core.model.state import State
+from gtm.feed.wire import EdgeReport
+from gtm.storage.tokens import Token
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = NOW.timestamp() + 60
+
+
+def token(number: str, edges: str | None, role: Role = Role.EDGE, ends: datetime | None = None) -> Token:
+    """A token that speaks for some edges."""
+    return Token(number, f"token-{number}", role, NOW, ends, None, edges)
+
+
+def present(*tokens: Token) -> Present:
+    """A moment with these tokens."""
+    return Present(State(), tokens={one.id: one for one in tokens})
+
+
+def edge(name: str, token_id: str, *keys: str) -> LiveEdge:
+    """An edge that told keys."""
+    report = EdgeReport("1.0", 1, 1, {}, handoff_keys=keys)
+    return LiveEdge(name, "192.0.2.1", report, 0.0, NOW, token_id=token_id)
+
+
+def test_keys_count_while_their_token_speaks_for_their_edge() -> None:
+    """Not those of a token that has ended, is gone, is of another role, or of another edge's name."""
+    told = {
+        "fra-1": [Told(("a",), "1")],
+        "fra-2": [Told(("b",), "1")],
+        "lon-1": [Told(("c",), "2")],
+        "par-1": [Told(("d",), "3")],
+        "ams-1": [Told(("e",), "4")],
+        "ber-1": [Told(("f",), "")],
+    }
+    now = present(
+        token("1", "fra-1"),
+        token("2", "lon-*", ends=NOW),
+        token("3", None, Role.ADMIN),
+        token("", None, Role.VIEWER),
+    )
+    assert counting(told, now, LATER) == (PublicKey("fra-1", "a"),)
+    assert counting(told, now, NOW.timestamp() - 1) == (PublicKey("fra-1", "a"), PublicKey("lon-1", "c"))
+
+
+def _book(current: Current, heard: list[LiveEdge]) -> HandoffKeys:
+    book = HandoffKeys(cast("Any", None), current, lambda: heard, lambda: LATER)
+    book._told = {"old-1": [Told(("kept",), "1")]}
+    return book
+
+
+def test_silence_withdraws_nothing_and_forgetting_does() -> None:
+    """An edge that was heard, fell silent for a day, and is forgotten at last."""
+    current = Current(present(token("1", "*")))
+    heard = [edge("fra-1", "1", "a")]
+    book = _book(current, heard)
+    book.look()
+    both = {PublicKey("fra-1", "a"), PublicKey("old-1", "kept")}
+    assert set(current.now.handoff_keys.keys) == both
+    heard.clear()
+    version = current.now.handoff_keys.version
+    book.look()
+    assert set(current.now.handoff_keys.keys) == both
+    assert current.now.handoff_keys.version == version, "what is as before is not told anew"
+    book.forget("old-1")
+    after = current.now.handoff_keys
+    assert set(after.keys) == {PublicKey("fra-1", "a")}
+    assert after.version > version
+
+
+def test_an_edge_that_tells_others_takes_its_old_keys_back() -> None:
+    """And two that run under one name have each their own."""
+    current = Current(present(token("1", "*")))
+    heard = [edge("fra-1", "1", "a", "b")]
+    book = _book(current, heard)
+    book.forget("old-1")
+    heard[:] = [edge("fra-1", "1", "b"), edge("fra-1", "1", "c")]
+    book.look()
+    assert current.now.handoff_keys.keys == (PublicKey("fra-1", "b"), PublicKey("fra-1", "c"))
+
+
+def test_nothing_is_published_of_what_is_not_known() -> None:
+    """Neither before the tokens are read, nor before what edges told."""
+    current = Current(present())
+    book = _book(current, [edge("fra-1", "1", "a")])
+    book.look()
+    assert not current.now.handoff_keys.version
+    current.become(replace(current.now, tokens={"1": token("1", "*")}))
+    book._told = None
+    book.look()
+    book.forget("fra-1")
+    assert not current.now.handoff_keys.version
