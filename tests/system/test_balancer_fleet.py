@@ -1,0 +1,227 @@
+"""Control, an edge and the balancers of two regions, together: by redirect and by DNS, and where requests come that do not belong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, REGIONS, Backends
+from tests.system.harness import Process, System, eventually, system
+from tests.system.lone import free_port
+
+pytestmark = pytest.mark.system
+
+HELLO = [{"role": "user", "content": "Say something about the sea."}]
+
+
+@dataclass
+class Fleet:
+    """All of it."""
+
+    system: System
+    backends: Backends
+    ports: dict[str, int]
+    admin: dict[str, int]
+
+    def arrived(self, region: str) -> int:
+        """Requests that a region's model servers have seen."""
+        number = list(REGIONS).index(region)
+        return sum(int(one["arrived"]) for one in self.backends.state()[2 * number : 2 * number + 2])
+
+    def client(self, base: str, address: str, host: str | None = None) -> openai.OpenAI:
+        """A client somewhere, as a proxy would say."""
+        headers = {"X-Forwarded-For": address} | ({"Host": host} if host else {})
+        return openai.OpenAI(
+            base_url=base,
+            api_key="none",
+            max_retries=0,
+            default_headers=headers,
+            http_client=httpx.Client(trust_env=False, timeout=60, follow_redirects=True),
+        )
+
+    def metrics(self, region: str) -> str:
+        """A balancer's."""
+        return httpx.get(f"http://127.0.0.1:{self.admin[region]}/metrics", trust_env=False).text
+
+
+def policy(ports: dict[str, int]) -> dict[str, object]:
+    """Two regions; what Europeans ask stays in the EEA; edges sign what they decide."""
+    probe = {
+        "type": "http",
+        "path": "/healthz",
+        "interval": 1,
+        "timeout": 0.8,
+        "up_threshold": 1,
+        "down_threshold": 2,
+    }
+    return {
+        "regions": [
+            {
+                "name": name,
+                "country": country,
+                "lat": lat,
+                "lon": lon,
+                "endpoints": [{"url": f"http://127.0.0.1:{ports[name]}", "ipv4": ["127.0.0.1"]}],
+                "probe": probe,
+            }
+            for name, (country, lat, lon) in REGIONS.items()
+        ],
+        "zones": [
+            {
+                "name": "demo.test",
+                "primary_ns": "ns1.demo.test",
+                "hostmaster": "hostmaster.demo.test",
+                "name_servers": [{"name": "ns1.demo.test", "ipv4": ["192.0.2.53"]}],
+            }
+        ],
+        "services": [
+            {
+                "name": "chat",
+                "members": [{"region": name} for name in REGIONS],
+                "hostnames": [HOST],
+                "zone": "demo.test",
+                "refusal": {"ipv4": ["192.0.2.250"]},
+                "handoff": "sign",
+            }
+        ],
+        "residency_rules": [
+            {
+                "name": "gdpr",
+                "match": {"services": ["chat"], "client_jurisdictions": ["EEA"]},
+                "allow": {"jurisdictions": ["EEA"]},
+                "legal_basis": "Art. 44 GDPR",
+            }
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Everything, up."""
+    folder: Path = tmp_path_factory.mktemp("fleet")
+    with ExitStack() as stack:
+        backends = Backends(folder / "backends.log", 4, "--speed", "5")
+        stack.callback(backends.process.popen.kill)
+        ports, admin = {name: free_port() for name in REGIONS}, {name: free_port() for name in REGIONS}
+        running = stack.enter_context(
+            system(folder / "data", "--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8")
+        )
+        applied = running.api(
+            "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": policy(ports)}
+        )
+        assert applied.status_code == 200, applied.text
+        for number, name in enumerate(REGIONS):
+            body = {"name": f"{name}-balancer", "role": "balancer", "regions": name}
+            token = running.api("POST", "/v1/tokens", json=body)
+            assert token.status_code == 201, token.text
+            urls = ",".join(backends.urls[2 * number : 2 * number + 2])
+            process = Process(
+                [
+                    *("balancer", "--region", name, "--name", f"{name}-1", "--data-dir", str(folder / name)),
+                    *("--control", running.control, "--balancer-port", str(ports[name])),
+                    *(
+                        "--admin-port",
+                        str(admin[name]),
+                        "--trusted-proxies",
+                        "127.0.0.0/8",
+                        "--backend",
+                        urls,
+                    ),
+                ],
+                folder / f"{name}.log",
+                {"GTM_TOKEN": token.json()["token"]},
+            )
+            stack.callback(process.popen.kill)
+        found = Fleet(running, backends, ports, admin)
+
+        def leads(address: str, region: str) -> bool:
+            location = running.redirect(HOST, "/", address).headers.get("location", "")
+            return location.startswith(f"http://127.0.0.1:{ports[region]}/")
+
+        eventually(lambda: leads(BERLIN, "fra"), "Frankfurt serves", 60)
+        eventually(lambda: leads(MOUNTAIN_VIEW, "iad"), "Ashburn serves", 60)
+        yield found
+
+
+@pytest.mark.parametrize(("address", "region"), [(BERLIN, "fra"), (MOUNTAIN_VIEW, "iad")])
+def test_by_redirect(fleet: Fleet, address: str, region: str) -> None:
+    """An edge sends the client on with a signed handoff, by which the balancer knows the service; it streams."""
+    before = fleet.arrived(region)
+    with fleet.client(f"{fleet.system.edge}/v1", address, HOST) as asking:
+        stream = asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=10, stream=True)
+        assert stream.response.headers["x-gtm-region"] == region
+        assert "gtm_handoff=" in str(stream.response.url)
+        assert len([chunk for chunk in stream if chunk.choices and chunk.choices[0].delta.content]) == 10
+    assert fleet.arrived(region) == before + 1
+    assert "gtm_balancer_handoff_flaws_total{" not in fleet.metrics(region)
+
+
+def test_by_dns(fleet: Fleet) -> None:
+    """The name leads to the region's address; its balancer knows the service by the Host header."""
+    assert fleet.system.addresses(HOST, "95.90.1.0/24") == ["127.0.0.1"]
+    with fleet.client(f"http://127.0.0.1:{fleet.ports['fra']}/v1", BERLIN, HOST) as asking:
+        answer = asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=4)
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == 4
+
+
+def test_what_belongs_elsewhere_is_sent_there(fleet: Fleet) -> None:
+    """A European's request at Ashburn (a stale answer, a forged subnet): 421 with where it belongs; no model server sees it."""
+    before = fleet.arrived("iad")
+    with (
+        fleet.client(f"http://127.0.0.1:{fleet.ports['iad']}/v1", BERLIN, HOST) as asking,
+        pytest.raises(openai.APIStatusError) as refused,
+    ):
+        asking.chat.completions.create(model="demo", messages=HELLO)
+    answer = refused.value.response
+    assert (answer.status_code, json.loads(answer.text)["code"]) == (421, "wrong_region")
+    assert answer.headers["location"].startswith(f"http://127.0.0.1:{fleet.ports['fra']}/v1/chat/completions")
+    assert fleet.arrived("iad") == before
+
+
+def test_a_handoff_opens_no_fence(fleet: Fleet) -> None:
+    """A handoff that an American got, replayed by a European: the fence is that of both."""
+    first = httpx.get(
+        f"{fleet.system.edge}/v1/models",
+        headers={"Host": HOST, "X-Forwarded-For": MOUNTAIN_VIEW},
+        follow_redirects=False,
+        trust_env=False,
+    )
+    url = first.headers["location"]
+    assert url.startswith(f"http://127.0.0.1:{fleet.ports['iad']}/v1/models?gtm_handoff=")
+    before = fleet.arrived("iad")
+    stolen = httpx.get(url, headers={"X-Forwarded-For": BERLIN}, trust_env=False)
+    assert stolen.status_code == 421
+    assert fleet.arrived("iad") == before
+
+
+def test_control_sees_the_load(fleet: Fleet) -> None:
+    """Each balancer reports its region's load, and no other's."""
+
+    def reporters(region: str) -> int:
+        regions = fleet.system.api("GET", "/v1/load").json()["regions"]
+        found = next(one for one in regions if one["region"] == region)
+        return int(found["load"]["sources"]) if found.get("load") else 0
+
+    for name in REGIONS:
+        eventually(lambda name=name: reporters(name) == 1, f"{name} reports")
+
+
+def test_the_fence_holds_without_control(fleet: Fleet) -> None:
+    """Control is gone: what is served here is served here, what is not, is not."""
+    fleet.system.process.popen.kill()
+    with fleet.client(f"http://127.0.0.1:{fleet.ports['fra']}/v1", BERLIN, HOST) as asking:
+        assert asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=2).usage is not None
+    with (
+        fleet.client(f"http://127.0.0.1:{fleet.ports['iad']}/v1", BERLIN, HOST) as asking,
+        pytest.raises(openai.APIStatusError) as refused,
+    ):
+        asking.chat.completions.create(model="demo", messages=HELLO)
+    assert refused.value.status_code in (421, 451, 503)
