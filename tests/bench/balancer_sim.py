@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     theory(80_000 if given.quick else 600_000, 0.1 if given.quick else 0.05, given.seed)
-    count, steps = (2_000, 2) if given.quick else (30_000, 5)
+    count, steps = (2_000, 2) if given.quick else (25_000, 5)
     result: dict[str, dict[str, dict[str, float]]] = {}
     for name, scene in scenes(count, given.seed, given.trace, given.half).items():
         for policy, way in scene.ways.items():

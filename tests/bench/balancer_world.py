@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 
@@ -241,18 +242,20 @@ def play(jobs: Sequence[Job], machines: Sequence[Machine], way: Way, seed: int =
     since = jobs[int(WARM_UP * len(jobs))].at
     world = _World(machines, way, seed, since)
     settles = way.sees or way.settings.latency or way.settings.pick is Pick.PREQUAL
-    next_tell = TELL_S if settles else inf
-    next_scrape = inf if way.scrape is None else 0.0
+    told = scraped = 0
     for job in jobs:
-        while min(next_tell, next_scrape) <= job.at:
-            if next_tell <= next_scrape:
-                world.finish_until(next_tell)
-                world.tell(next_tell)
-                next_tell += TELL_S
-            else:
-                world.finish_until(next_scrape)
-                world.scrape(next_scrape)
-                next_scrape += way.scrape or inf
+        due = []
+        if settles and (tell := int(job.at / TELL_S)) > told:
+            told = tell
+            due.append((tell * TELL_S, world.tell))
+        if way.scrape is not None and (scrape := int(job.at / way.scrape) + 1) > scraped:
+            scraped = scrape
+            due.append(((scrape - 1) * way.scrape, world.scrape))
+        for at, happens in sorted(
+            due, key=itemgetter(0)
+        ):  # the last of each kind: nobody looks at those before
+            world.finish_until(at)
+            happens(at)
         world.finish_until(job.at)
         world.arrive(job)
     world.finish_until(inf)

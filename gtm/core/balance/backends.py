@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,17 @@ class Scraped:
     running: float
     waiting: float
     at: float
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            ValueError: a number is impossible.
+        """
+        if not (0 <= self.running < inf and 0 <= self.waiting < inf):
+            raise ValueError(
+                f"a server says that {self.running} requests run and {self.waiting} wait: no counts"
+            )
 
     def requests(self, now: float, lasts: float) -> float | None:
         """All requests in the server; None, unknown, if that is older than `lasts` seconds. Stale is never idle."""

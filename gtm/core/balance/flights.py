@@ -6,13 +6,14 @@ Laws:
   2. What peers told and what servers said are not added, for servers count the peers' requests too: the larger counts.
   3. A server of which nothing is known beside others of which something is, counts as what these have, by weight: unknown is
      not idle.
-  4. The requests of a peer that fell silent count as spread over all servers by weight, until it is forgotten: they are
-     somewhere.
+  4. The requests of a peer that fell silent, at servers that we have too, count as spread over these by weight, until it is
+     forgotten: they are somewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import NamedTuple
 
 from gtm.core.balance.backends import Backend, Scraped
@@ -41,7 +42,7 @@ class Flights:
     """
 
     def __init__(self, backends: Iterable[Backend] = ()) -> None:
-        self.hot = float("inf")
+        self.hot = inf
         """Requests per weight above which a server is hot."""
         self.typical: float | None = None
         """The mean latency, per cost, that servers show at their load; None: nothing was measured."""
@@ -83,7 +84,16 @@ class Flights:
         }
 
     def told(self, peer: str, loads: Mapping[str, Told], at: float) -> None:
-        """A peer told what it has in flight: all of it, by server. It counts from the next `settle`."""
+        """A peer told what it has in flight: all of it, by server. It counts from the next `settle`.
+
+        Raises:
+            ValueError: a number is impossible. Nothing of it is taken.
+        """
+        for name, load in loads.items():
+            if not (0 <= load.requests < inf and 0 <= load.work_us < inf):
+                raise ValueError(
+                    f"peer {peer} says of {name}: {load.requests} requests, {load.work_us} µs of work: no counts"
+                )
         self._peers[peer] = (at, dict(loads))
 
     def forget(self, peer: str) -> None:
@@ -117,7 +127,7 @@ class Flights:
             more = max(0.0, (mean * flight.weight if figure is None else figure) - count)
             flight.settle(count + more, work + int(more * self._mean_us), slowness[name])
         loads = sorted(flight.outstanding / flight.weight for flight in flights.values())
-        self.hot = loads[int(HOT_QUANTILE * (len(loads) - 1))] if loads else float("inf")
+        self.hot = loads[int(HOT_QUANTILE * (len(loads) - 1))] if loads else inf
 
     def _sweep(self) -> None:
         """Forget servers that are out of the configuration and have nothing in flight."""
@@ -143,7 +153,8 @@ class Flights:
             load
             for at, all_of_it in self._peers.values()
             if now - at > PEERS_LAST_S
-            for load in all_of_it.values()
+            for name, load in all_of_it.items()
+            if name in self._listed
         ]
         return Told(sum(load.requests for load in loads), sum(load.work_us for load in loads))
 

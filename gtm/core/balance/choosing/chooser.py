@@ -53,6 +53,7 @@ from gtm.core.balance.choosing.values import (
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.in_flight import Ticket
 
+ANY_KIND = Kind(None, None, None)
 _SCANNING = (Pick.SCAN, Pick.P2C)
 MOST_KINDS = 1024
 """Eligible sets that are remembered: clients may name models that do not exist."""
@@ -87,6 +88,11 @@ class Pool:
                 self._sets.clear()
             self._sets[kind] = found
         return found
+
+    def free_slots(self, kind: Kind = ANY_KIND) -> int | None:
+        """Slots that are free at those who may take requests of a kind; None: nobody's slots are known."""
+        known = [one for one in self.eligible(kind).candidates if one.slots]
+        return sum(int(max(0.0, one.slots - one.flight.outstanding)) for one in known) if known else None
 
     def updated(self, conditions: Mapping[str, Condition]) -> Pool:
         """The pool in which these servers, by name, are in these conditions; itself, if that changes no choice."""

@@ -50,6 +50,16 @@ def test_what_is_beyond_ours_stays_when_ours_end() -> None:
     assert flights.of("a").outstanding == 6
 
 
+def test_what_ours_were_before_the_question_does_not_matter() -> None:
+    """Six of ours have come and gone: the three that the server has now are others'."""
+    flight = InFlight()
+    for ticket in [flight.begin(1.0) for _ in range(6)]:
+        ticket.end()
+    flight.asking()
+    flight.scraped(Scraped(1, 2, 0.0))
+    assert flight.beyond(0.0) == 3
+
+
 def test_a_figure_lasts_its_time_and_no_longer() -> None:
     """Stale is unknown."""
     flight = InFlight()
@@ -86,8 +96,8 @@ def test_others_are_what_the_laws_say(
     flights.settle(now)
     said_by = {name: said for name, said in scraped.items() if said is not None}
     mean = sum(said_by.values()) / sum(WEIGHTS[name] for name in said_by) if said_by else 0
-    silent = sum(load.requests for speaks, loads in peers if not speaks for load in loads.values())
-    silent_us = sum(load.work_us for speaks, loads in peers if not speaks for load in loads.values())
+    here = [load for speaks, loads in peers if not speaks for name, load in loads.items() if name in WEIGHTS]
+    silent, silent_us = sum(load.requests for load in here), sum(load.work_us for load in here)
     for name, weight in WEIGHTS.items():
         part = weight / sum(WEIGHTS.values())
         told = (
@@ -100,6 +110,19 @@ def test_others_are_what_the_laws_say(
         flight = flights.of(name)
         assert flight.others == pytest.approx(others)
         assert flight.others_work_us == pytest.approx(told_us + (others - told) * 1e6, abs=2)
+
+
+@pytest.mark.parametrize("bad", [-1, float("nan"), float("inf")])
+def test_impossible_counts_are_refused(bad: float) -> None:
+    """Whoever says them; and what the peer told before still counts."""
+    flights = _flights()
+    flights.told("x", {"a": Told(5, 100)}, 0.0)
+    with pytest.raises(ValueError, match=r"peer x says of b: .* no counts"):
+        flights.told("x", {"a": Told(0, 0), "b": Told(bad, 0)}, 0.0)
+    with pytest.raises(ValueError, match="no counts"):
+        Scraped(1, bad, 0.0)
+    flights.settle(0.0)
+    assert flights.of("a").others == 5
 
 
 def test_a_peer_that_is_forgotten_counts_no_more() -> None:
@@ -167,6 +190,8 @@ def test_latency_by_load_answers_from_the_nearest_bucket() -> None:
     known.observe(1.0, 0)
     known.observe(8.0, 7)
     assert [known.expected(load) for load in (0, 1, 2, 3, 7, 14, 500)] == [1, 1, 1, 8, 8, 8, 8]
+    known.observe(5.0, 2)
+    assert known.expected(4) == 5
     known.observe(13.0, 14)
     assert known.expected(7) == pytest.approx(9.0)
 

@@ -140,6 +140,15 @@ def test_the_draw_decides_between_equals() -> None:
     assert drawn == [0, 1, 2, 3]
 
 
+def test_free_slots_are_those_that_are_known() -> None:
+    """Others' requests take slots too, a part of one takes it whole, and a server that has too many owes nobody."""
+    pool = loaded_pool((1.0, 1.0, 1.0), (1, 5, 0), slots=(4, 4, None))
+    assert pool.free_slots() == 3
+    pool.candidates[0].flight.settle(0.5, 0, 1.0)
+    assert pool.free_slots() == 2
+    assert loaded_pool((1.0,)).free_slots() is None
+
+
 def test_few_servers_are_all_looked_at() -> None:
     """Up to `scans`: the best of 16 whatever the draw; of 17 the best of two."""
     for count, always in ((16, True), (17, False)):

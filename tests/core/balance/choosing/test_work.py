@@ -45,6 +45,14 @@ def test_what_is_left_is_the_mean_of_those_that_took_longer(durations: list[floa
             assert costs.left(one, age) == pytest.approx(sum(longer) / len(longer))
 
 
+def test_a_request_as_old_as_the_short_ones_is_not_one_of_them() -> None:
+    """Those of about its age count as done: what is left is of those that take clearly longer."""
+    costs, one = Costs(), Asked("a", 100, 10)
+    for took in (0.2, 0.2, 12.0):
+        costs.learn(one, took)
+    assert costs.left(one, 0.21) == pytest.approx(12.0 - 0.21)
+
+
 def test_nothing_learned_is_a_guess() -> None:
     """And what is no duration teaches nothing."""
     costs = Costs()
