@@ -103,7 +103,7 @@ class InFlight:
         return ticket
 
     def asking(self) -> None:
-        """The server is being asked for its figures: from now on, ours may be in them."""
+        """The server is being asked for its figures, one question at a time: from now on, ours may be in them."""
         self._most = self.requests
 
     def scraped(self, said: Scraped) -> None:

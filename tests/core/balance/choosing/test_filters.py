@@ -144,6 +144,15 @@ def test_panic_begins_below_the_threshold_and_spares_the_draining() -> None:
         assert "10" not in {one.backend.name for one in found.candidates}
 
 
+def test_memory_is_short_above_the_threshold_not_at_it() -> None:
+    """0.95 is still room; above, others come first; where all are above, all serve."""
+    backends = [Backend(name) for name in "ab"]
+    for first, second, expected in ((0.95, 0.96, "a"), (0.96, 0.97, "ab"), (None, 0.96, "a")):
+        known = {"a": Condition(healthy=True, memory=first), "b": Condition(healthy=True, memory=second)}
+        found = pool_of(backends, known, Flights()).eligible(Kind(None, None, None))
+        assert "".join(one.backend.name for one in found.candidates) == expected
+
+
 def test_a_canary_that_fails_is_no_panic() -> None:
     """Its clients get the others, not a server that is down."""
     backends = [Backend("canary", version="2"), *(Backend(f"{number}", version="1") for number in range(3))]
