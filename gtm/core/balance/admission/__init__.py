@@ -17,6 +17,20 @@ Laws (docs/admission.md has the rules in full):
   5. A refusal takes nothing: no rate, no tokens, no place.
   6. Work that has begun is never taken back.
   7. All state is bounded: the queue by length and bytes, tenants by number.
+
+Use, by one thread. Whatever is called, `due` then tells which of those that wait were decided by it, or by time; a timer calls it
+at `next_deadline`, at the latest. Whoever holds a ticket ends it with `release` in its `finally`, whatever happened: once counts.
+
+>>> admission = Admission(limit=1)
+>>> first, second = (admission.offer(Arrival(tenant=name), now=10.0) for name in ("acme", "other"))
+>>> first.state.value, second.state.value, admission.next_deadline()
+('admitted', 'waiting', 15.0)
+>>> admission.release(first, now=11.0)
+>>> admission.release(first, now=11.0)
+>>> [(ticket is second, ticket.state.value) for ticket in admission.due(now=11.0)]
+[(True, 'admitted')]
+>>> admission.offer(Arrival(deadline=11.0), now=11.0)
+Refusal(status=504, code=<Code.DEADLINE: 'deadline'>, detail="the request's deadline had passed when it came: allow it more time", retry_after=None, fallback=None)
 """
 
 from gtm.core.balance.admission.admission import Admission

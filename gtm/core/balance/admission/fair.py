@@ -14,7 +14,20 @@ forgotten, so that tags stay small and a burst owes nothing once it is over.
 A request that leaves the queue unserved moves no tag. What a served one cost more or less than expected is charged to the
 tenant's next one, if it has any waiting then; of its own cost a sixteenth at least is charged, so that nobody is served for nothing.
 
-Example: A (weight 2) and B (weight 1) wait with requests of cost 1. Tags: A 0, B 0 → A (½) → B (1) → A (1) → A … two of A for each of B.
+Example: tenants A (weight 2) and B (weight 1) each have three requests of cost 1 waiting for the only slot. Tags: A 0, B 0; A is
+served (½), B (1), A (1); of equals, B's tag is older (2), then A (1½). Two of A for each of B, while both wait.
+
+>>> from gtm.core.balance.admission import Admission, Arrival, Settings, TenantLimits
+>>> admission = Admission(Settings(tenants={"A": TenantLimits(weight=2.0)}), limit=1)
+>>> running = admission.offer(Arrival(tenant="C"), now=0.0)
+>>> waiting = [admission.offer(Arrival(tenant=name), now=0.0) for name in "AAABBB"]
+>>> order = []
+>>> for _ in range(5):
+...     admission.release(running, now=1.0)
+...     (running,) = admission.due(now=1.0)
+...     order.append(running.arrival.tenant)
+>>> order
+['A', 'B', 'A', 'B', 'A']
 
 When the queue is full, who takes most of it gives way: by the larger of its parts of the queue's length and bytes (dominant
 share), divided by its weight; its newest request. A heap holds a value for each tenant that waits, which is its share or an

@@ -20,10 +20,11 @@ def _about(seconds: float | None) -> float:
 
 def deadline(waited: float) -> Refusal:
     """Its deadline has passed."""
-    text = "the request's deadline had passed when it came"
     if waited > 0.0:
-        text = f"the request waited {waited:.3g} s for a free slot, until its deadline"
-    return Refusal(504, Code.DEADLINE, f"{text}: allow it more time, or send fewer")
+        text = f"the request waited {waited:.3g} s for a free slot, until its deadline: allow it more time, or send fewer"
+    else:
+        text = "the request's deadline had passed when it came: allow it more time"
+    return Refusal(504, Code.DEADLINE, text)
 
 
 def no_backend() -> Refusal:
