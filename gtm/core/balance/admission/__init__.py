@@ -1,10 +1,10 @@
 """Which request begins now, which waits, which is refused: one `Admission` a process of the regional balancer.
 
-    offer ─▶ deadline ─▶ backends ─▶ tenant's limits ─▶ model's limit ─▶ a slot? ─▶ ADMITTED ─▶ release
-              504          503            429               503           │no             ▲
-                                                                        queue ─────────────┘ in order of tier, then
-                                                                          │                  of fair share
-                                                                 withdrawn, 504, or 503 (pushed out)
+    offer ─▶ deadline ─▶ backends ─▶ model's limit ─▶ tenant's limits ─▶ a slot? ─▶ ADMITTED ─▶ release
+               504          503           503               429             │no          ▲
+                                                                          queue ─────────┘ by tier, then by fair share
+                                                                            │
+                                                                   withdrawn, 504, or 503 (gave way)
 
 Laws (docs/admission.md has the rules in full):
   1. What ran or waits is counted once and ends once: every ticket leaves by `release`, `withdraw`, its deadline or being pushed out,

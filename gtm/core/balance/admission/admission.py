@@ -150,6 +150,21 @@ class Admission:
         """Whether a request of this tier would find a slot at once."""
         return self._slots.room(TIER_OF[priority])
 
+    @property
+    def limit(self) -> int | None:
+        """The region's slots; None: unknown."""
+        return self._slots.limit
+
+    @property
+    def running(self) -> int:
+        """Requests that have begun and not ended."""
+        return sum(self._slots.running)
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue, of all tiers."""
+        return self._waiting
+
     def snapshot(self) -> Snapshot:
         """What is held now, for metrics."""
         tiers = {}

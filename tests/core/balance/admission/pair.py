@@ -233,7 +233,9 @@ class Pair:
         for ticket in self.tickets:
             assert ticket.state in states[self.of[ticket.number].state]
         snapshot = self.admission.snapshot()
-        assert snapshot.limit == self.model.slots
+        assert snapshot.limit == self.admission.limit == self.model.slots
+        assert self.admission.running == len(self.model.running())
+        assert self.admission.waiting == len(self.model.waiting())
         for tier in TIERS:
             counts = snapshot.tiers[Priority(tier)]
             queue = self.model.waiting(tier)
