@@ -92,7 +92,10 @@ def _bucket(bucket: Bucket | None, rate: float | None, depth: float, now: float)
 
 
 class Tenants:
-    """All tenants that something is kept of. Each newcomer has two others looked at, to be forgotten if idle."""
+    """All tenants that something is kept of. Once half of the places are taken, each newcomer looks at two others.
+
+    Those that are idle are forgotten.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -123,6 +126,8 @@ class Tenants:
         return self._settings.tenants.get(name, self._settings.default_tenant)
 
     def _forget(self, now: float) -> None:
+        if 2 * len(self.known) < self._settings.max_tenants:
+            return
         for _ in range(min(2, len(self.known))):
             name, tenant = next(iter(self.known.items()))
             if tenant.idle(now):

@@ -353,6 +353,12 @@ class Model:
             if share > mine and places <= 1 and one.arrival.body_bytes >= held
         ]
 
+    def may_be_refused(self, arrival: Arrival) -> bool:
+        """Whether there is no place, and of those with the largest share there is one that does not give way."""
+        if self.has_place(arrival) or self.lower_suffice(arrival):
+            return False
+        return len(self.may_give_way(arrival)) < max(len(self.newest_of_largest(arrival.priority)), 1)
+
     def has_place(self, arrival: Arrival) -> bool:
         places, held = self.missing(arrival)
         return places <= 0 and held <= 0

@@ -153,8 +153,7 @@ class Pair:
             self.model.leave(one)
         if isinstance(result, Refusal):
             assert not gone
-            assert not self.model.has_place(arrival)
-            assert not self.model.may_give_way(arrival)
+            assert self.model.may_be_refused(arrival)
             self.check_refusal(result, arrival, {"queue_full"})
         else:
             assert self.model.has_place(arrival)

@@ -23,6 +23,7 @@ from gtm.core.balance.admission import (
     problems,
 )
 from gtm.core.model.problems import Problem
+from gtm.core.model.services import Priority
 from tests.core.strategies import quick
 from tests.docs.blocks import ROOT
 
@@ -290,3 +291,14 @@ def test_an_early_time_counts_as_the_latest() -> None:
     assert (second.offered, second.waiting) == (10.0, True)
     admission.release(first, 5.0, Used(1.0, 1.0, 1.0))
     assert [(ticket is second, ticket.admitted) for ticket in admission.due(3.0)] == [(True, 10.0)]
+
+
+def test_who_is_gone_before_anybody_asked_is_not_due() -> None:
+    """A request that was admitted and then withdrawn or released is nobody's to wake, and its slot goes on at once."""
+    admission = Admission(Settings(), 1)
+    tickets = [_ticket(admission.offer(Arrival(), 0.0)) for _ in range(4)]
+    admission.release(tickets[0], 1.0)
+    admission.withdraw(tickets[1], 1.0)
+    admission.release(tickets[2], 1.0)
+    assert admission.due(1.0) == tickets[3:]
+    assert admission.snapshot().tiers[Priority.REAL_TIME].withdrawn == 0
