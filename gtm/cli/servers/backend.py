@@ -148,14 +148,14 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     backends: list[Backend] = []
-    admin = None
+    switch, admin = Switch(backends), None
     try:
         for host, port in places:
             one = Backend(profile, models, loaded=profile.model_load_s == 0, on_demand=on_demand)
             await one.start(host, port)
             backends.append(one)
         if admin_port is not None:
-            admin = await Switch(backends).start(places[0][0], admin_port)
+            admin = await switch.start(places[0][0], admin_port)
     except ApiError as error:
         raise CommandError(f"{error} See --gpu-gb and --kv-blocks.") from error
     except OSError as error:
@@ -164,6 +164,7 @@ async def _run(
         ) from error
     _say(backends, admin, models, as_json=as_json)
     await stop.wait()
+    switch.stop()
     for one in backends:
         one.stop()
 

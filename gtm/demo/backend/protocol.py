@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         try:
             self._arrived += len(data)
             self._parser.feed_data(data)
-            if not self._in_body and self._arrived > MAX_HEAD + self._body_bytes:
+            if not self._in_body and self._arrived > 2 * MAX_HEAD:  # the parser keeps what it cannot tell yet
                 self._refuse(
                     _head_too_large(f"the request's head is larger than the {MAX_HEAD} bytes accepted")
                 )
@@ -119,10 +119,16 @@ class Connection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         """Some of its target."""
         self._target += url
+        if len(self._target) > MAX_HEAD:
+            raise _head_too_large(f"the request's target is longer than the {MAX_HEAD} bytes accepted")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header line."""
-        if len(self._headers) >= MAX_HEADERS:
+        self._lines += 1
+        self._line_bytes += len(name) + len(value)
+        if self._line_bytes > MAX_HEAD:
+            raise _head_too_large(f"the request's header lines take more than the {MAX_HEAD} bytes accepted")
+        if self._lines > MAX_HEADERS:
             raise _head_too_large(f"the request has more than the {MAX_HEADERS} header lines accepted")
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
@@ -220,6 +226,7 @@ class Connection(asyncio.Protocol):
     def _begin(self) -> None:
         self._target = b""
         self._headers: dict[str, str] = {}
+        self._lines = self._line_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._arrived = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from itertools import count
 from typing import Any
@@ -266,9 +266,10 @@ class Switch:
         backends: of the process.
     """
 
-    def __init__(self, backends: Iterable[Backend]) -> None:
-        self._backends = tuple(backends)
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self._backends = backends
         self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> str:
         """Listen; the URL.
@@ -277,10 +278,17 @@ class Switch:
             OSError: the address is taken.
         """
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(
+        self._server = await loop.create_server(
             lambda: Connection(self.handle, self._connections), host, port, reuse_address=True
         )
-        return f"http://{host}:{server.sockets[0].getsockname()[1]}"
+        return f"http://{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    def stop(self) -> None:
+        """Stop listening, and break off what is open."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
 
     def handle(self, connection: Connection, request: Request) -> None:
         """GET /demo/state; POST /demo/fail, of `?backend=N` (from 0) or all."""

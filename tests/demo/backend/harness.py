@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import uvloop
 
@@ -42,6 +42,9 @@ def running(test: Callable[[Backend], Awaitable[T]], profile: Profile = QUICK, *
                 return await test(backend)
         finally:
             backend.stop()
+            while Client.all:
+                Client.all.pop().close()
+            await asyncio.sleep(0.01)  # uvloop closes no loop on which connections are still closing
 
     return uvloop.run(both())
 
@@ -96,15 +99,24 @@ def apart(profile: Profile = QUICK, **given: Any) -> Iterator[Apart]:
 class Client:
     """A bare connection: what a test wants to see of bytes and their end."""
 
+    all: ClassVar[list[Client]] = []
+    """Of the test that runs, to be closed when it ends."""
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.all.append(self)
 
     @classmethod
     async def to(cls, backend: Backend) -> Client:
         """A connection to a backend."""
         host, _, port = backend.url.removeprefix("http://").rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
+        return await cls.at(host, int(port))
+
+    @classmethod
+    async def at(cls, host: str, port: int) -> Client:
+        """A connection to an address."""
+        return cls(*await asyncio.open_connection(host, port))
 
     def send(self, method: str, path: str, body: bytes = b"", *headers: str) -> None:
         """Send a request."""

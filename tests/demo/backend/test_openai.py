@@ -177,9 +177,9 @@ def test_engine_dies_in_a_stream(client: openai.OpenAI, server: Apart) -> None:
     """The client gets an error for it, not a short answer."""
     stream = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=8000, stream=True)
     try:
+        assert [next(stream).choices[0].finish_reason for _ in range(3)] == [None] * 3
+        server.fail(Fault(Mode.OOM))
         with pytest.raises(openai.APIError, match="EngineCore"):
-            for number, _ in enumerate(stream):
-                if number == 3:
-                    server.fail(Fault(Mode.OOM))
+            list(stream)
     finally:
         server.fail(Fault())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -181,14 +182,14 @@ def run(scheduler: Scheduler, now: float = 0.0) -> list[tuple[float, Sequence]]:
 
 @given(st.integers(1, 64), st.integers(2, 20))
 def test_decode_rate_falls_with_the_batch(count: int, answer: int) -> None:
-    """N sequences that decode together get 1 / (step_s + n × step_per_sequence_s) tokens a second each."""
+    """Sequences that decode together, n of them, get 1 / (step_s + n × step_per_sequence_s) tokens a second each."""
     profile = Profile()
     scheduler = Scheduler(profile)
     for number in range(count):
         scheduler.arrive(Sequence(Content(b"%4d" % number, "m"), answer, 0, 0.0))
     times = sorted({at for at, _ in run(scheduler)})
     assert len(times) == answer
-    for before, after in zip(times, times[1:], strict=False):
+    for before, after in pairwise(times):
         assert 1 / (after - before) == pytest.approx(profile.decode_rate(count))
     assert profile.decode_rate(count) < profile.decode_rate(count - 1)
 
