@@ -36,6 +36,8 @@ class Scrape:
     busy_by_totals: bool = False
     missing: tuple[str, ...] = field(default=())
     """Series that the server should have and has not, for a message."""
+    adapters: tuple[str, ...] | None = None
+    """LoRA adapters that requests are using; None: it does not say."""
 
 
 def signals(before: Scrape | None, now: Scrape) -> dict[str, float]:

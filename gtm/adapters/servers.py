@@ -125,7 +125,20 @@ def _vllm(found: Samples, at: float) -> Scrape:
         ),
         {"outstanding": "vllm:num_requests_running", "queue": "vllm:num_requests_waiting"},
         models=_models(found, "vllm:num_requests_running", "model_name"),
+        adapters=_vllm_adapters(found),
     )
+
+
+def _vllm_adapters(found: Samples) -> tuple[str, ...] | None:
+    """The LoRA adapters whose requests run, so that they are loaded: vLLM keeps a series for each list of names that there was.
+
+    The newest says what is: its value is the time at which it was (`vllm/v1/metrics/loggers.py`).
+    """
+    said = found.all("vllm:lora_requests_info")
+    if not said:
+        return None
+    names = max(said, key=lambda sample: sample.value).labels.get("running_lora_adapters", "")
+    return tuple(sorted({name for name in names.split(",") if name}))
 
 
 def _sglang(found: Samples, at: float) -> Scrape:

@@ -1,0 +1,101 @@
+"""Load that a server says in the header of a response: ORCA's `endpoint-load-metrics`.
+
+Two of its forms are read, as Envoy does (`source/common/orca/orca_parser.cc`) and vLLM and Triton write them for requests that ask
+with `endpoint-load-metrics-format`:
+
+    TEXT named_metrics.kv_cache_usage_perc=0.4, named_metrics.num_requests_waiting=3
+    JSON {"named_metrics": {"kv_cache_usage_perc": 0.4, "num_requests_waiting": 3}}
+
+The third, `BIN`, is a protobuf message; no model server is known to send it.
+
+Laws:
+  1. A header is bounded before it is read: `MAX_HEADER` bytes, `MAX_ENTRIES` numbers.
+  2. A number that is out of its range is left out, as is what gtm does not know. What is no such header at all is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gtm.adapters.exposition import MetricsError
+from gtm.core.capacity.load_report import NAMED_METRICS, SIGNALS
+
+HEADER = "endpoint-load-metrics"
+FORMAT_HEADER = "endpoint-load-metrics-format"
+"""A request's header that asks for it: `TEXT` or `JSON`."""
+MAX_HEADER = 4096
+MAX_ENTRIES = 100
+_SHOWN = 60
+
+_ENTRY = re.compile(r"[ \t]*([A-Za-z0-9_.:/-]{1,200})[ \t]*[=:][ \t]*([0-9.eE+-]{1,40})[ \t]*", re.ASCII)
+_OWN = {"rps_fractional": "requests_per_second", "rpsFractional": "requests_per_second"}
+
+
+def read_orca(header: str) -> dict[str, float]:
+    """The signals in a header (`gtm.core.capacity.load_report.SIGNALS`).
+
+    Raises:
+        MetricsError: it is not in this format, or too long.
+    """
+    if len(header) > MAX_HEADER:
+        raise MetricsError(f"`{HEADER}` is longer than the {MAX_HEADER} characters that are read")
+    form, _, rest = header.strip().partition(" ")
+    if form == "TEXT":
+        return _signals(_text(rest))
+    if form == "JSON":
+        return _signals(_json(rest))
+    raise MetricsError(f"`{HEADER}: {header[:_SHOWN]}` is neither TEXT nor JSON")
+
+
+def _text(rest: str) -> Iterator[tuple[str, float]]:
+    entries = rest.split(",")
+    if len(entries) > MAX_ENTRIES:
+        raise MetricsError(f"`{HEADER}` has more than the {MAX_ENTRIES} numbers that are read")
+    for entry in entries:
+        found = _ENTRY.fullmatch(entry)
+        number = None if found is None else _number(found[2])
+        if found is None or number is None:
+            raise MetricsError(f"`{HEADER}` has `{entry[:_SHOWN]}` where `name=number` belongs")
+        yield found[1], number
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _json(rest: str) -> Iterator[tuple[str, float]]:
+    try:
+        found = msgspec.json.decode(rest, type=dict[str, float | int | str | dict[str, float] | None])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise MetricsError(f"`{HEADER}` has JSON that is no load report: {str(error)[:_SHOWN]}") from error
+    count = 0
+    for name, value in found.items():
+        entries = (
+            [(f"{name}.{key}", one) for key, one in value.items()]
+            if isinstance(value, dict)
+            else [(name, value)]
+        )
+        count += len(entries)
+        if count > MAX_ENTRIES:
+            raise MetricsError(f"`{HEADER}` has more than the {MAX_ENTRIES} numbers that are read")
+        yield from ((key, float(one)) for key, one in entries if isinstance(one, int | float))
+
+
+def _signals(entries: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """What gtm knows of it; of one signal that is said twice, the first."""
+    found: dict[str, float] = {}
+    for name, value in entries:
+        group, _, metric = name.partition(".")
+        if group in ("named_metrics", "namedMetrics"):
+            signal = NAMED_METRICS.get(metric.removeprefix("vllm:"))
+        else:
+            signal = _OWN.get(name)
+        if signal is not None and 0 <= value <= SIGNALS[signal]:
+            found.setdefault(signal, value)
+    return found

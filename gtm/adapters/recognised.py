@@ -1,0 +1,60 @@
+"""Which server a text of metrics is of, and the few lines of it that say its load.
+
+A model server's metrics are mostly buckets of histograms: thousands of lines, which take the parser tens of milliseconds. Who reads
+them each second, in the event loop that carries requests, reads only the lines that `servers` looks at.
+"""
+
+from __future__ import annotations
+
+from gtm.adapters.exposition import MAX_BYTES, MetricsError
+from gtm.adapters.servers import ServerType
+
+_LINES: dict[ServerType, tuple[str, ...]] = {
+    ServerType.VLLM: (
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting{",
+        "vllm:num_requests_waiting ",
+        "vllm:kv_cache_usage_perc",
+        "vllm:gpu_cache_usage_perc",
+        "vllm:lora_requests_info",
+    ),
+    ServerType.SGLANG: ("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"),
+    ServerType.TGI: ("tgi_batch_current_size", "tgi_queue_size"),
+    ServerType.TRITON: (
+        "nv_inference_pending_request_count",
+        "nv_gpu_memory_used_bytes",
+        "nv_gpu_memory_total_bytes",
+        "nv_inference_request_duration_us",
+        "nv_inference_queue_duration_us",
+        "nv_inference_request_success",
+    ),
+}
+"""How the lines begin that are needed for signals of load and for names of models: no rates but where busy follows from them."""
+_MARKS = {
+    "vllm:": ServerType.VLLM,
+    "sglang:": ServerType.SGLANG,
+    "tgi_": ServerType.TGI,
+    "nv_inference_": ServerType.TRITON,
+}
+
+
+def recognised(text: str) -> ServerType | None:
+    """The model server whose metrics these are; None: none that is known."""
+    for mark, server_type in _MARKS.items():
+        if text.startswith(mark) or f"\n{mark}" in text:
+            return server_type
+    return None
+
+
+def load_lines(server_type: ServerType, text: str) -> str:
+    """The lines that say its load; all of them for servers that are no model servers.
+
+    Raises:
+        MetricsError: the text is too long.
+    """
+    if len(text) > MAX_BYTES:
+        raise MetricsError(f"the metrics are longer than the {MAX_BYTES} bytes that are read")
+    wanted = _LINES.get(server_type)
+    if wanted is None:
+        return text
+    return "\n".join([line for line in text.split("\n") if line.startswith(wanted)]) + "\n"

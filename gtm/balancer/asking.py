@@ -1,0 +1,192 @@
+"""One small request to a backend on a connection of its own, for checks and scrapes.
+
+Laws:
+  1. A kept connection would hide that nobody listens any more: each request opens one, and closes it.
+  2. Nothing a backend sends can hurt: heads and bodies are bounded, nothing is decompressed, no redirect is followed.
+  3. What goes wrong is an `AskingError` with words that an operator can act on; nothing a backend sends is repeated but its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from gtm.balancer.backends import Route
+from gtm.balancer.heads import MAX_HEAD
+
+
+class AskingError(Exception):
+    """There was no answer; the message says why, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A backend's answer. `seconds` from the beginning, with the connection."""
+
+    status: int
+    body: bytes
+    seconds: float
+
+
+async def ask(
+    route: Route,
+    target: str,
+    *,
+    timeout: float,  # noqa: ASYNC109 - it is for the whole, and said in the error
+    most: int,
+    content: bytes | None = None,
+) -> Answer:
+    """Ask once: GET, or POST of JSON.
+
+    Args:
+        route: to the backend.
+        target: path and query; the route's own path goes before it.
+        timeout: seconds for all of it, from the name's resolution to the end of the body.
+        most: bytes of a body that are taken.
+        content: JSON to post.
+
+    Raises:
+        AskingError: no answer, no complete one in time, or none that can be read.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    protocol = _Asking(loop.create_future(), most)
+    try:
+        async with asyncio.timeout(timeout):
+            transport, _ = await loop.create_connection(
+                lambda: protocol, route.host, route.port, ssl=route.tls
+            )
+            transport.write(_request(route, target, content))
+            status, body = await protocol.done
+    except TimeoutError as error:
+        raise AskingError(f"no answer within {timeout:g} s") from error
+    except (OSError, HttpParserError) as error:
+        raise AskingError(_said(error)) from error
+    finally:
+        protocol.close()
+    return Answer(status, body, loop.time() - began)
+
+
+def _request(route: Route, target: str, content: bytes | None) -> bytes:
+    host = f"[{route.host}]" if ":" in route.host else route.host
+    head = (
+        b"%b %b%b HTTP/1.1\r\nhost: %b:%d\r\nuser-agent: gtm-balancer\r\naccept: */*\r\naccept-encoding: identity\r\n"
+        % (
+            b"GET" if content is None else b"POST",
+            route.prefix,
+            target.encode("latin-1", "replace"),
+            host.encode("idna") if not host.isascii() else host.encode(),
+            route.port,
+        )
+    )
+    if content is None:
+        return head + b"connection: close\r\n\r\n"
+    return head + b"connection: close\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+        len(content),
+        content,
+    )
+
+
+class _Asking(asyncio.Protocol):
+    """A connection for one request. `done` gets status and body, or an exception."""
+
+    def __init__(self, done: asyncio.Future[tuple[int, bytes]], most: int) -> None:
+        self.done = done
+        self._most = most
+        self._parser = HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._body = bytearray()
+        self._head = 0
+        self._headed = False
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self.done.done():
+            if not self.done.cancelled():
+                self.done.exception()  # it has been seen
+        else:
+            self.done.cancel()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Some of the answer."""
+        if self.done.done():
+            return
+        if not self._headed:
+            self._head += len(data)
+            if self._head > MAX_HEAD + self._most:
+                self._fail(HttpParserError("head"))
+                return
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            self._fail(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed: the end of an answer that says no length (RFC 9112 §6.3, rule 8), or a failure."""
+        if self.done.done():
+            return
+        if exc is None and self._headed and self._open_ended:
+            self._finish()
+        else:
+            self._fail(exc or ConnectionAbortedError())
+
+    def on_header(self, name: bytes, value: bytes) -> None:  # noqa: ARG002 - the parser's form
+        """A header."""
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self._open_ended = False
+
+    _open_ended = True
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        if self._parser.get_status_code() >= 200:
+            self._headed = True
+
+    def on_body(self, body: bytes) -> None:
+        """Some of the body."""
+        self._body += body
+        if len(self._body) > self._most:
+            raise HttpParserError(f"longer than {self._most} bytes")
+
+    def on_message_complete(self) -> None:
+        """The end of it."""
+        if self._headed and not self.done.done():
+            self._finish()
+
+    def _finish(self) -> None:
+        self.done.set_result((self._parser.get_status_code(), bytes(self._body)))
+
+    def _fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error if isinstance(error, OSError) else HttpParserError(str(error)))
+
+
+_WORDS: tuple[tuple[type[Exception], str], ...] = (
+    (ConnectionRefusedError, "connection refused"),
+    (ConnectionResetError, "connection reset"),
+    (ConnectionAbortedError, "the connection was closed before the answer was complete"),
+    (HttpParserError, "the answer is no HTTP, or longer than is read"),
+)
+
+
+def _said(error: Exception) -> str:
+    """What happened, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS with it: {(error.reason or str(error)).lower()}"
+    known = next((words for kind, words in _WORDS if isinstance(error, kind)), None)
+    if known is not None:
+        return known
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"cannot connect: {text[:120].lower()}"

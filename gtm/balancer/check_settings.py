@@ -1,0 +1,119 @@
+"""Which checks and scrapes of backends are made, how often, and what they expect. The defaults are for vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from gtm.adapters.servers import ServerType
+from gtm.core.balance.health import Check, Thresholds
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """GET of a path, answered with one of these statuses. Times in seconds; `up` and `down`: results in a row."""
+
+    path: str = "/health"
+    status: tuple[int, ...] = (200,)
+    interval: float = 1.0
+    timeout: float = 0.8
+    up: int = 2
+    down: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ModelList:
+    """GET of the list of models, which says what is loaded. `required`: it is a check too.
+
+    It passes if every model that the backend is configured for is listed, or any where none is.
+    """
+
+    path: str = "/v1/models"
+    required: bool = False
+    interval: float = 5.0
+    timeout: float = 2.0
+    up: int = 1
+    down: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionCheck:
+    """POST of a completion of one token; a path that ends in `/chat/completions` gets a chat.
+
+    `model`: None: the first one that the backend is configured for, else the first that it lists. One that failed is made again
+    after `timeout`, not `interval`.
+    """
+
+    path: str = "/v1/completions"
+    model: str | None = None
+    interval: float = 30.0
+    timeout: float = 10.0
+    up: int = 1
+    down: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsScrape:
+    """GET of metrics. `server_type`: whose they are; None: as they say. Where there are none, it looks again each half a minute."""
+
+    path: str = "/metrics"
+    server_type: ServerType | None = None
+    interval: float = 1.0
+    timeout: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """What is made of each backend; None: not made.
+
+    `warm_up`: completions of one token that a backend gets that was down, before it counts as up.
+    """
+
+    health: HealthCheck | None = HealthCheck()
+    models: ModelList | None = ModelList()
+    completion: CompletionCheck | None = None
+    scrape: MetricsScrape | None = MetricsScrape()
+    warm_up: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            ValueError: a setting is impossible; says which, of what.
+        """
+        for name in ("health", "models", "completion", "scrape"):
+            one = getattr(self, name)
+            if one is None:
+                continue
+            if (
+                not one.path.startswith("/")
+                or not one.path.isascii()
+                or not one.path.isprintable()
+                or " " in one.path
+            ):
+                raise ValueError(
+                    f"checks: the path of `{name}` is `{one.path[:80]}`; write one like `/{name}`"
+                )
+            for number in ("interval", "timeout"):
+                value = getattr(one, number)
+                if not (value > 0 and isfinite(value)):
+                    raise ValueError(f"checks: the {number} of `{name}` is {value}; give seconds above 0")
+        if self.warm_up < 0:
+            raise ValueError(f"checks: `warm_up` is {self.warm_up}; give a number of requests, or 0")
+        self.thresholds()
+
+    def thresholds(self) -> Mapping[Check, Thresholds]:
+        """The checks that a backend must pass, as `gtm.core.balance.health.Settings.checks`.
+
+        Raises:
+            ValueError: a threshold is impossible.
+        """
+        found: dict[Check, Thresholds] = {}
+        if self.health is not None:
+            found[Check.HEALTH] = Thresholds(self.health.up, self.health.down)
+        if self.models is not None and self.models.required:
+            found[Check.MODELS] = Thresholds(self.models.up, self.models.down)
+        if self.completion is not None:
+            found[Check.COMPLETION] = Thresholds(self.completion.up, self.completion.down)
+        return found

@@ -1,0 +1,329 @@
+"""The loops that check backends and read what they say of their load.
+
+Laws:
+  1. Never two of one kind in flight to one backend; at most `AT_ONCE` in flight to all.
+  2. A check that hangs delays no other kind, and no other backend.
+  3. Whatever a backend answers is a result; no loop ends by it.
+  4. What was asked of a backend that has left the configuration since says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from gtm.adapters.exposition import MAX_BYTES, MetricsError
+from gtm.adapters.listing import MAX_LIST, Listed, read_list
+from gtm.balancer.asking import Answer, AskingError, ask
+from gtm.balancer.backends import Route
+from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
+from gtm.balancer.scraping import Scraper
+from gtm.core.balance.backends import Backend, Scraped
+from gtm.core.balance.flights import Flights
+from gtm.core.balance.health import BackendHealth, Check, Load
+from gtm.core.health.verdicts import ProbeResult
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 256
+"""Requests in flight to all backends, of all kinds."""
+MAX_BODY = 64 * 1024
+"""Bytes of the answer to a check."""
+ABSENT = 30.0
+"""Seconds until a backend without metrics or a list is asked for them again."""
+_SHORTEST = 0.9
+"""They follow each other at 90 to 100% of the interval, so that backends are not asked in step."""
+_LEAST_PAUSE = 0.02
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A backend, and what was heard of it. `first`: of each kind, whether it was made once."""
+
+    backend: Backend
+    route: Route
+    scraper: Scraper
+    listed: Listed | None = None
+    cold: bool = False
+    """It was down, and was not warmed up since."""
+    said: dict[str, str] = field(default_factory=dict)
+    """What is wrong now, by kind."""
+    first: list[asyncio.Event] = field(default_factory=list)
+    loops: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+class Checks:
+    """See above. Belongs to one event loop, in which it is made.
+
+    Args:
+        settings: of all checks. `health` was made with `settings.thresholds()`.
+        health: is told of all results.
+        changed: called when it may have changes to tell at once.
+        flights: is told of scrapes, besides.
+    """
+
+    def __init__(
+        self,
+        settings: CheckSettings,
+        health: BackendHealth,
+        changed: Callable[[], None],
+        flights: Flights | None = None,
+    ) -> None:
+        self._settings = settings
+        self._health = health
+        self._changed = changed
+        self._flights = flights
+        self._now = asyncio.get_running_loop().time
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._watched: dict[str, _Watched] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def update(self, targets: Iterable[tuple[Backend, Route]]) -> None:
+        """Check these from now on: new ones at once. Tell `health` of the same backends before."""
+        before, self._watched = self._watched, {}
+        for backend, route in targets:
+            found = before.get(backend.name)
+            if found is not None and found.route is route:
+                found.backend = backend
+                del before[backend.name]
+            else:
+                found = self._start(backend, route)
+            self._watched[backend.name] = found
+        for gone in before.values():
+            self._end(gone)
+
+    async def first_round(self, timeout: float) -> bool:  # noqa: ASYNC109 - giving up is the point, not an error
+        """Wait until all was asked once of every backend. Nothing should listen before.
+
+        Args:
+            timeout: the longest wait in seconds.
+
+        Returns:
+            Whether all was; what was not is unknown.
+        """
+        waits = [
+            asyncio.ensure_future(event.wait())
+            for watched in self._watched.values()
+            for event in watched.first
+        ]
+        if not waits:
+            return True
+        _, pending = await asyncio.wait(waits, timeout=timeout)
+        for wait in pending:
+            wait.cancel()
+        return not pending
+
+    async def stop(self) -> None:
+        """End all, what is in flight too."""
+        self.update(())
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def problems(self) -> dict[str, dict[str, str]]:
+        """Backend → what was asked of it (`health`, `models`, `completion`, `scrape`) → what is wrong, in words."""
+        return {
+            name: {kind: words for kind, words in watched.said.items() if words}
+            for name, watched in self._watched.items()
+        }
+
+    # --- loops ---
+
+    def _start(self, backend: Backend, route: Route) -> _Watched:
+        settings = self._settings
+        scraper = Scraper(settings.scrape.server_type if settings.scrape is not None else None)
+        watched = _Watched(backend, route, scraper)
+        asked: list[Callable[[], Awaitable[float]]] = []
+        if settings.health is not None:
+            asked.append(partial(self._check_health, watched, settings.health))
+        if settings.models is not None:
+            asked.append(partial(self._list_models, watched, settings.models))
+        if settings.completion is not None:
+            asked.append(partial(self._check_completion, watched, settings.completion))
+        if settings.scrape is not None:
+            asked.append(partial(self._scrape, watched, settings.scrape))
+        loop = asyncio.get_running_loop()
+        for one in asked:
+            event = asyncio.Event()
+            watched.first.append(event)
+            watched.loops.append(loop.create_task(self._repeat(one, event)))
+        return watched
+
+    def _end(self, watched: _Watched) -> None:
+        for task in watched.loops:
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+        for event in watched.first:
+            event.set()
+
+    async def _repeat(self, asked: Callable[[], Awaitable[float]], first: asyncio.Event) -> None:
+        while True:
+            began = self._now()
+            interval = ABSENT
+            try:
+                async with self._slots:
+                    began = self._now()
+                    interval = await asked()
+            except Exception:
+                logger.exception("a check of a backend could not be made")
+            first.set()
+            pause = interval * random.uniform(_SHORTEST, 1) - (self._now() - began)
+            await asyncio.sleep(max(pause, _LEAST_PAUSE))
+
+    # --- what is asked: each returns the seconds from its beginning to the next ---
+
+    async def _check_health(self, watched: _Watched, check: HealthCheck) -> float:
+        answer: Answer | None = None
+        try:
+            answer = await ask(watched.route, check.path, timeout=check.timeout, most=MAX_BODY)
+            wrong = _unexpected(answer, check.status)
+            if wrong and answer.status == 404:
+                wrong += f": it has no `{check.path}`; set health_path to one that it has (Triton: /v2/health/ready)"
+        except AskingError as error:
+            wrong = str(error)
+        if watched.cold and not wrong:
+            await self._warm_up(watched)
+        watched.cold = bool(wrong)
+        self._result(watched, Check.HEALTH, wrong, answer)
+        return check.interval
+
+    async def _list_models(self, watched: _Watched, models: ModelList) -> float:
+        answer: Answer | None = None
+        wrong = ""
+        try:
+            answer = await ask(watched.route, models.path, timeout=models.timeout, most=MAX_LIST)
+            wrong = _unexpected(answer, (200,))
+            if not wrong:
+                watched.listed = found = read_list(answer.body)
+                self._health.listed(watched.backend.name, found.models, found.adapters, self._now())
+                wrong = _missing(watched.backend, found) if models.required else ""
+        except (AskingError, MetricsError) as error:
+            wrong = str(error)
+        if models.required:
+            self._result(watched, Check.MODELS, wrong, answer)
+            return models.interval
+        self._note(watched, "models", wrong)
+        return models.interval if answer is None or answer.status != 404 else max(ABSENT, models.interval)
+
+    async def _check_completion(self, watched: _Watched, check: CompletionCheck) -> float:
+        answer: Answer | None = None
+        try:
+            model = await self._model(watched, check)
+            answer = await _complete(watched.route, check, model)
+            wrong = _unexpected(answer, (200,)) or _tokenless(answer)
+            if answer.status == 404:
+                wrong += f": it has no `{check.path}`, or no model `{model[:80]}`"
+        except (AskingError, MetricsError) as error:
+            wrong = str(error)
+        self._result(watched, Check.COMPLETION, wrong, answer)
+        return min(check.timeout, check.interval) if wrong else check.interval
+
+    async def _scrape(self, watched: _Watched, scrape: MetricsScrape) -> float:
+        name = watched.backend.name
+        if self._flights is not None:
+            self._flights.asking(name)
+        try:
+            answer = await ask(watched.route, scrape.path, timeout=scrape.timeout, most=MAX_BYTES)
+            wrong = _unexpected(answer, (200,))
+            if wrong:
+                self._note(watched, "scrape", f"{wrong}: its load is unknown")
+                return scrape.interval if answer.status != 404 else max(ABSENT, scrape.interval)
+            now = self._now()
+            load = watched.scraper.read(answer.body, now)
+        except (AskingError, MetricsError) as error:
+            self._note(watched, "scrape", f"{error}: its load is unknown")
+            return scrape.interval
+        self._note(watched, "scrape", "")
+        self._heard(name, load, now)
+        return scrape.interval
+
+    async def _model(self, watched: _Watched, check: CompletionCheck) -> str:
+        """The model to complete with."""
+        if check.model is not None:
+            return check.model
+        if watched.backend.models:
+            return min(watched.backend.models)
+        if watched.listed is None or not watched.listed.models:
+            path = (self._settings.models or ModelList()).path
+            answer = await ask(watched.route, path, timeout=check.timeout, most=MAX_LIST)
+            watched.listed = read_list(answer.body)
+            if not watched.listed.models:
+                raise MetricsError("it lists no model to complete with; set `model`")
+        return min(watched.listed.models)
+
+    async def _warm_up(self, watched: _Watched) -> None:
+        """Let it generate some tokens, whatever comes of it."""
+        check = self._settings.completion or CompletionCheck()
+        for _ in range(self._settings.warm_up):
+            try:
+                await _complete(watched.route, check, await self._model(watched, check))
+            except (AskingError, MetricsError):
+                return
+
+    # --- what comes of it ---
+
+    def _heard(self, name: str, load: Load, now: float) -> None:
+        self._health.scraped(name, load, now)
+        if self._flights is not None and load.running is not None and load.waiting is not None:
+            self._flights.scraped(name, Scraped(load.running, load.waiting, now))
+
+    def _result(self, watched: _Watched, check: Check, wrong: str, answer: Answer | None = None) -> None:
+        """A check's result: `wrong` is empty if it passed."""
+        now = self._now()
+        latency = None if answer is None else round(answer.seconds * 1000, 3)
+        self._health.checked(watched.backend.name, check, ProbeResult(not wrong, now, wrong, latency), now)
+        self._note(watched, check.value, wrong)
+        if self._health.pending:
+            self._changed()
+
+    def _note(self, watched: _Watched, kind: str, wrong: str) -> None:
+        """Log what is newly wrong, or right again."""
+        before = watched.said.get(kind)
+        watched.said[kind] = wrong
+        if wrong and wrong != before:
+            logger.warning("backend %s: %s: %s", watched.backend.name, kind, wrong)
+        elif before and not wrong:
+            logger.info("backend %s: %s is right again", watched.backend.name, kind)
+
+
+async def _complete(route: Route, check: CompletionCheck, model: str) -> Answer:
+    wanted: dict[str, object] = {"model": model, "max_tokens": 1, "temperature": 0}
+    if check.path.endswith("/chat/completions"):
+        wanted["messages"] = [{"role": "user", "content": "1"}]
+    else:
+        wanted["prompt"] = "1"
+    content = msgspec.json.encode(wanted)
+    return await ask(route, check.path, timeout=check.timeout, most=MAX_BODY, content=content)
+
+
+def _unexpected(answer: Answer, expected: tuple[int, ...]) -> str:
+    if answer.status in expected:
+        return ""
+    return f"status {answer.status}, expected {' or '.join(map(str, expected))}"
+
+
+def _missing(backend: Backend, listed: Listed) -> str:
+    """What a backend should list and does not."""
+    names = listed.models | listed.adapters
+    missing = sorted(backend.models - names)
+    if missing:
+        return f"it does not list {', '.join(missing)[:200]}"
+    return "" if names else "it lists no model"
+
+
+class _Completion(msgspec.Struct):
+    choices: list[msgspec.Raw]
+
+
+def _tokenless(answer: Answer) -> str:
+    """What is wrong with the answer to a completion."""
+    try:
+        found = msgspec.json.decode(answer.body, type=_Completion)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return "the answer is no completion"
+    return "" if found.choices else "the completion has no choice"

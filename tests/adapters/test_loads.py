@@ -1,0 +1,210 @@
+"""What model servers say of their load beside their metrics: ORCA's header, lists of models, LoRA adapters."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from math import isfinite
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.adapters.exposition import MAX_BYTES, MetricsError
+from gtm.adapters.listing import MAX_LIST, Listed, read_list
+from gtm.adapters.orca import MAX_ENTRIES, MAX_HEADER, read_orca
+from gtm.adapters.recognised import load_lines, recognised
+from gtm.adapters.scrape import signals
+from gtm.adapters.servers import ServerType, read_server
+from gtm.core.capacity.load_report import MAX_MODELS, SIGNALS
+from gtm.demo.backend.meters import Reading, orca_header
+from tests.adapters import texts
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "TEXT named_metrics.kv_cache_usage_perc=0.4, named_metrics.num_requests_waiting=3",
+        "TEXT named_metrics.kv_cache_usage_perc:0.4,named_metrics.vllm:num_requests_waiting=3.0,cpu_utilization=0.9",
+        'JSON {"named_metrics": {"kv_cache_usage_perc": 0.4, "num_requests_waiting": 3}}',
+        'JSON {"cpuUtilization": 0.3, "namedMetrics": {"kv_cache_utilization": 0.4, "num_requests_waiting": 3, "x": 1}}',
+    ],
+)
+def test_both_forms_of_the_header(header: str) -> None:
+    """As vLLM writes it, and as Envoy reads it."""
+    assert read_orca(header) == {"kv_cache_usage": 0.4, "queue": 3.0}
+
+
+def test_all_signals_of_the_header() -> None:
+    """Requests per second are a field of ORCA's own; of two that say one thing, the first counts."""
+    said = {"num_requests_running": 5, "kv_cache_usage_perc": 0.5, "gpu_cache_usage_perc": 0.7}
+    assert read_orca("JSON " + json.dumps({"rps_fractional": 2.5, "eps": 1, "named_metrics": said})) == {
+        "requests_per_second": 2.5,
+        "outstanding": 5.0,
+        "kv_cache_usage": 0.5,
+    }
+
+
+@pytest.mark.parametrize("value", ["-1", "1.01", "1e400"])
+def test_numbers_out_of_range_are_left_out(value: str) -> None:
+    """Unknown, and the others of the header count."""
+    header = f"TEXT named_metrics.kv_cache_usage_perc={value}, named_metrics.num_requests_waiting=3"
+    assert read_orca(header) == {"queue": 3.0}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "TEXT",
+        "TEXT ",
+        "TEXT a",
+        "TEXT a=",
+        "TEXT a=1,",
+        "TEXT a=1 b=2",
+        "TEXT a=0x10",
+        "TEXT a=1.2.3",
+        "TEXT a=nan",
+        "BIN CgkJAAAAAAAA4D8=",
+        "JSON",
+        "JSON {",
+        "JSON []",
+        'JSON {"named_metrics": {"a": "1"}}',
+        'JSON {"named_metrics": [1]}',
+        "text a=1",
+        "cpu_utilization=0.5",
+        "TEXT " + "a=1," * MAX_ENTRIES + "a=1",
+        "JSON " + json.dumps({"named_metrics": {f"a{number}": 1 for number in range(MAX_ENTRIES + 1)}}),
+        "TEXT a=" + "1" * MAX_HEADER,
+    ],
+)
+def test_what_is_no_such_header(header: str) -> None:
+    """An error that names the header."""
+    with pytest.raises(MetricsError, match="endpoint-load-metrics"):
+        read_orca(header)
+
+
+_SAID = st.text('TEXJSON {}[]":=,.0123456789eE+-namedmetrics_kvcachewaiting', max_size=200)
+
+
+@given(
+    _SAID | st.text(max_size=200) | st.builds("TEXT {}".format, _SAID) | st.builds("JSON {}".format, _SAID)
+)
+def test_damaged_headers_are_errors_or_signals(header: str) -> None:
+    """Whatever a server answers."""
+    with suppress(MetricsError):
+        found = read_orca(header)
+        assert found.keys() <= SIGNALS.keys()
+        assert all(isfinite(value) and 0 <= value <= SIGNALS[name] for name, value in found.items())
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=20),
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.integers(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner),
+            max_leaves=8,
+        ),
+        max_size=8,
+    )
+)
+def test_any_json_is_an_error_or_signals(said: dict[str, object]) -> None:
+    """Likewise."""
+    for document in (said, {"named_metrics": said}):
+        with suppress(MetricsError):
+            assert read_orca("JSON " + json.dumps(document)).keys() <= SIGNALS.keys()
+
+
+@pytest.mark.parametrize("form", ["TEXT", "JSON"])
+def test_the_simulated_server_says_the_same_in_both(form: str) -> None:
+    """What `gtm demo backend` writes is read."""
+    header = orca_header(form, Reading(0.0, {}, {}, 0.25, 100, 4, (), ()))
+    assert header is not None
+    assert read_orca(header) == {"kv_cache_usage": 0.25, "queue": 0.0}
+
+
+def test_lists_of_models() -> None:
+    """LoRA adapters are those with a parent; names that are none are left out."""
+    cards = [
+        {"id": "llama", "object": "model", "parent": None, "max_model_len": 8192},
+        {"id": "meta/llama-3", "parent": None},
+        {"id": "sql", "parent": "llama"},
+        {"id": "no name"},
+        {"id": ""},
+    ]
+    body = json.dumps({"object": "list", "data": cards}).encode()
+    assert read_list(body) == Listed(frozenset(("llama", "meta/llama-3")), frozenset(("sql",)))
+    assert read_list(b'{"data": []}') == Listed(frozenset(), frozenset())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"data": {}}',
+        b'{"data": [{"name": "x"}]}',
+        b'{"data": [{"id": 1}]}',
+        b'{"data": [{"id": "\xff"}]}',
+        b"[" * 10_000,
+        b" " * (MAX_LIST + 1),
+        json.dumps({"data": [{"id": "x"}] * (MAX_MODELS + 1)}).encode(),
+    ],
+)
+def test_what_is_no_list_of_models(body: bytes) -> None:
+    """An error that says so."""
+    with pytest.raises(MetricsError, match="list"):
+        read_list(body)
+
+
+@given(st.binary(max_size=200))
+def test_damaged_lists_are_errors_or_lists(body: bytes) -> None:
+    """Whatever a server answers."""
+    with suppress(MetricsError):
+        read_list(body)
+
+
+@pytest.mark.parametrize(
+    ("server_type", "text"),
+    [
+        (ServerType.VLLM, texts.VLLM),
+        (ServerType.SGLANG, texts.SGLANG),
+        (ServerType.TGI, texts.TGI),
+        (ServerType.TRITON, texts.TRITON),
+    ],
+)
+def test_few_lines_say_the_same_load(server_type: ServerType, text: str) -> None:
+    """The server is known by its text, and its load is that of the whole text."""
+    assert recognised(text) is server_type
+    first, second = text % texts.EARLIER, text % texts.LATER
+    whole, lines = (
+        [read_server(server_type, one, at) for one, at in ((read(first), 10.0), (read(second), 14.0))]
+        for read in (str, lambda text: load_lines(server_type, text))
+    )
+    for name in ("outstanding", "queue", "kv_cache_usage", "gpu_memory_used_bytes", "gpu_memory_total_bytes"):
+        assert signals(*lines).get(name) == signals(*whole).get(name)
+    assert [one.models for one in lines] == [one.models for one in whole]
+    assert len(load_lines(server_type, first)) < len(first)
+
+
+def test_what_is_not_recognised() -> None:
+    """Other metrics are of no model server; text that is too long is an error."""
+    assert recognised("process_open_fds 12\n# vllm:x\n") is None
+    with pytest.raises(MetricsError, match="longer"):
+        load_lines(ServerType.VLLM, "x" * (MAX_BYTES + 1))
+    assert load_lines(ServerType.HAPROXY, "a 1\n") == "a 1\n"
+
+
+def test_adapters_are_those_of_the_newest_series() -> None:
+    """A series is kept by vLLM for each list of adapters that there was; its value says when it was."""
+    text = """\
+vllm:num_requests_running{model_name="llama"} 1
+vllm:num_requests_waiting{model_name="llama"} 1
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="",waiting_lora_adapters=""} 1.1e+09
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql,chat",waiting_lora_adapters="x"} 1.3e+09
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="old",waiting_lora_adapters=""} 1.2e+09
+"""
+    assert read_server(ServerType.VLLM, load_lines(ServerType.VLLM, text), 0.0).adapters == ("chat", "sql")
+    assert read_server(ServerType.VLLM, texts.VLLM % texts.EARLIER, 0.0).adapters is None
