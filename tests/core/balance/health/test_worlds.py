@@ -36,7 +36,7 @@ def _settings(draw: Random) -> Settings:
         latency_factor=draw.choice((None, 1.5, 5.0)),
         latency_margin=draw.choice((0.0, 0.1, 1.0)),
         most_ejected=draw.choice((0.0, 0.5, 0.5, 1.0)),
-        base=draw.choice((2.0, 10.0)),
+        base=draw.choice((1.0, 2.0, 10.0)),
         longest=draw.choice((20.0, 300.0)),
         forget=draw.choice((15.0, 40.0, 300.0)),
         trials=draw.randint(1, 3),
@@ -60,10 +60,11 @@ class World:
         self.told: dict[str, Condition] = {}
         self.flying: list[tuple[Sending, Sent]] = []
         # Some servers pass their checks mostly, some flap; likewise with requests.
-        self.passes = {name: draw.choice((1.0, 0.95, 0.7, 0.3)) for name in NAMES}
-        self.serves = {name: draw.choice((1.0, 0.98, 0.8, 0.3, 0.0)) for name in NAMES}
+        self.passes = {name: draw.choice((1.0, 1.0, 0.9, 0.7, 0.7)) for name in NAMES}
+        self.serves = {name: draw.choice((1.0, 0.9, 0.7, 0.7, 0.3)) for name in NAMES}
+        self.pace = draw.choice((1.0, 3.0))
         self.slow = {name: draw.choice((0.1, 0.1, 0.1, 0.3, 3.0)) for name in NAMES}
-        self.lives = draw.choice((0.2, 1.0, 10.0))
+        self.long = draw.choice((0.0, 0.2, 0.6))  # the part of requests that lasts
 
     def run(self, steps: int) -> None:
         """Let things happen, and compare."""
@@ -72,13 +73,13 @@ class World:
                 self.check(name, check)
         for _ in range(steps):
             if self.draw.random() < 0.3:
-                self.now += self.draw.choice((0.0, 0.1, 0.25, 1.0, 1.0, 3.0))
+                self.now += self.pace * self.draw.choice((0.0, 0.1, 0.25, 1.0, 1.0, 3.0))
             for action, weight in (
                 (self.request, 12),
                 (self.end, 12),
-                (self.any_check, 3),
+                (self.any_check, 6),
                 (self.say, 1),
-                (self.rare, 0.15),
+                (self.rare, 0.25),
             ):
                 if self.draw.random() < weight / 12:
                     action()
@@ -141,8 +142,9 @@ class World:
             self.flying.append((self.health.begun(name, self.now), self.page.begun(name, self.now)))
 
     def end(self) -> None:
-        for _ in range(min(len(self.flying), self.draw.randint(1, 3))):
-            index = self.draw.randrange(max(0, len(self.flying) - int(20 * self.lives)), len(self.flying))
+        for _ in range(min(len(self.flying), self.draw.randint(0, 3))):
+            lasts = self.draw.random() < self.long
+            index = self.draw.randrange(0 if lasts else max(0, len(self.flying) - 6), len(self.flying))
             sending, sent = self.flying.pop(index)
             if self.draw.random() < 0.1:
                 self.health.cancelled(sending)
@@ -195,7 +197,7 @@ class World:
             self.health.undrain(name)
             self.page.servers[name].drained_by = None
         elif which == 2:
-            self.now += draw.choice((20.0, 60.0, 400.0))
+            self.now += draw.choice((15.0, 20.0, 60.0, 400.0))
         else:
             before = self.settings  # times that are counted back from the logs stay
             kept = {one: getattr(before, one) for one in ("checks", "base", "longest", "forget")}

@@ -1,0 +1,410 @@
+"""Checks and scrapes of simulated model servers that fail in every way, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from gtm.balancer.asking import AskingError, ask
+from gtm.balancer.backends import Route
+from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
+from gtm.balancer.checks import Checks
+from gtm.balancer.scraping import load_in_header
+from gtm.core.balance.backends import Backend
+from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
+from gtm.demo.backend.faults import Mode
+from tests.balancer.health.world import COMPLETION, PATIENCE, QUICK, World, run, world
+
+
+def test_the_defaults_do_for_vllm() -> None:
+    """Nothing said but the URL: it is up after the first round, and its load, models and memory are known."""
+
+    async def test() -> None:
+        async with world(CheckSettings()) as here:
+            condition = here.condition()
+            assert condition.healthy
+            assert condition.warmth == 1.0
+            assert condition.scraped is not None
+            assert (condition.scraped.running, condition.scraped.waiting) == (0.0, 0.0)
+            assert condition.models == frozenset(("demo",))
+            assert condition.adapters == frozenset()
+            assert condition.memory == 0.0
+            assert here.checks.problems() == {here.name: {}}
+
+    run(test)
+
+
+def test_a_dead_engine_says_200_and_completes_nothing() -> None:
+    """The classic: only a real completion tells. And it is up again when tokens come."""
+
+    async def test() -> None:
+        async with world(replace(QUICK, completion=COMPLETION)) as here:
+            assert here.condition().healthy
+            await here.fail(Mode.DEAD)
+            await here.until(lambda: not here.condition().healthy)
+            assert here.why() == "completion: no answer within 0.3 s"
+            checks = here.health.snapshot(0.0)[0].checks
+            assert checks[Check.HEALTH].status == "up"
+            await here.fail(Mode.OK)
+            await here.until(lambda: here.condition().healthy)
+            assert here.condition().warmth < 1
+            assert here.health.snapshot(asyncio.get_running_loop().time())[0].state is State.WARMING
+
+    run(test)
+
+
+def test_without_completions_a_dead_engine_is_not_seen() -> None:
+    """What the page says of `/health`; live requests that stall are what finds it then."""
+
+    async def test() -> None:
+        async with world() as here:
+            await here.fail(Mode.DEAD)
+            asked = here.asked[0, "/health"]
+            await here.until(lambda: here.asked[0, "/health"] > asked + 4)
+            assert here.condition().healthy
+            assert here.checks.problems() == {here.name: {}}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        (Mode.REFUSE, "health: connection refused"),
+        (Mode.HANG, "health: no answer within 0.8 s"),
+        (Mode.OOM, "health: status 503, expected 200"),
+    ],
+)
+def test_failures_that_health_shows(mode: Mode, why: str) -> None:
+    """Down in words that say what happened, and up again when it is over."""
+
+    async def test() -> None:
+        async with world() as here:
+            await here.fail(mode)
+            await here.until(lambda: not here.condition().healthy)
+            assert here.why() == why
+            await here.fail(Mode.OK)
+            await here.until(lambda: here.condition().healthy)
+
+    run(test)
+
+
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.UNLOADED])
+def test_failures_that_completions_show(mode: Mode) -> None:
+    """Generation is answered with 500, or with 404; health says 200."""
+
+    async def test() -> None:
+        async with world(replace(QUICK, completion=replace(COMPLETION, model="demo"))) as here:
+            await here.fail(mode)
+            await here.until(lambda: not here.condition().healthy)
+            status = {Mode.ERROR: "status 500, expected 200", Mode.UNLOADED: "status 404, expected 200"}[mode]
+            assert here.why().startswith(f"completion: {status}")
+
+    run(test)
+
+
+def test_slow_is_not_down() -> None:
+    """A slow engine completes a token in time: choosing and latencies see to it, not checks."""
+
+    async def test() -> None:
+        async with world(replace(QUICK, completion=replace(COMPLETION, timeout=10.0))) as here:
+            await here.fail(Mode.SLOW, factor=5.0)
+            before = here.servers[0].state()["finished"]
+            await here.until(lambda: here.servers[0].state()["finished"] > before + 2)
+            assert here.condition().healthy
+
+    run(test)
+
+
+def test_a_model_that_must_be_listed() -> None:
+    """Unloaded: down where the list is a check, else known not to be loaded."""
+
+    async def test() -> None:
+        required = replace(QUICK, models=ModelList(interval=0.05, required=True))
+        async with world(required, models=frozenset(("demo",))) as here:
+            assert here.condition().healthy
+            await here.fail(Mode.UNLOADED)
+            await here.until(lambda: not here.condition().healthy)
+            assert here.why() == "models: it does not list demo"
+        async with world(required, models=frozenset(("demo", "other"))) as here:
+            assert here.why() == "models: it does not list other"
+        async with world(QUICK) as here:
+            await here.fail(Mode.UNLOADED)
+            await here.until(lambda: here.condition().models == frozenset())
+            assert here.condition().healthy
+
+    run(test)
+
+
+def test_a_path_that_is_not_there_says_what_to_set() -> None:
+    """404 of the health path is down, with the name of the setting."""
+
+    async def test() -> None:
+        async with world(replace(QUICK, health=HealthCheck("/healthy", interval=0.05))) as here:
+            assert not here.condition().healthy
+            assert "status 404" in here.why()
+            assert "set health_path" in here.why()
+
+    run(test)
+
+
+def test_adapters_are_listed() -> None:
+    """A LoRA adapter that is loaded while all runs is known from the next list on."""
+
+    async def test() -> None:
+        async with world() as here:
+            body = b'{"lora_name": "sql", "lora_path": "/sql"}'
+            answer = await ask(
+                here.targets[0][1], "/v1/load_lora_adapter", timeout=PATIENCE, most=1000, content=body
+            )
+            assert answer.status == 200
+            await here.until(lambda: here.condition().adapters == frozenset(("sql",)))
+            assert here.condition().models == frozenset(("demo",))
+
+    run(test)
+
+
+def test_load_is_scraped_and_then_unknown() -> None:
+    """Requests that run and wait are counted; a server that answers no more has no load, not none."""
+
+    async def test() -> None:
+        async with world(known=Settings(lasts=0.5, lists_last=0.5)) as here:
+            body = b'{"model": "demo", "prompt": "x", "max_tokens": 4000, "stream": true}'
+            posts = [asyncio.create_task(_post(here, body)) for _ in range(3)]
+            await here.until(lambda: (here.condition().scraped or Load()).running == 3.0)
+            assert (here.condition().memory or 0) > 0
+            assert here.flights.of(here.name) is not None
+            await here.fail(Mode.HANG)
+            await here.until(lambda: here.condition().scraped is None)
+            assert here.condition().memory is None
+            assert here.condition().models is None
+            for post in posts:
+                post.cancel()
+            await asyncio.gather(*posts, return_exceptions=True)
+
+    run(test)
+
+
+async def _post(here: World, body: bytes) -> None:
+    await ask(here.targets[0][1], "/v1/completions", timeout=60, most=10**8, content=body)
+
+
+@pytest.mark.parametrize("form", ["TEXT", "JSON"])
+def test_a_response_says_its_load(form: str) -> None:
+    """ORCA's header, of a real response, in both forms."""
+
+    async def test() -> None:
+        async with world() as here:
+            route = here.targets[0][1]
+            reader, writer = await asyncio.open_connection(route.host, route.port)
+            body = b'{"model": "demo", "prompt": "x", "max_tokens": 1}'
+            writer.write(
+                b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+                b"endpoint-load-metrics-format: %b\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+                % (form.encode(), len(body), body)
+            )
+            lines = (await reader.read()).partition(b"\r\n\r\n")[0].split(b"\r\n")
+            writer.close()
+            said = [
+                line.partition(b":")[2].strip()
+                for line in lines
+                if line.lower().startswith(b"endpoint-load-metrics:")
+            ]
+            load = load_in_header(said[0])
+            assert load is not None
+            assert load.running is None
+            assert load.waiting == 0.0
+            assert load.memory is not None
+            assert load_in_header(b"nonsense") is None
+
+    run(test)
+
+
+def test_warm_up_before_it_counts_as_up() -> None:
+    """A server that was down generates some tokens before it gets requests; one that was never down does not."""
+
+    async def test() -> None:
+        async with world(replace(QUICK, warm_up=3)) as here:
+            server = here.servers[0]
+            assert server.state()["finished"] == 0
+            await here.fail(Mode.REFUSE)
+            await here.until(lambda: not here.condition().healthy)
+            await here.fail(Mode.OK)
+            await here.until(lambda: here.condition().healthy)
+            assert server.state()["finished"] == 3
+
+    run(test)
+
+
+def test_who_leaves_the_configuration_is_asked_no_more() -> None:
+    """And who stays is asked on, with the same verdict."""
+
+    async def test() -> None:
+        async with world(count=2) as here:
+            here.health.update(Settings(), [here.targets[1][0]])
+            here.checks.update([here.targets[1]])
+            await here.until(lambda: not here.servers[0].connections)
+            gone, stays = here.asked[0, "/health"], here.asked[1, "/health"]
+            await here.until(lambda: here.asked[1, "/health"] > stays + 4)
+            assert here.asked[0, "/health"] == gone
+            assert [one.name for one in here.health.snapshot(0.0)] == [here.targets[1][0].name]
+            assert here.health.condition(here.targets[1][0].name, 0.0).healthy
+            assert here.checks.problems().keys() == {here.targets[1][0].name}
+
+    run(test)
+
+
+def test_never_two_of_a_kind_in_flight() -> None:
+    """However slow a server answers, and however short the interval."""
+    most: dict[str, int] = {}
+    now: dict[str, int] = {}
+    asked: dict[str, int] = {}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+        now[path] = now.get(path, 0) + 1
+        asked[path] = asked.get(path, 0) + 1
+        most[path] = max(most.get(path, 0), now[path])
+        await reader.read()  # until the balancer gives up
+        now[path] -= 1
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        settings = CheckSettings(
+            HealthCheck(interval=0.01, timeout=0.1),
+            ModelList(interval=0.01, timeout=0.1),
+            CompletionCheck(interval=0.01, timeout=0.1, model="x"),
+            MetricsScrape(interval=0.01, timeout=0.1),
+        )
+        health = BackendHealth(Settings(checks=settings.thresholds()), [Backend(url)], 0.0)
+        checks = Checks(settings, health, lambda: None)
+        checks.update([(Backend(url), Route(url))])
+        assert await checks.first_round(PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            while min(asked.values()) < 5:  # noqa: ASYNC110 - servers count
+                await asyncio.sleep(0.01)
+        await checks.stop()
+        assert most == {"/health": 1, "/v1/models": 1, "/v1/completions": 1, "/metrics": 1}
+        async with asyncio.timeout(PATIENCE):
+            while any(now.values()):  # noqa: ASYNC110 - likewise
+                await asyncio.sleep(0.01)
+        server.close()
+        await server.wait_closed()
+
+    run(test)
+
+
+def test_what_is_wrong_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not each second; and once more when it is right again."""
+
+    async def test() -> None:
+        async with world() as here:
+            await here.fail(Mode.OOM)
+            await here.until(lambda: not here.condition().healthy)
+            await here.fail(Mode.OK)
+            await here.until(lambda: here.condition().healthy)
+
+    with caplog.at_level(logging.INFO, "gtm.balancer.checks"):
+        run(test)
+    said = [record.getMessage() for record in caplog.records if "health" in record.getMessage()]
+    assert len(said) == 2
+    assert said[0].endswith("health: status 503, expected 200")
+    assert said[1].endswith("health is right again")
+
+
+_ANSWERS = {
+    "nothing": b"",
+    "no http": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "half a head": b"HTTP/1.1 200 OK\r\ncontent-le",
+    "half a body": b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc",
+    "half a chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
+    "a bad chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nab\r\n",
+    "a long body": b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 20_000,
+    "a long head": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000,
+    "a bad status": b"HTTP/1.1 abc OK\r\n\r\n",
+    "a switch": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nabc",
+}
+
+
+@pytest.mark.parametrize("answer", _ANSWERS.values(), ids=_ANSWERS.keys())
+def test_whatever_is_answered_is_an_error_in_words(answer: bytes) -> None:
+    """Or an answer; nothing else is raised, and nothing of the answer is repeated."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        with suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        route = Route(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(AskingError) as caught:
+            await ask(route, "/health", timeout=PATIENCE, most=10_000)
+        assert "no answer within" not in str(caught.value)
+        assert "OpenSSH" not in str(caught.value)
+        server.close()
+        await server.wait_closed()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 200, b"ok"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", 200, b"ok"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n", 503, b""),
+        (b"HTTP/1.0 200 OK\r\n\r\nok", 200, b"ok"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
+        (b"HTTP/1.1 302 Found\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n", 302, b""),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 1000])
+def test_answers_in_every_framing(answer: bytes, status: int, body: bytes, piece: int) -> None:
+    """However they are cut."""
+    seen = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        for start in range(0, len(answer), piece):
+            writer.write(answer[start : start + piece])
+            await asyncio.sleep(0)
+        await writer.drain()
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        found = await ask(Route(f"http://127.0.0.1:{port}/base"), "/x?y=1", timeout=PATIENCE, most=10_000)
+        assert (found.status, found.body) == (status, body)
+        assert seen[0].startswith(b"GET /base/x?y=1 HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n" % port)
+        server.close()
+        await server.wait_closed()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: CheckSettings(health=HealthCheck(path="health")),
+        lambda: CheckSettings(health=HealthCheck(path="/he alth")),
+        lambda: CheckSettings(health=HealthCheck(path="/a\r\nx: y")),
+        lambda: CheckSettings(health=HealthCheck(interval=0)),
+        lambda: CheckSettings(completion=CompletionCheck(timeout=float("inf"))),
+        lambda: CheckSettings(warm_up=-1),
+        lambda: CheckSettings(models=ModelList(required=True, down=0)),
+    ],
+)
+def test_settings_that_cannot_be(make: object) -> None:
+    """An error that says which."""
+    with pytest.raises(ValueError, match="check"):
+        make()  # type: ignore[operator]
