@@ -39,6 +39,7 @@ async def ask(
     timeout: float,  # noqa: ASYNC109 - it is for the whole, and said in the error
     most: int,
     content: bytes | None = None,
+    port: int | None = None,
 ) -> Answer:
     """Ask once: GET, or POST of JSON.
 
@@ -48,6 +49,7 @@ async def ask(
         timeout: seconds for all of it, from the name's resolution to the end of the body.
         most: bytes of a body that are taken.
         content: JSON to post.
+        port: another than the route's.
 
     Raises:
         AskingError: no answer, no complete one in time, or none that can be read.
@@ -58,20 +60,20 @@ async def ask(
     try:
         async with asyncio.timeout(timeout):
             transport, _ = await loop.create_connection(
-                lambda: protocol, route.host, route.port, ssl=route.tls
+                lambda: protocol, route.host, port or route.port, ssl=route.tls
             )
-            transport.write(_request(route, target, content))
+            transport.write(_request(route, target, content, port or route.port))
             status, body = await protocol.done
     except TimeoutError as error:
         raise AskingError(f"no answer within {timeout:g} s") from error
-    except (OSError, HttpParserError) as error:
+    except (OSError, HttpParserError, UnicodeError) as error:
         raise AskingError(_said(error)) from error
     finally:
         protocol.close()
     return Answer(status, body, loop.time() - began)
 
 
-def _request(route: Route, target: str, content: bytes | None) -> bytes:
+def _request(route: Route, target: str, content: bytes | None, port: int) -> bytes:
     host = f"[{route.host}]" if ":" in route.host else route.host
     head = (
         b"%b %b%b HTTP/1.1\r\nhost: %b:%d\r\nuser-agent: gtm-balancer\r\naccept: */*\r\naccept-encoding: identity\r\n"
@@ -80,7 +82,7 @@ def _request(route: Route, target: str, content: bytes | None) -> bytes:
             route.prefix,
             target.encode("latin-1", "replace"),
             host.encode("idna") if not host.isascii() else host.encode(),
-            route.port,
+            port,
         )
     )
     if content is None:

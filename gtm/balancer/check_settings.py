@@ -55,9 +55,13 @@ class CompletionCheck:
 
 @dataclass(frozen=True, slots=True)
 class MetricsScrape:
-    """GET of metrics. `server_type`: whose they are; None: as they say. Where there are none, it looks again each half a minute."""
+    """GET of metrics. `port`: where they are; None: the backend's own. `server_type`: whose they are; None: as they say.
+
+    Where there are none, it looks again each half a minute.
+    """
 
     path: str = "/metrics"
+    port: int | None = None
     server_type: ServerType | None = None
     interval: float = 1.0
     timeout: float = 0.8
@@ -99,6 +103,8 @@ class CheckSettings:
                 value = getattr(one, number)
                 if not (value > 0 and isfinite(value)):
                     raise ValueError(f"checks: the {number} of `{name}` is {value}; give seconds above 0")
+        if self.scrape is not None and self.scrape.port is not None and not 0 < self.scrape.port < 65536:
+            raise ValueError(f"checks: the port of `scrape` is {self.scrape.port}; give one from 1 to 65535")
         if self.warm_up < 0:
             raise ValueError(f"checks: `warm_up` is {self.warm_up}; give a number of requests, or 0")
         self.thresholds()

@@ -1,7 +1,7 @@
 """The loops that check backends and read what they say of their load.
 
 Laws:
-  1. Never two of one kind in flight to one backend; at most `AT_ONCE` in flight to all.
+  1. Never two of one kind in flight to one backend; at most `AT_ONCE` of one kind in flight to all.
   2. A check that hangs delays no other kind, and no other backend.
   3. Whatever a backend answers is a result; no loop ends by it.
   4. What was asked of a backend that has left the configuration since says nothing.
@@ -31,8 +31,8 @@ from gtm.core.health.verdicts import ProbeResult
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 256
-"""Requests in flight to all backends, of all kinds."""
+AT_ONCE = 128
+"""Requests of one kind in flight to all backends: those that wait for tokens take no place of those that look for life."""
 MAX_BODY = 64 * 1024
 """Bytes of the answer to a check."""
 ABSENT = 30.0
@@ -80,7 +80,7 @@ class Checks:
         self._changed = changed
         self._flights = flights
         self._now = asyncio.get_running_loop().time
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = [asyncio.Semaphore(AT_ONCE) for _ in range(4)]
         self._watched: dict[str, _Watched] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -137,20 +137,18 @@ class Checks:
         settings = self._settings
         scraper = Scraper(settings.scrape.server_type if settings.scrape is not None else None)
         watched = _Watched(backend, route, scraper)
-        asked: list[Callable[[], Awaitable[float]]] = []
-        if settings.health is not None:
-            asked.append(partial(self._check_health, watched, settings.health))
-        if settings.models is not None:
-            asked.append(partial(self._list_models, watched, settings.models))
-        if settings.completion is not None:
-            asked.append(partial(self._check_completion, watched, settings.completion))
-        if settings.scrape is not None:
-            asked.append(partial(self._scrape, watched, settings.scrape))
+        asked: list[Callable[[], Awaitable[float]] | None] = [
+            settings.health and partial(self._check_health, watched, settings.health),
+            settings.models and partial(self._list_models, watched, settings.models),
+            settings.completion and partial(self._check_completion, watched, settings.completion),
+            settings.scrape and partial(self._scrape, watched, settings.scrape),
+        ]
         loop = asyncio.get_running_loop()
-        for one in asked:
-            event = asyncio.Event()
-            watched.first.append(event)
-            watched.loops.append(loop.create_task(self._repeat(one, event)))
+        for one, slots in zip(asked, self._slots, strict=True):
+            if one is not None:
+                event = asyncio.Event()
+                watched.first.append(event)
+                watched.loops.append(loop.create_task(self._repeat(one, slots, event)))
         return watched
 
     def _end(self, watched: _Watched) -> None:
@@ -161,12 +159,14 @@ class Checks:
         for event in watched.first:
             event.set()
 
-    async def _repeat(self, asked: Callable[[], Awaitable[float]], first: asyncio.Event) -> None:
+    async def _repeat(
+        self, asked: Callable[[], Awaitable[float]], slots: asyncio.Semaphore, first: asyncio.Event
+    ) -> None:
         while True:
             began = self._now()
             interval = ABSENT
             try:
-                async with self._slots:
+                async with slots:
                     began = self._now()
                     interval = await asked()
             except Exception:
@@ -228,7 +228,9 @@ class Checks:
         if self._flights is not None:
             self._flights.asking(name)
         try:
-            answer = await ask(watched.route, scrape.path, timeout=scrape.timeout, most=MAX_BYTES)
+            answer = await ask(
+                watched.route, scrape.path, timeout=scrape.timeout, most=MAX_BYTES, port=scrape.port
+            )
             wrong = _unexpected(answer, (200,))
             if wrong:
                 self._note(watched, "scrape", f"{wrong}: its load is unknown")

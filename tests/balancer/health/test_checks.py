@@ -168,6 +168,29 @@ def test_adapters_are_listed() -> None:
     run(test)
 
 
+def test_metrics_on_another_port() -> None:
+    """As Triton has them."""
+
+    async def test() -> None:
+        async with world(count=2) as here:
+            port = here.targets[1][1].port
+            settings = CheckSettings(None, None, None, MetricsScrape(port=port))
+            health = BackendHealth(Settings(checks={}), [here.targets[0][0]], 0.0)
+            checks = Checks(settings, health, lambda: None)
+            checks.update(here.targets[:1])
+            await here.checks.stop()
+            asked, others = here.asked[1, "/metrics"], here.asked[0, "/metrics"]
+            assert await checks.first_round(PATIENCE)
+            assert here.asked[1, "/metrics"] > asked
+            assert here.asked[0, "/metrics"] == others
+            now = asyncio.get_running_loop().time()
+            assert health.tick(now)[here.name].scraped is not None
+            assert health.condition(here.name, now).healthy
+            await checks.stop()
+
+    run(test)
+
+
 def test_load_is_scraped_and_then_unknown() -> None:
     """Requests that run and wait are counted; a server that answers no more has no load, not none."""
 
@@ -401,6 +424,7 @@ def test_answers_in_every_framing(answer: bytes, status: int, body: bytes, piece
         lambda: CheckSettings(health=HealthCheck(interval=0)),
         lambda: CheckSettings(completion=CompletionCheck(timeout=float("inf"))),
         lambda: CheckSettings(warm_up=-1),
+        lambda: CheckSettings(scrape=MetricsScrape(port=0)),
         lambda: CheckSettings(models=ModelList(required=True, down=0)),
     ],
 )
