@@ -137,12 +137,15 @@ class Checks:
         settings = self._settings
         scraper = Scraper(settings.scrape.server_type if settings.scrape is not None else None)
         watched = _Watched(backend, route, scraper)
-        asked: list[Callable[[], Awaitable[float]] | None] = [
-            settings.health and partial(self._check_health, watched, settings.health),
-            settings.models and partial(self._list_models, watched, settings.models),
-            settings.completion and partial(self._check_completion, watched, settings.completion),
-            settings.scrape and partial(self._scrape, watched, settings.scrape),
-        ]
+        asked: list[Callable[[], Awaitable[float]] | None] = [None] * len(self._slots)
+        if settings.health is not None:
+            asked[0] = partial(self._check_health, watched, settings.health)
+        if settings.models is not None:
+            asked[1] = partial(self._list_models, watched, settings.models)
+        if settings.completion is not None:
+            asked[2] = partial(self._check_completion, watched, settings.completion)
+        if settings.scrape is not None:
+            asked[3] = partial(self._scrape, watched, settings.scrape)
         loop = asyncio.get_running_loop()
         for one, slots in zip(asked, self._slots, strict=True):
             if one is not None:

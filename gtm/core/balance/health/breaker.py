@@ -175,8 +175,6 @@ class Breaker:
     def _close(self, now: float) -> None:
         self.state = Circuit.CLOSED
         self.since = self._closed_since = now
-        self._failures = self._stalls = 0
-        self.window.clear()
 
     def _turn(self, state: Circuit, now: float) -> None:
         self.state = state
