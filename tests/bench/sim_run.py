@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 
 import numpy as np
 
 from gtm.core.plan.problem import SpillQuota
 from tests.bench.sim_queue import SlotQueue
+from tests.bench.sim_spill import Landed, Spilling, SpillSettings
 from tests.bench.sim_strategies import (
     Nearest,
     Oracle,
@@ -21,7 +22,7 @@ from tests.bench.sim_strategies import (
     Waterfall,
     policy_of,
 )
-from tests.bench.sim_world import Area, Flags, Floats, Ints, Workload
+from tests.bench.sim_world import Area, Flags, Floats, Ints, Workload, between
 
 WAIT_S = 0.5
 """A request that waits longer is late."""
@@ -45,6 +46,7 @@ class Settings:
     reserve: float = 0.1
     full: float = 1.0
     tolerance: float = 0.02
+    spill: SpillSettings = field(default_factory=SpillSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,15 @@ class Scene:
 class Outcome:
     """What became of each request: the region (-1: refused by the plan) and the wait in s (infinite: refused).
 
-    `movement` is that of the weights in the measured parts.
+    `movement` is that of the weights in the measured parts. `first` is the region that a request reached first: another, if it was
+    pushed, and then the extra round trip is part of its wait. `counts` says how often spill-back did what.
     """
 
     region: Ints
     wait: Floats
     movement: float | None
+    first: Ints
+    counts: Mapping[str, int]
 
 
 def strategy_of(name: str, scene: Scene, slots: tuple[int, ...], queues: Sequence[SlotQueue]) -> Strategy:
@@ -80,10 +85,14 @@ def strategy_of(name: str, scene: Scene, slots: tuple[int, ...], queues: Sequenc
         return Nearest(scene.order)
     if name == "waterfall":
         return Waterfall(scene.order, slots, scene.settings.full)
-    if name == "gtm":
+    if name.startswith("gtm"):
         names = [area.region for area in scene.areas]
         policy = policy_of(names, slots, scene.settings.reserve)
-        return Planned(names, scene.order, scene.round_trip.tolist(), policy, scene.quotas, scene.planner)
+        planned = Planned(names, scene.order, scene.round_trip.tolist(), policy, scene.quotas, scene.planner)
+        if name == "gtm":
+            return planned
+        which = replace(scene.settings.spill, edge="+edge" in name, push="+push" in name)
+        return Spilling(planned, which, queues, between(scene.areas).tolist(), scene.settings.seed)
     return Oracle(scene.order, scene.round_trip.tolist(), queues, budgets(scene), WINDOW_S)
 
 
@@ -150,36 +159,72 @@ def counters(size: int) -> tuple[list[int], list[list[int]], list[list[int]]]:
     return [0] * size, [[0] * size for _ in range(size)], [[0] * size for _ in range(size)]
 
 
+class Tally:
+    """What becomes of each request: its region, the first that it reached, and its wait; and how many were late."""
+
+    def __init__(self, measured: Sequence[bool], finished: Finished) -> None:
+        self.region: list[int] = []
+        self.first: list[int] = []
+        self.wait: list[float] = []
+        self.late = 0
+        self._measured = measured
+        self._finished = finished
+
+    def begun(self, region: int, wait: float | None, at: float, hold: float) -> None:
+        """The next request, at its first region; without a wait it goes on to another."""
+        self.region.append(region)
+        self.first.append(region)
+        self.wait.append(inf if wait is None else wait)
+        if wait is not None:
+            self._ended(len(self.wait) - 1, wait, at, hold)
+
+    def landed(self, one: Landed) -> None:
+        """A request has reached the region that it was pushed to. What the way added counts as waiting."""
+        self.region[one.request], self.wait[one.request] = one.region, one.extra + one.wait
+        self._ended(one.request, one.wait, one.at, one.hold)
+
+    def _ended(self, index: int, wait: float, at: float, hold: float) -> None:
+        self.late += self.wait[index] > WAIT_S and self._measured[index]
+        if wait < inf:
+            self._finished.add(self.region[index], at + wait + hold, hold)
+
+
 def simulate(name: str, scene: Scene, slots: tuple[int, ...], most_late: float = inf) -> Outcome | None:
     """Run one strategy through the day. None as soon as more than `most_late` measured requests were late."""
     day, settings = scene.day, scene.settings
     queues = [SlotQueue(count, waiting=count) for count in slots]
     strategy = strategy_of(name, scene, slots, queues)
+    spilling = strategy if isinstance(strategy, Spilling) else None
     reports = Reports(settings)
     finished = Finished(len(slots), day.windows.total + 1)
-    needs_reports = name in {"waterfall", "gtm"}
+    tally = Tally(day.measured.tolist(), finished)
+    needs_reports = name not in {"nearest", "oracle"}
     counted = day.windows.measured(np.arange(day.windows.total + 1.0)).tolist()
     # At first every cache has the nearest region's address, and the rest of its TTL is random.
     answers = [preferred[0] for preferred in scene.order for _ in range(day.caches // len(slots))]
     expires = np.random.default_rng([settings.seed, 3]).uniform(0, settings.ttl, day.caches).tolist()
-    late, movement = 0, 0.0
-    regions: list[int] = []
-    waits: list[float] = []
-    second = 0
+    movement, second = 0.0, 0
     served, http, answered = counters(len(slots))
-    columns = (day.at, day.area, day.hold, day.cache, day.draw, day.measured)
-    for at, area, hold, cache, draw, measured in zip(*(column.tolist() for column in columns), strict=True):
+    columns = (day.at, day.area, day.hold, day.cache, day.draw)
+    for index, (at, area, hold, cache, draw) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
+    ):
         while second <= at:
             if needs_reports:
+                service_time = finished.service_time(second)
+                advance(spilling, second, tally)
+                if spilling is not None:
+                    spilling.service_time = service_time.tolist()
                 loads = np.array([queue.load(second) for queue in queues], dtype=float)
                 counts = (np.array(count, dtype=float) for count in (served, http, answered))
-                service_time = finished.service_time(second)
                 before = strategy.movement or 0.0
                 strategy.tick(reports.at(second, loads[:, 0], loads[:, 1], *counts, service_time))
                 movement += counted[second] * ((strategy.movement or 0.0) - before)
                 served, http, answered = counters(len(slots))
             second += 1
-        if cache >= 0 and strategy.caches:
+        advance(spilling, at, tally)
+        by_dns = cache >= 0 and strategy.caches
+        if by_dns:
             if expires[cache] <= at:
                 answers[cache] = strategy.route(area, draw, at, dns=True)
                 expires[cache] = at + settings.ttl
@@ -188,16 +233,31 @@ def simulate(name: str, scene: Scene, slots: tuple[int, ...], most_late: float =
         else:
             region = strategy.route(area, draw, at, dns=False)
             http[area][region] += region >= 0
-        wait = inf
+        wait: float | None = inf
         if region >= 0:
-            wait = queues[region].offer(at, hold)
             served[region] += 1
-            if needs_reports and wait < inf:
-                finished.add(region, at + wait + hold, hold)
-        if wait > WAIT_S and measured:
-            late += 1
-            if late > most_late:
-                return None
-        regions.append(region)
-        waits.append(wait)
-    return Outcome(np.array(regions), np.array(waits), None if strategy.movement is None else movement)
+            if spilling is None:
+                wait = queues[region].offer(at, hold)
+            else:
+                wait = spilling.arrive(index, area, region, at, hold, http=not by_dns)
+        tally.begun(region, wait, at, hold)
+        if tally.late > most_late:
+            return None
+    advance(spilling, day.windows.total + 1.0, tally)
+    return Outcome(
+        np.array(tally.region),
+        np.array(tally.wait),
+        None if strategy.movement is None else movement,
+        np.array(tally.first),
+        {} if spilling is None else dict(spilling.counts),
+    )
+
+
+def advance(spilling: Spilling | None, now: float, tally: Tally) -> None:
+    """Let time pass for reports and pushed requests, if there are such."""
+    if spilling is None:
+        return
+    spilling.advance(now)
+    for one in spilling.landed:
+        tally.landed(one)
+    spilling.landed.clear()

@@ -156,6 +156,7 @@ class Planned:
     regions: list[list[int]] = field(init=False)
     cumulative: list[list[float]] = field(init=False)
     shed: list[float] = field(init=False)
+    leasable: dict[str, float] = field(default_factory=dict)
     buckets: list[list[tuple[frozenset[int], str, TokenBucket]]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -190,7 +191,8 @@ class Planned:
             self.shed[area] = planned.shed
             share = http[area] / (http[area] + dns[area]) if http[area] else 1.0
             for _, quota, bucket in self.buckets[area]:
-                bucket.lease(report.now, share * quota_rates.get(quota, 0.0), report.now + 3.0)
+                self.leasable[quota] = share * quota_rates.get(quota, 0.0)
+                bucket.lease(report.now, self.leasable[quota], report.now + 3.0)
 
     def _demand(self, report: Report) -> tuple[list[float], list[float]]:
         """Requests per second by area: over HTTP, and by DNS as far as answers tell."""
@@ -260,14 +262,8 @@ class Planned:
 
     def route(self, area: int, draw: float, now: float, *, dns: bool) -> int:
         """Drawn by the plan's weights; over HTTP the plan's share is shed first, and rules' tokens are taken."""
-        shed = self.shed[area]
-        if shed > 0 and not dns:
-            if draw < shed:
-                return REFUSED
-            draw = (draw - shed) / (1 - shed)
-        regions = self.regions[area]
-        region = regions[min(bisect_right(self.cumulative[area], draw), len(regions) - 1)]
-        if region == self.order[area][0] or dns:
+        region = self.drawn(area, draw, dns=dns)
+        if region == REFUSED or region == self.order[area][0] or dns:
             return region
         covering = [bucket for covered, _, bucket in self.buckets[area] if region in covered]
         if not all(bucket.ready(now) for bucket in covering):
@@ -275,6 +271,16 @@ class Planned:
         for bucket in covering:
             bucket.spend()
         return region
+
+    def drawn(self, area: int, draw: float, *, dns: bool) -> int:
+        """Drawn by the plan's weights; over HTTP the plan's share is shed first."""
+        shed = self.shed[area]
+        if shed > 0 and not dns:
+            if draw < shed:
+                return REFUSED
+            draw = (draw - shed) / (1 - shed)
+        regions = self.regions[area]
+        return regions[min(bisect_right(self.cumulative[area], draw), len(regions) - 1)]
 
 
 def moved(before: Plan, weights: Mapping[str, float], name: str) -> float:

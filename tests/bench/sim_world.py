@@ -143,6 +143,13 @@ def round_trips(areas: tuple[Area, ...]) -> Floats:
     return table
 
 
+def between(areas: tuple[Area, ...]) -> Floats:
+    """The estimated round trip in ms between each two regions."""
+    return np.array(
+        [[16.0 + 0.0175 * great_circle_km(a.lat, a.lon, b.lat, b.lon) for b in areas] for a in areas]
+    )
+
+
 def intensity(area: Area, hour: Floats, peak_to_trough: float) -> Floats:
     """Demand at an hour of the day (UTC) relative to the peak: a sinusoid over the local day."""
     trough = 1 / peak_to_trough

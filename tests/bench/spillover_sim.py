@@ -1,14 +1,16 @@
-"""What spillover saves and costs: `python tests/bench/spillover_sim.py --trace FILE [--seed 1] [--quick]`.
+"""What spillover saves and costs: `python tests/bench/spillover_sim.py (--trace FILE | --shape NAME) [--seed 1] [--quick]`.
 
 Simulates regions of inference servers with limited slots over a day whose demand peaks at different hours by time zone,
-in windows of real time spread over the day. Four strategies fill the regions: `nearest`, `waterfall` (nearest first, the
-next when the latest report calls it full), `gtm` (the planner of `gtm.core.plan`, once a second) and `oracle` (knows all
+in windows of real time spread over the day. These strategies fill the regions: `nearest`, `waterfall` (nearest first, the
+next when the latest report calls it full), `gtm` (the planner of `gtm.core.plan`, once a second), the same with spill-back
+(`gtm.core.balance.spill`) by edges, by balancers and by both (`gtm+edge`, `gtm+push`, `gtm+edge+push`), and `oracle` (knows all
 at once, routes each request by least actual time). See docs/benchmarks.md for the model and its limits.
 
 `slots_needed` is the least number of slots at which 99% of all measured requests wait 0.5 s at most; refused ones count
 as having waited longer. Slots stand in proportion to each region's own peak demand, or (`--equal`) in equal parts.
 With the fence, its regions are sized first, by the fenced clients alone, and then the others, each pool in proportion.
-Latencies are compared at the slots that gtm needs, and once more where all is tight: at those that the oracle needs.
+Latencies are compared at the slots that gtm needs, and once more where all is tight: at those that the oracle needs. A pushed
+request's extra round trip counts as waiting.
 
 The last line is one JSON object.
 """
@@ -34,7 +36,9 @@ from gtm.core.plan.advance import advance
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import Problem, SpillQuota
 from tests.bench.sim_run import WAIT_S, Outcome, Scene, Settings, simulate, windowed
+from tests.bench.sim_spill import SpillSettings
 from tests.bench.sim_strategies import Planner
+from tests.bench.sim_traces import SHAPES, half_of, make_trace
 from tests.bench.sim_world import (
     AREAS,
     Area,
@@ -48,7 +52,7 @@ from tests.bench.sim_world import (
     round_trips,
 )
 
-STRATEGIES = ("nearest", "waterfall", "gtm", "oracle")
+STRATEGIES = ("nearest", "waterfall", "gtm", "gtm+edge", "gtm+push", "gtm+edge+push", "oracle")
 LATE_SHARE = 0.01
 """At most this share of requests waits longer than WAIT_S."""
 Multiples = tuple[float, float]
@@ -129,9 +133,10 @@ def judge(scene: Scene, outcome: Outcome, slots: int) -> dict[str, float | int |
     """The figures of one run."""
     counted = scene.day.measured
     wait, area, region = outcome.wait[counted], scene.day.area[counted], outcome.region[counted]
+    first = outcome.first[counted]
     served = np.isfinite(wait)
     first_token = (
-        1e3 * (wait + scene.day.prefill[counted])[served] + scene.round_trip[area[served], region[served]]
+        1e3 * (wait + scene.day.prefill[counted])[served] + scene.round_trip[area[served], first[served]]
     )
     over, beyond, windows = quota_windows(scene, outcome)
     fenced = np.array([one.fenced for one in scene.areas])
@@ -147,6 +152,8 @@ def judge(scene: Scene, outcome: Outcome, slots: int) -> dict[str, float | int |
         "quota_windows_above": over,
         "late_share": round(float((wait > WAIT_S).mean()), 5),
         "spilled_share": round(float((region != area)[served].mean()), 4),
+        "pushed_share": round(float((region != first)[served].mean()), 4),
+        **outcome.counts,
     }
 
 
@@ -169,26 +176,29 @@ def quota_windows(scene: Scene, outcome: Outcome) -> tuple[int, int, int]:
     return over, beyond, windows
 
 
-def compare(scene: Scene, say: Callable[[str], None]) -> dict[str, object]:
-    """All strategies: what each needs, and how each does with what gtm needs."""
+def compare(scene: Scene, names: Sequence[str], say: Callable[[str], None]) -> dict[str, object]:
+    """Strategies, the oracle among them: what each needs, and how each does with what gtm needs (the oracle, without gtm)."""
     tolerance = scene.settings.tolerance
     sizes: dict[str, tuple[int, ...]] = {}
     found_at: dict[str, Multiples] = {}
-    for name in ("oracle", "nearest", "waterfall", "gtm"):
+    for name in ("oracle", *(name for name in names if name != "oracle")):
         begin = time.perf_counter()
         if name in ("oracle", "nearest"):
             found_at[name] = needed(name, scene)
-        else:  # between the two, as a rule
-            best, worst = found_at["oracle"], found_at["nearest"]
+        else:  # between the two, as a rule; spill-back near the one
+            best = found_at["oracle"]
             low = (best[0] - tolerance, best[1] - tolerance)
-            found_at[name] = needed(name, scene, low, worst)
+            near = "+" in name or "nearest" not in found_at
+            high = (1.15 * best[0], 1.15 * best[1]) if near else found_at["nearest"]
+            found_at[name] = needed(name, scene, low, high)
         sizes[name] = provision(scene, found_at[name])
         say(f"  {name}: {sum(sizes[name])} slots {sizes[name]}, {time.perf_counter() - begin:.0f} s")
     found: dict[str, object] = {}
-    for name in STRATEGIES:
+    for name in names:
         needs = sum(sizes[name])
-        figures: dict[str, object] = dict(judged(name, scene, sizes["gtm"], needs))
+        figures: dict[str, object] = dict(judged(name, scene, sizes.get("gtm", sizes["oracle"]), needs))
         figures["at_oracle_slots"] = judged(name, scene, sizes["oracle"], needs)
+        figures["beyond_oracle"] = round(needs / sum(sizes["oracle"]) - 1, 4)
         found[name] = figures
     return found
 
@@ -214,7 +224,9 @@ def run(given: argparse.Namespace, planner: Planner, say: Callable[[str], None])
         replace(area, copies=max(1, round(area.copies * given.scale))) for area in AREAS[: given.regions]
     )
     rates = Rates(given.prefill, given.decode)
-    trace = read_trace(given.trace)
+    trace = make_trace(given.shape, given.trace_seed) if given.shape else read_trace(given.trace)
+    if given.half:
+        trace = half_of(trace, second=given.half == 2)
     day = make_day(
         areas,
         trace,
@@ -233,6 +245,7 @@ def run(given: argparse.Namespace, planner: Planner, say: Callable[[str], None])
         reserve=given.reserve,
         full=given.full,
         tolerance=given.tolerance,
+        spill=SpillSettings(state_age=given.state_age, edges=given.edges, earned=given.quotas == "earned"),
     )
     erlangs = peak_erlangs(areas, trace, rates)
     if given.equal:
@@ -241,7 +254,7 @@ def run(given: argparse.Namespace, planner: Planner, say: Callable[[str], None])
     requests = int(day.measured.sum())
     say(f"{requests} requests measured; peak load {erlangs.sum():.0f} slots {np.round(erlangs)}")
     found: dict[str, dict[str, object]] = {}
-    for fenced in (True, False):
+    for fenced in (True,) if given.fence_only else (True, False):
         say("with the fence" if fenced else "without the fence")
         scene = Scene(
             areas,
@@ -254,11 +267,11 @@ def run(given: argparse.Namespace, planner: Planner, say: Callable[[str], None])
             settings,
             planner,
         )
-        found["fence" if fenced else "open"] = compare(scene, say)
+        found["fence" if fenced else "open"] = compare(scene, given.strategies, say)
         show(found["fence" if fenced else "open"], say)
     return {
         **found["fence"],
-        "without_fence": found["open"],
+        **({} if given.fence_only else {"without_fence": found["open"]}),
         "seed": given.seed,
         "regions": given.regions,
         "requests": requests,
@@ -272,11 +285,49 @@ def show(results: dict[str, object], say: Callable[[str], None]) -> None:
         say(f"  {name:10} " + "  ".join(f"{key} {value}" for key, value in dict(figures).items()))  # type: ignore[call-overload]
 
 
+def chosen_strategies(text: str) -> tuple[str, ...]:
+    """Strategies by name, in the usual order.
+
+    Raises:
+        argparse.ArgumentTypeError: says which is none.
+    """
+    asked = set(text.split(","))
+    unknown = sorted(asked - set(STRATEGIES))
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(unknown)}: no such strategy; there are {', '.join(STRATEGIES)}"
+        )
+    return tuple(name for name in STRATEGIES if name in asked | {"oracle"})
+
+
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--trace", type=Path, help="CSV: TIMESTAMP,ContextTokens,GeneratedTokens")
+    source.add_argument(
+        "--shape", choices=sorted(SHAPES), help="a trace made up by tests/bench/sim_traces.py"
+    )
+    parser.add_argument("--trace-seed", type=int, default=1, help="of a made-up trace")
     parser.add_argument(
-        "--trace", type=Path, required=True, help="CSV: TIMESTAMP,ContextTokens,GeneratedTokens"
+        "--half", type=int, choices=(1, 2), help="of the trace: what is tuned on one is told of the other"
+    )
+    parser.add_argument(
+        "--strategies",
+        type=chosen_strategies,
+        default=STRATEGIES,
+        help=f"of {','.join(STRATEGIES)} (the oracle always)",
+    )
+    parser.add_argument("--fence-only", action="store_true", help="leave out the world without the fence")
+    parser.add_argument(
+        "--state-age", type=float, default=SpillSettings.state_age, help="of reports of room, in seconds"
+    )
+    parser.add_argument("--edges", type=int, default=SpillSettings.edges, help="among clients over HTTP")
+    parser.add_argument(
+        "--quotas",
+        choices=("leases", "earned"),
+        default="leases",
+        help="tokens of spill-back: leased, or earned as a share of the requests seen",
     )
     parser.add_argument("--regions", type=int, default=len(AREAS), choices=range(3, len(AREAS) + 1))
     parser.add_argument("--seed", type=int, default=1)

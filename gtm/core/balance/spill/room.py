@@ -1,0 +1,152 @@
+"""What a region's balancers say of their free slots, for how long it counts, and how often to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+
+KNOWN_FOR = 2.0
+"""Seconds for which a Room counts. Older is unknown, and unknown is no room."""
+FASTEST = 0.1
+"""Seconds between two reports of a balancer that is nearly full, or much changed: 10 Hz, never more."""
+SLOWEST = 0.5
+"""Seconds between two reports of an idle one: of three in a row two may be lost before a region is unknown."""
+_NEARLY_FULL = 0.8
+"""Utilisation from which a balancer reports as often as it may."""
+_IDLE = 0.5
+"""Utilisation up to which it reports as seldom as it may."""
+_MUCH = 0.1
+"""Part of the limit: a change of what is free by more is worth a report at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How many requests could begin now (`free`), are served at once at the most (`limit`), and wait.
+
+    Raises:
+        ValueError: a number that is negative or not finite, or more free than the limit.
+    """
+
+    free: float
+    limit: float
+    waiting: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("free", "limit", "waiting"):
+            value = getattr(self, name)
+            if not (isfinite(value) and value >= 0):
+                raise ValueError(f"{name} of slots is {value}; it must be a number of at least 0")
+        if self.free > self.limit:
+            raise ValueError(f"{self.free} slots are free, more than the limit of {self.limit}")
+
+    @property
+    def open(self) -> float:
+        """Slots that a request which comes now could have: what waits takes what is free first."""
+        return max(0.0, self.free - self.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One balancer's report of its slots: all of them, and those of services or models that have fewer to themselves.
+
+    `source` names the balancer; `started` is when it started (POSIX seconds, by its own clock) and `sequence` numbers its
+    reports since, so that two reports of one source can be put in order. `at` is when it was measured, by the clock of
+    whoever holds it: relays pass on an age, not a time, so that no clock is shared.
+    """
+
+    source: str
+    started: float
+    sequence: int
+    at: float
+    whole: Slots
+    parts: Mapping[str, Slots] = field(default_factory=dict)
+
+    def of(self, part: str) -> Slots:
+        """What a service or model can have: its own slots, and no more than the whole has. The whole if it has none of its own."""
+        own = self.parts.get(part)
+        if own is None:
+            return self.whole
+        return Slots(min(own.free, self.whole.open), own.limit, own.waiting)
+
+    def follows(self, other: Room) -> bool:
+        """Whether it is newer than another report of the same source."""
+        return (self.started, self.sequence) > (other.started, other.sequence)
+
+    def known(self, now: float) -> bool:
+        """Whether it still counts. One from the future does not: whose clock is wrong is not known."""
+        return 0.0 <= now - self.at <= KNOWN_FOR
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a region: its balancers added up.
+
+    `open` slots could be had by requests that come now, of `limit`; `waiting` requests wait. `at` is the oldest report's time;
+    `sequence` differs between any two that follow each other.
+    """
+
+    open: float
+    limit: float
+    waiting: float
+    at: float
+    sequence: int
+
+
+def newest(rooms: Mapping[str, Room], heard: Room) -> Mapping[str, Room]:
+    """The rooms by source with one more report; the same mapping if it is no newer than what its source said before."""
+    before = rooms.get(heard.source)
+    if before is not None and not heard.follows(before):
+        return rooms
+    return {**rooms, heard.source: heard}
+
+
+def standing(rooms: Iterable[Room], part: str, now: float) -> Standing | None:
+    """What a region's balancers have together for a service or model; None: nothing is known, which is no room.
+
+    Each slot must be reported by one balancer only, as in load reports. A balancer that is unknown adds nothing; one that
+    has more requests waiting than slots free has nothing open, and takes nothing of what others have.
+
+    Args:
+        rooms: the newest of each of the region's balancers.
+        part: the service or model.
+        now: by the clock that `Room.at` is of.
+    """
+    found = [room for room in rooms if room.known(now)]
+    if not found:
+        return None
+    slots = [room.of(part) for room in found]
+    return Standing(
+        open=sum(one.open for one in slots),
+        limit=sum(one.limit for one in slots),
+        waiting=sum(one.waiting for one in slots),
+        at=min(room.at for room in found),
+        sequence=sum(room.sequence for room in found),
+    )
+
+
+def next_report(told: Slots | None, now: Slots, since: float) -> float:
+    """Seconds until a balancer should report again; 0: now.
+
+    Args:
+        told: what its newest report said; None: it has not reported yet.
+        now: what it would say.
+        since: seconds since that report was sent.
+    """
+    if told is None:
+        return 0.0
+    return max(0.0, _interval(told, now) - since)
+
+
+def _interval(told: Slots, now: Slots) -> float:
+    if _full(told) != _full(now) or abs(told.free - now.free) > _MUCH * now.limit or told.limit != now.limit:
+        return FASTEST
+    if now.limit <= 0:
+        return SLOWEST
+    utilisation = 1 - now.open / now.limit
+    emptier = (_NEARLY_FULL - utilisation) / (_NEARLY_FULL - _IDLE)
+    return FASTEST + (SLOWEST - FASTEST) * min(1.0, max(0.0, emptier))
+
+
+def _full(slots: Slots) -> bool:
+    return slots.open < 1

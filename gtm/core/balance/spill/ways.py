@@ -1,0 +1,45 @@
+"""Where the requests of a ranking class may be sent instead of where the plan sends them."""
+
+from __future__ import annotations
+
+from math import inf
+
+from gtm.core.balance.spill.edge import Way
+from gtm.core.decision.ranking import RankingClass, ranked
+from gtm.core.decision.view import View
+from gtm.core.decision.weights import quotas_of
+from gtm.core.model.affinity import key_hash
+from gtm.core.model.outcomes import FenceError
+from gtm.core.model.services import PLANNED, Affinity
+
+
+def ways(view: View, group: RankingClass, sender: str) -> tuple[Way, ...]:
+    """A class's ways in one View, the least latency first; to be made once for both, as a Choice is.
+
+    These are its eligible regions (inside the fence, with the models, taking new clients, up) that are not in slow start and
+    that spillover rules lead to from its home. None where the plan steers nothing: a service that follows weights or an order means
+    these, one with affinity means its region, and an edge outside a rule answers nothing.
+
+    Args:
+        view: the state of the world.
+        group: the class.
+        sender: the name of the edge's worker, or of the balancer.
+
+    Raises:
+        FenceError: a region is outside the fence (a bug in gtm).
+    """
+    service = group.service.service
+    if group.outside or service.steering not in PLANNED or service.affinity is not Affinity.NONE:
+        return ()
+    order = ranked(group.service, group.order, group.eligible(view.up))
+    found = []
+    for number in order:
+        region = view.snapshot.regions[number].name
+        if not group.allowed >> number & 1:
+            raise FenceError(f"region {region} is outside the fence")
+        quotas = () if number == order[0] else quotas_of(view, group, order[0], number)
+        if quotas is None or number in view.ramps:
+            continue
+        latency = group.latency_ms.get(number, inf)
+        found.append(Way(number, latency, quotas, key_hash(f"{sender}\n{region}")))
+    return tuple(sorted(found, key=lambda way: way.latency_ms))
