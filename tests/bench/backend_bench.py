@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -61,9 +62,7 @@ async def load(port: int, pid: int, streams: int, seconds: float) -> dict[str, f
     for number in range(streams):
         body = ask(8000, stream=True, text=f"{number}", model="bench")
         head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
-        transport, _ = await loop.create_connection(
-            lambda head=head, body=body: Stream(head + body), "127.0.0.1", port
-        )  # type: ignore[misc]
+        transport, _ = await loop.create_connection(partial(Stream, head + body), "127.0.0.1", port)
         transports.append(transport)
     deadline = loop.time() + PATIENCE
     while Stream.tokens < 3 * streams and loop.time() < deadline:  # noqa: ASYNC110 - nobody tells
