@@ -48,6 +48,7 @@ class QueueAdmission:
         """See `gtm.balancer.proxy.Admission`."""
         found = self.admission.offer(self._arrival(exchange, now), now)
         if isinstance(found, core.Refusal):
+            self.tick(now)
             return _refusal(found)
         exchange.admission = found
         found.context = exchange
@@ -55,6 +56,7 @@ class QueueAdmission:
             exchange.admitted()
         else:
             self._watch(now)
+        self.tick(now)  # others may have given way to it
         return None
 
     def ended(self, exchange: Exchange, now: float) -> None:

@@ -61,6 +61,7 @@ class Replica:
             self.election,
             clock,
             monotonic,
+            senders=lambda: self.subscribers.senders,
             half_life=half_life,
             demand_days=demand_days,
         )

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 
+from gtm.core.balance.spill.room import Room
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.timekeeping import LEAD, Kept, Times
 from gtm.core.decision.view import Window, build_basis, build_view
@@ -33,6 +34,7 @@ from gtm.feed.wire import (
     KeysMessage,
     LatencyMessage,
     Message,
+    RoomMessage,
     SnapshotMessage,
     StateMessage,
 )
@@ -69,6 +71,10 @@ class CurrentView:
         self.access = Access()
         self.keys = NO_KEYS
         self.handoff_keys = NO_PUBLIC_KEYS
+        self.rooms: Mapping[str, tuple[Room, ...]] = {}
+        """Free slots by region, as their balancers last said; times by `boot`. No View is made of these: they change too often."""
+        self.senders = 1
+        """How many edges and balancers go by them."""
         self.snapshot: Snapshot | None = None
         self.state = State()
         self.table = EMPTY_TABLE
@@ -123,6 +129,13 @@ class CurrentView:
                 except BaseException:
                     self.keys = before
                     raise
+        elif isinstance(message, RoomMessage):
+            now = self.boot()
+            self.senders = message.senders
+            self.rooms = {
+                region: tuple(report.held(now) for report in reports)
+                for region, reports in message.rooms.items()
+            }
         elif isinstance(message, AccessMessage):
             self.access = message.access
         elif isinstance(message, HandoffKeysMessage):

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from gtm.core.balance.spill.room import Room, Slots
 from gtm.core.handoff.keys import PublicKeys
 from gtm.core.latency import Delta, LatencyTable, Witness
 from gtm.core.model.access import Access
@@ -146,6 +147,40 @@ class HandoffKeysMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomReport:
+    """What one balancer said of its region's slots, `age` seconds ago (`gtm.core.balance.spill.room.Room`)."""
+
+    source: str
+    started: float
+    sequence: int
+    age: float
+    whole: Slots
+    parts: dict[str, Slots] = field(default_factory=dict)
+
+    def held(self, now: float) -> Room:
+        """The same by the clock of whoever holds it."""
+        return Room(
+            self.source, self.started, self.sequence, now - max(0.0, self.age), self.whole, self.parts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMessage:
+    """Free slots by region, up to ten times a second. Older edges skip it.
+
+    `senders`: how many edges and balancers go by it, among which what is free is divided. `suspects`: regions whose balancers
+    fell silent a moment ago, to be probed at once.
+    """
+
+    rooms: dict[str, tuple[RoomReport, ...]] = field(default_factory=dict)
+    senders: int = 1
+    suspects: tuple[str, ...] = ()
+
+
+NO_ROOMS = RoomMessage()
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatMessage:
     """Nothing new, still here. `now` is the sender's clock in POSIX seconds."""
 
@@ -163,6 +198,7 @@ Message = (
     | KeysMessage
     | SealedKeysMessage
     | HandoffKeysMessage
+    | RoomMessage
     | HeartbeatMessage
 )
 """What control tells edges."""
@@ -274,6 +310,7 @@ _FEED = Lines[Message](
         "keys": KeysMessage,
         "sealed_keys": SealedKeysMessage,
         "handoff_keys": HandoffKeysMessage,
+        "room": RoomMessage,
         "heartbeat": HeartbeatMessage,
     }
 )

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,6 +49,11 @@ _FIRST_SPACING = 0.005
 
 _SOON = 0.02
 
+SUSPECTED = 1.0
+"""Seconds for which a region counts as suspect after it was called one."""
+_SUSPECT_PAUSE = 0.1
+"""Seconds between a failed check of a suspect and the next."""
+
 _CLOCK_EVERY = 1.0
 _CLOCK_STEP = 0.5
 """Seconds by which the system's clock may drift from the monotonic one in a second before it counts as set."""
@@ -64,6 +69,7 @@ class _Watch:
     probe: Probe
     regions: tuple[str, ...] = ()
     job: Job | None = None
+    suspect_until: float = 0.0
     probed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -160,6 +166,18 @@ class Prober:
                 watch.probed.clear()
                 self._reschedule(watch, 0)
             watch.regions = tuple(regions)
+
+    def suspect(self, regions: Collection[str]) -> None:
+        """Check these regions at once, and again soon where that fails: something says that they may have died.
+
+        Being called a suspect again changes nothing for as long as the first time lasts. It takes as many failures in a row as
+        ever to be down.
+        """
+        now = monotonic()
+        for watch in self._watches.values():
+            if now >= watch.suspect_until and not set(regions).isdisjoint(watch.regions):
+                watch.suspect_until = now + SUSPECTED
+                self._reschedule(watch, 0)
 
     async def first_round(self, timeout: float) -> bool:  # noqa: ASYNC109 - giving up is the point, not an error
         """Wait until every endpoint has been checked once.
@@ -268,7 +286,9 @@ class Prober:
         # interval × threshold; one that outlasted its interval is followed at once. (A little later than at once: the
         # scheduler counts this run as over only a moment from now.)
         if doubted and not result.ok:
-            self._reschedule(watch, max(_SOON, _pause(watch.probe) - 2 * took))
+            suspect = monotonic() < watch.suspect_until
+            pause = _SUSPECT_PAUSE if suspect else _pause(watch.probe) - 2 * took
+            self._reschedule(watch, max(_SOON, min(pause, watch.probe.interval)))
         elif took >= watch.probe.interval * _SHORTEST:
             self._reschedule(watch, _SOON)
         if changed:

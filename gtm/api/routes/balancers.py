@@ -1,21 +1,27 @@
-"""What regions' balancers follow. They report by `gtm.api.routes.load`.
+"""What regions' balancers follow, and the line on which they say how many slots are free. Load they report by `gtm.api.routes.load`.
 
 Law: a balancer has no vote on health and no zone-signing keys. Nobody waits for the revision that it holds.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import time
 from typing import Annotated
 
-from fastapi import Path, Query
+import msgspec
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.requests import ClientDisconnect
 
 from gtm.api.context import Balancer, Ctx, reply_lines
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
+from gtm.control.errors import BadRequest, Forbidden
+from gtm.control.lead.rooms import Rooms
+from gtm.control.live.tokens import speaks_for
 from gtm.core.model.access import Role
-from gtm.feed.wire import CONTENT_TYPE
+from gtm.feed.wire import CONTENT_TYPE, RoomReport
 
 router = strict_router(prefix="/v1/balancers", tags=["balancers"])
 
@@ -59,3 +65,76 @@ async def balancer_feed(
     ctx.leading()
     lines = ctx.replica.subscribers.stream_to_balancer(name, revision, sha256, still_allowed)
     return reply_lines(lines)
+
+
+_MAX_REPORT = 64 * 1024
+"""Bytes of one line."""
+_GOODBYE = b"{}"
+_REPORTS = msgspec.json.Decoder(RoomReport)
+
+
+@router.post(
+    "/{name:segment}/room",
+    operation_id="report_room",
+    summary="Say how many slots of a region are free, as its balancer",
+    description="A body that goes on for up to a minute: a report a line whenever slots change, an empty line every 0.1 s in between, "
+    "and `{}` at its end. A body that breaks off, or three beats that are missed, make every edge probe the region at once. A line is "
+    '`{"source", "started", "sequence", "age", "whole": {"free", "limit", "waiting"}, "parts": {…}}`; `source` is the name above.',
+    status_code=204,
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "string"}}}}
+    },
+    responses=errors(413, 415),
+)
+async def report_room(
+    ctx: Ctx,
+    who: Balancer,
+    request: Request,
+    name: Annotated[
+        str, Path(pattern=_NAME, description="The balancer's name, which tells it from others of its region.")
+    ],
+    region: Annotated[str, Query(max_length=253, description="The region that it is of.")],
+) -> Response:
+    """Take them in as they come."""
+    rooms = ctx.leading().rooms
+    if not speaks_for(who.regions, region):
+        raise Forbidden(
+            f"the token `{who.name}` does not speak for region `{region}`: make one that does, "
+            f"gtm token create NAME --role balancer --regions {region}"
+        )
+    # Two that share a name are told apart by their tokens: neither takes the other's place.
+    source = f"{who.name}/{name}"
+    rooms.opened(region, source)
+    said = False
+    try:
+        said = await _read_lines(request, rooms, region, source)
+    except ClientDisconnect:
+        pass
+    finally:
+        rooms.closed(region, source, said=said)
+    return Response(status_code=204)
+
+
+async def _read_lines(request: Request, rooms: Rooms, region: str, source: str) -> bool:
+    """Take lines in until the body ends; whether it ended as its sender meant.
+
+    Raises:
+        BadRequest: a line is no report.
+    """
+    rest, said = b"", False
+    async for chunk in request.stream():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _MAX_REPORT:
+            raise BadRequest(f"a line is longer than {_MAX_REPORT} bytes")
+        for line in lines:
+            said = line == _GOODBYE
+            if not line or said:
+                rooms.beat(region, source)
+                continue
+            try:
+                report = _REPORTS.decode(line)
+            except (msgspec.DecodeError, ValueError) as error:
+                raise BadRequest(f"a line is no report of slots: {str(error).lower()}") from error
+            rooms.beat(region, source)
+            rooms.heard(region, replace(report, source=source))
+    return said

@@ -24,6 +24,7 @@ from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
 from gtm.control.lead.planning import Planning
 from gtm.control.lead.reports import Reports
+from gtm.control.lead.rooms import Rooms
 from gtm.control.lead.verdicts import Verdicts
 from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
@@ -42,6 +43,7 @@ class Active:
         election: this process's part among several on the database.
         clock: POSIX seconds.
         monotonic: seconds that never step back.
+        senders: how many edges and balancers follow.
         half_life: seconds after which a measured round trip counts half.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
     """
@@ -54,11 +56,13 @@ class Active:
         clock: Callable[[], float],
         monotonic: Callable[[], float],
         *,
+        senders: Callable[[], int] = lambda: 1,
         half_life: float = DEFAULT_HALF_LIFE,
         demand_days: int = 0,
     ) -> None:
         current.become(current.now.with_state(clock()))
         self.loads = Loads(clock)
+        self.rooms = Rooms(current, senders, monotonic)
         self.latency = LatencyBook(database, clock, half_life)
         self.leases = Leases(election, clock, monotonic)
         self.reports = Reports(current, self.latency, self.leases, clock, monotonic)
@@ -82,6 +86,7 @@ class Active:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.verdicts.run())
             group.create_task(self.planning.run())
+            group.create_task(self.rooms.run())
             group.create_task(self.latency.run(self._measured, self._publish_table))
             group.create_task(self._sightings.run())
             if self._recorder is not None:

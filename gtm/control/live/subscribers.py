@@ -20,12 +20,14 @@ from gtm.core.signing.keys import Keys
 from gtm.feed.sealing import MAX_CONTENT, Seal
 from gtm.feed.wire import (
     MAX_LINE,
+    NO_ROOMS,
     AccessMessage,
     HandoffKeysMessage,
     HeartbeatMessage,
     KeysMessage,
     LatencyMessage,
     Message,
+    RoomMessage,
     SnapshotMessage,
     StateMessage,
     encode,
@@ -146,6 +148,11 @@ class Subscribers:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), max(0.0, beat - self._monotonic()))
 
+    @property
+    def senders(self) -> int:
+        """How many follow: edges and balancers."""
+        return self.count + sum(self.balancers.values())
+
     def warnings(self) -> list[str]:
         """What is wrong with what is sent, or with who subscribes."""
         keys = [text for edge in sorted(self._public) for text in self._about_keys(edge)]
@@ -196,6 +203,7 @@ class Subscribers:
             ("access", now.access),
             ("latency", now.table if now.table.version else None),
             ("state", now.state),
+            ("room", now.rooms if now.rooms is not NO_ROOMS else None),
         )
         for key, value in parts:
             if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
@@ -207,7 +215,7 @@ class Subscribers:
     def _line(
         self,
         key: str,
-        value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State,
+        value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | RoomMessage,
         *,
         keep_plan: bool,
     ) -> bytes:
@@ -254,7 +262,9 @@ def _held(snapshot: SnapshotMessage, who: str, revision: int, sha256: str | None
 
 
 def _message(
-    value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State, *, keep_plan: bool
+    value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | RoomMessage,
+    *,
+    keep_plan: bool,
 ) -> Message:
     if isinstance(value, State):
         return StateMessage(value, keep_plan=keep_plan)

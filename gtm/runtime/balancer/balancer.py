@@ -24,6 +24,7 @@ from gtm.balancer.proxy import Proxy
 from gtm.balancer.queueing import QueueAdmission
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.spill.room import Slots
 from gtm.core.balance.work import Asked
 from gtm.core.model.problems import PolicyError
 from gtm.feed.client import BalancerFeedClient
@@ -37,6 +38,7 @@ from gtm.feed.wire import (
     Lasting,
     LatencyMessage,
     Message,
+    RoomMessage,
     SealedKeysMessage,
     SnapshotMessage,
     StateMessage,
@@ -47,6 +49,7 @@ from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.reporting import Reporter
+from gtm.runtime.balancer.room_line import RoomLine
 from gtm.runtime.following.clock_keeper import ClockKeeper
 from gtm.runtime.following.feed import follow
 from gtm.runtime.following.kept import Kept, lasting
@@ -196,9 +199,12 @@ class Balancer:
         self._tasks.start(self._owned.leave_to_successor(self.stop))
         self._tasks.start(self._tick(health))
         self._tasks.start(reporter.run())
+        line = RoomLine(settings, self._free_slots)
+        self._tasks.start(line.run())
         await self._stopping.wait()
         for server in servers:
             server.close()
+        line.end()
         proxy.drain()
         await self._finished(proxy)
         for server in admins:
@@ -213,6 +219,15 @@ class Balancer:
             await asyncio.sleep(0.05)
         if proxy.connections:
             logger.warning("%d connections did not finish within the drain time", proxy.connections)
+
+    def _free_slots(self) -> Slots | None:
+        """How many requests could begin now; None: backends do not say how many they serve."""
+        limit = self._picker.slots()
+        if limit is None or not limit:
+            return None
+        taken = sum(one.flight.outstanding for one in self._picker.pool.candidates)
+        waiting = sum(tier.waiting for tier in self._admission.admission.snapshot().tiers.values())
+        return Slots(max(0.0, limit - taken), float(limit), float(waiting))
 
     # The file of backends
 
@@ -322,7 +337,7 @@ class Balancer:
             case AccessMessage() | LatencyMessage() | HandoffKeysMessage():
                 self._current.apply(message)
                 return message
-            case StateMessage():
+            case StateMessage() | RoomMessage():
                 self._current.apply(message)
                 return None
             case KeysMessage() | HeartbeatMessage() | SealedKeysMessage():

@@ -32,6 +32,7 @@ from gtm.feed.wire import (
     Lasting,
     LatencyMessage,
     Message,
+    RoomMessage,
     SealedKeysMessage,
     SnapshotMessage,
     StateMessage,
@@ -338,6 +339,10 @@ class Agent:
             case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage():
                 self._current.apply(message)
                 return message
+            case RoomMessage():
+                self._prober.suspect(message.suspects)
+                self._send(message)
+                return None
             case HeartbeatMessage() | SealedKeysMessage():  # heard, and opened by the client, already
                 return None
             case _:

@@ -20,6 +20,7 @@ from gtm.feed.wire import (
     Lasting,
     LatencyMessage,
     Lines,
+    RoomMessage,
     SnapshotMessage,
     StateMessage,
 )
@@ -112,6 +113,7 @@ class SamplesMessage:
 ToWorker = (
     Lasting
     | StateMessage
+    | RoomMessage
     | TimesMessage
     | MetricsMessage
     | SilentMessage
@@ -132,6 +134,7 @@ TO_WORKER = Lines[ToWorker](
         "handoff_keys": HandoffKeysMessage,
         "latency": LatencyMessage,
         "state": StateMessage,
+        "room": RoomMessage,
         "times": TimesMessage,
         "metrics": MetricsMessage,
         "silent": SilentMessage,

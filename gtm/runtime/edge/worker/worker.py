@@ -37,6 +37,7 @@ from gtm.feed.wire import (
     HandoffKeysMessage,
     KeysMessage,
     LatencyMessage,
+    RoomMessage,
     SnapshotMessage,
     StateMessage,
 )
@@ -301,7 +302,7 @@ class Worker:
                 self.current.apply(message)
                 if self._listening and self.current.router is not None:
                     self.ready(self.current.router)
-            case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage():
+            case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage() | RoomMessage():
                 self.current.apply(message)
             case _:
                 assert_never(message)

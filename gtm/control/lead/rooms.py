@@ -1,0 +1,143 @@
+"""What regions' balancers say of their free slots, ten times a second, and what their silence says.
+
+A balancer holds a line open: reports when its slots change, beats in between, ten a second together. The line's end, or three beats
+missed, makes its region a *suspect* for a moment: every edge probes it at once. Suspicion decides nothing; probes do.
+
+Laws:
+  1. Silence is no room, and no verdict: a region that falls silent is asked, by everybody, and is down if it does not answer.
+  2. A balancer that says goodbye is no suspect.
+  3. What is told is told with its age, so that no two clocks are compared; what is older than it counts for is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from gtm.control.errors import Conflict
+from gtm.control.live.present import Current
+from gtm.core.balance.spill.room import KNOWN_FOR, Room, newest
+from gtm.feed.wire import RoomMessage, RoomReport
+
+BEAT = 0.1
+"""Seconds between two beats of a balancer."""
+MISSED = 3
+"""Beats missed, and its region is a suspect."""
+SUSPECTED = 1.0
+"""Seconds for which a region is one: long enough for every vantage's probes to tell."""
+MOST_LINES = 64
+"""Balancers of one region that are heard at once."""
+EVERY = 0.1
+"""Seconds between two messages at least."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """An open line: whose, and when it was last heard (monotonic seconds)."""
+
+    region: str
+    heard: float
+
+
+class Rooms:
+    """See above.
+
+    Args:
+        current: what followers are told; its `rooms` are this object's.
+        senders: how many follow.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(self, current: Current, senders: Callable[[], int], monotonic: Callable[[], float]) -> None:
+        self._current = current
+        self._senders = senders
+        self._monotonic = monotonic
+        self._rooms: dict[str, Mapping[str, Room]] = {}
+        self._lines: dict[tuple[str, str], _Line] = {}
+        self._suspects: dict[str, float] = {}
+        self._changed = asyncio.Event()
+
+    # --- lines ---
+
+    def opened(self, region: str, source: str) -> None:
+        """A balancer's line is open.
+
+        Raises:
+            Conflict: there are as many of the region as are kept.
+        """
+        if sum(line.region == region for line in self._lines.values()) >= MOST_LINES:
+            raise Conflict(f"region `{region}` has {MOST_LINES} balancers on the line, as many as are heard")
+        self._lines[region, source] = _Line(region, self._monotonic())
+        self._suspects.pop(region, None)
+
+    def beat(self, region: str, source: str) -> None:
+        """It said that it is there."""
+        line = self._lines.get((region, source))
+        if line is not None:
+            line.heard = self._monotonic()
+
+    def heard(self, region: str, report: RoomReport) -> None:
+        """It reported."""
+        now = self._monotonic()
+        rooms = self._rooms.get(region, {})
+        after = newest(rooms, replace(report, age=0.0).held(now))
+        if after is not rooms:
+            self._rooms[region] = after
+            self._changed.set()
+
+    def closed(self, region: str, source: str, *, said: bool) -> None:
+        """Its line has ended; `said`: as it had told."""
+        if self._lines.pop((region, source), None) is not None and not said:
+            self._suspect(region)
+
+    def _suspect(self, region: str) -> None:
+        self._suspects[region] = self._monotonic() + SUSPECTED
+        self._changed.set()
+
+    # --- what is told ---
+
+    async def run(self) -> None:
+        """Watch lines, and tell followers, until cancelled."""
+        while True:
+            try:
+                await asyncio.wait_for(self._changed.wait(), BEAT)
+            except TimeoutError:
+                self._look()
+                if not self._changed.is_set():
+                    continue
+            self._changed.clear()
+            self._look()
+            self._current.become(replace(self._current.now, rooms=self.message()))
+            await asyncio.sleep(EVERY)
+
+    def _look(self) -> None:
+        now = self._monotonic()
+        for key, line in list(self._lines.items()):
+            if now - line.heard > (MISSED + 0.5) * BEAT:
+                # Known from now on as silent: it is suspected once, until it is heard again.
+                line.heard = float("inf")
+                self._suspects[line.region] = now + SUSPECTED
+                self._changed.set()
+            del key
+        for region in [region for region, until in self._suspects.items() if now >= until]:
+            del self._suspects[region]
+            self._changed.set()
+
+    def message(self) -> RoomMessage:
+        """What is known now."""
+        now = self._monotonic()
+        found: dict[str, tuple[RoomReport, ...]] = {}
+        for region, rooms in list(self._rooms.items()):
+            known = {source: room for source, room in rooms.items() if now - room.at <= KNOWN_FOR}
+            if not known:
+                del self._rooms[region]
+                continue
+            self._rooms[region] = known
+            found[region] = tuple(
+                RoomReport(
+                    room.source, room.started, room.sequence, now - room.at, room.whole, dict(room.parts)
+                )
+                for _, room in sorted(known.items())
+            )
+        return RoomMessage(found, max(1, self._senders()), tuple(sorted(self._suspects)))
