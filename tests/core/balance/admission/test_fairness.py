@@ -169,3 +169,25 @@ def test_a_tier_that_waits_gets_what_it_reserves(tier: Priority, slots: int, see
     began = sum(ticket.state is TicketState.ADMITTED for ticket in mine)
     reserved = dict(zip(Priority, admission._slots.reserved, strict=True))[tier]
     assert began >= reserved
+
+
+def test_who_waits_no_more_owes_nothing() -> None:
+    """What is left to settle with a tenant ends when none of its requests waits: it comes back with its tag alone."""
+    admission = Admission(Settings(), 1)
+    running = _offer(admission, Arrival(BATCH, "other"))
+    first, second = (_offer(admission, Arrival(BATCH, "a")) for _ in range(2))
+    for _ in range(5):
+        _offer(admission, Arrival(BATCH, "b"))
+    admission.release(running, 0.0)
+    assert list(admission.due(0.0)) == [first]
+    admission.release(first, 0.0, Used(cost=9.0))
+    (running,) = admission.due(0.0)
+    admission.withdraw(second, 0.0)
+    for _ in range(2):
+        _offer(admission, Arrival(BATCH, "a"))
+    served = []
+    for _ in range(4):
+        admission.release(running, 0.0)
+        (running,) = admission.due(0.0)
+        served.append(running.arrival.tenant)
+    assert sorted(served) == ["a", "a", "b", "b"]  # type: ignore[type-var]
