@@ -302,3 +302,26 @@ def test_who_is_gone_before_anybody_asked_is_not_due() -> None:
     admission.release(tickets[2], 1.0)
     assert admission.due(1.0) == tickets[3:]
     assert admission.snapshot().tiers[Priority.REAL_TIME].withdrawn == 0
+
+
+def test_an_early_deadline_that_is_gone_says_nothing_of_those_that_stay() -> None:
+    """Once the one that might have left in time has left, the others' deadlines are what counts."""
+    admission, now = _worked(1, 1.0)
+    early = _ticket(admission.offer(Arrival(tenant="a", cost=2.0, deadline=now + 1.0), now))
+    for _ in range(10):
+        _ticket(admission.offer(Arrival(tenant="a", cost=2.0, deadline=now + 1000.0), now))
+    late = Arrival(tenant="a", cost=2.0, deadline=now + 2.0)
+    admission.withdraw(_ticket(admission.offer(late, now)), now)
+    admission.withdraw(early, now)
+    assert _refusal(admission.offer(late, now)).code == Code.WAIT_TOO_LONG
+
+
+def test_a_smaller_budget_holds_at_once() -> None:
+    """What was saved under a larger one and no longer fits is gone, in the same instant."""
+    settings = Settings(default_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+    admission = Admission(settings)
+    _ticket(admission.offer(Arrival(tenant="a", output_tokens=100.0), 0.0))
+    admission.configure(replace(settings, default_tenant=TenantLimits(output_tokens_per_minute=60.0)), 0.0)
+    _ticket(admission.offer(Arrival(tenant="a", output_tokens=60.0), 0.0))
+    refusal = _refusal(admission.offer(Arrival(tenant="a", output_tokens=60.0), 0.0))
+    assert (refusal.code, refusal.retry_after) == (Code.OUTPUT_TOKENS, 60.0)
