@@ -325,3 +325,21 @@ def test_a_smaller_budget_holds_at_once() -> None:
     _ticket(admission.offer(Arrival(tenant="a", output_tokens=60.0), 0.0))
     refusal = _refusal(admission.offer(Arrival(tenant="a", output_tokens=60.0), 0.0))
     assert (refusal.code, refusal.retry_after) == (Code.OUTPUT_TOKENS, 60.0)
+
+
+def test_a_tenant_that_owes_is_not_forgotten() -> None:
+    """Neither its budget nor its turn comes back because others, who are told apart, come and go."""
+    settings = Settings(max_tenants=8, default_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+    admission = Admission(settings, 1)
+    running = _ticket(admission.offer(Arrival(tenant="a", output_tokens=1000.0), 0.0))
+    costly = _ticket(admission.offer(Arrival(tenant="c", cost=100.0), 0.0))
+    others = [_ticket(admission.offer(Arrival(tenant="b"), 0.0)) for _ in range(5)]
+    for ticket in (running, costly):
+        admission.release(ticket, 0.0)
+    for number in range(50):
+        _refusal(admission.offer(Arrival(tenant=f"u{number}", deadline=-1.0), 0.0))
+    assert _refusal(admission.offer(Arrival(tenant="a", output_tokens=9.0), 0.0)).code == Code.OUTPUT_TOKENS
+    again = _ticket(admission.offer(Arrival(tenant="c"), 0.0))
+    for ticket in others[:-1]:
+        admission.release(ticket, 0.0)
+    assert (others[-1].state, again.state) == (TicketState.ADMITTED, TicketState.WAITING)
