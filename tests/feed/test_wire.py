@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.handoff.claims import Issuer
+from gtm.core.handoff.keys import PublicKey, PublicKeys
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.policy import Jurisdiction, Match, OnUnknownLocation, Places, Policy, ResidencyRule, Term
 from gtm.core.model.regions import Endpoint, Region
@@ -23,6 +25,7 @@ from gtm.feed.wire import (
     FORMAT,
     AccessMessage,
     FeedError,
+    HandoffKeysMessage,
     HeartbeatMessage,
     KeysMessage,
     Message,
@@ -51,6 +54,7 @@ OTHERS: list[Message] = [
     AccessMessage(Access((TokenGrant("aa", Role.VIEWER), TokenGrant("bb", Role.ADMIN, 9.5)))),
     KeysMessage(KEYS),
     SealedKeysMessage(b"\0\xff" * 40),
+    HandoffKeysMessage(PublicKeys((PublicKey("fra-1", "x" * 43), PublicKey("b", "y", Issuer.BALANCER)), 3)),
     HeartbeatMessage(1.5),
 ]
 

@@ -32,7 +32,6 @@ def test_a_set_is_read_back() -> None:
     assert set(jwks.read(jwks.written([X, Y]))) == {X, Y}
 
 
-@pytest.mark.rfc("7517", "5", "keys of kinds or uses that are not understood are passed over")
 def test_other_keys_of_a_set_are_passed_over() -> None:
     """RSA keys, keys to encrypt with, damaged ones, and members that nobody knows."""
     good = {**jwks.jwk(X), "issuer": "somebody"}

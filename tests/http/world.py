@@ -21,6 +21,7 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.http.app import EdgeApp, EdgeOptions
+from gtm.http.handoffs import Handoffs
 from gtm.telemetry import Counts
 
 NOW = 1_800_000_000.0
@@ -131,6 +132,9 @@ class Edge:
         self.current = CurrentView(lambda: NOW, edge=place)
         self.counts = Counts()
         self.silent: tuple[str, ...] = ()
+        self.handoffs = Handoffs(
+            lambda: self.current.window, lambda: (key.x for key in self.current.handoff_keys.keys)
+        )
         self.app = EdgeApp(
             self.current,
             locate,
@@ -139,6 +143,7 @@ class Edge:
             lambda: "# HELP gtm_test A test.\n",
             silent=lambda: self.silent,
             clock=lambda: NOW,
+            handoffs=self.handoffs,
         )
         self.port = 0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gtm.core.handoff.keys import PublicKey, PublicKeys
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.signing.keys import Keys, SignedSet, ZoneKeys, dnskey_rdata
@@ -16,13 +17,15 @@ from gtm.feed.sealing import Seal, SealingKey
 from gtm.feed.wire import (
     SEALING_KEY,
     AccessMessage,
+    HandoffKeysMessage,
     KeysMessage,
     StateMessage,
     encode,
 )
+from gtm.handoff.jwt import made
 from gtm.runtime.edge.agent.agent import Agent
 from gtm.runtime.edge.agent.worker_pool import concerns
-from gtm.runtime.edge.line.messages import MetricsMessage, ToWorker
+from gtm.runtime.edge.line.messages import MetricsMessage, SigningMessage, ToWorker
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.settings import EdgeSettings
 
@@ -46,6 +49,28 @@ async def test_keys_outlive_a_restart_without_control(tmp_path: Path) -> None:
     await after._load_last_good()
     assert after._current.keys == Keys(3, (ZONE,))
     assert KeysMessage(Keys(3, (ZONE,))) in after._everything()
+
+
+@pytest.mark.anyio
+async def test_an_edge_signs_by_the_key_on_its_disk_without_control(tmp_path: Path) -> None:
+    """It reports its public keys, and keeps what the feed had of all others; a new name is told to workers with the key."""
+    before = agent(tmp_path)
+    await before._load_last_good()
+    (signing,) = before._signing.told
+    others = HandoffKeysMessage(PublicKeys((PublicKey("lon-1", "x" * 43),), 5))
+    await before.receive(others)
+    after = agent(tmp_path)
+    await after._load_last_good()
+    assert after._signing.told == [signing]
+    assert signing.issuer == "edge"
+    assert {signing, others} <= set(map(_hashable, after._everything()))
+    assert after._current.handoff_keys == others.keys
+    assert after._reporter.next(1).handoff_keys == signing.public
+
+
+def _hashable(message: ToWorker) -> object:
+    """A message, if it can be in a set."""
+    return message if isinstance(message, SigningMessage | HandoffKeysMessage) else None
 
 
 @pytest.mark.anyio
@@ -96,12 +121,15 @@ async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp
     assert told[0] == told[1] == SealingKey.kept(tmp_path).public
 
 
-def test_private_keys_go_to_dns_workers_alone() -> None:
-    """HTTP workers, which sign nothing, get no private key; each kind gets what it serves, and both the rest."""
+def test_private_keys_go_to_those_who_sign_with_them() -> None:
+    """Each kind gets the private keys that it signs with, and what it serves, and both the rest."""
+    pair = made()
     messages: list[ToWorker] = [
+        SigningMessage("edge", pair, ()),
+        HandoffKeysMessage(PublicKeys(version=1)),
         KeysMessage(Keys(3, (ZONE,))),
         MetricsMessage("x 1\n"),
         AccessMessage(Access()),
     ]
-    assert [concerns(WorkerKind.DNS, message) for message in messages] == [True, False, True]
-    assert [concerns(WorkerKind.HTTP, message) for message in messages] == [False, True, True]
+    assert [concerns(WorkerKind.DNS, message) for message in messages] == [False, False, True, False, True]
+    assert [concerns(WorkerKind.HTTP, message) for message in messages] == [True, True, False, True, True]

@@ -1,0 +1,195 @@
+"""What edges sign: redirects and look-ups of services that ask for it, verified as a balancer would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import cast
+from urllib.parse import urlsplit
+
+import pytest
+
+from gtm.core.handoff.claims import Claims, fence_hash
+from gtm.core.handoff.judge import judge
+from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
+from gtm.core.handoff.verdict import Code, Flaw, Presented, Seen
+from gtm.core.model.policy import Policy
+from gtm.core.model.services import Handoff
+from gtm.feed.wire import HandoffKeysMessage
+from gtm.geoip.address import parse_address
+from gtm.geoip.networks import Locate, locate_network
+from gtm.handoff import jwks
+from gtm.handoff.carried import split
+from gtm.handoff.jwt import made
+from gtm.handoff.verifier import Nonces, Verifier
+from gtm.http.app import EdgeOptions
+from tests.http.test_redirect import ask
+from tests.http.world import NOW, Edge, locate, replace_service
+
+KEY = made()
+X = key_text(KEY.public)
+PUBLISHED = PublicKeys((PublicKey("fra-1", X),), 1)
+GERMAN = "192.0.2.77"
+
+
+def signing(*names: str) -> Callable[[Policy], Policy]:
+    """A change of a policy by which some services ask for handoffs."""
+
+    def change(policy: Policy) -> Policy:
+        for name in names:
+            policy = replace_service(name, handoff=Handoff.SIGN)(policy)
+        return policy
+
+    return change
+
+
+@pytest.fixture
+def app() -> Edge:
+    """An edge that has a key, and two services that ask for handoffs."""
+    edge = Edge(EdgeOptions(open_lookups=True))
+    edge.load(change=signing("web", "chat", "nowhere"))
+    edge.handoffs.use("fra-1", KEY, (X,))
+    return edge
+
+
+def claims_of(token: bytes) -> Claims:
+    """What a handoff says, verified by the edge's key."""
+    found = Verifier(PUBLISHED).verify(token)
+    assert isinstance(found, Claims), found
+    return found
+
+
+def look_up(edge: Edge, query: str) -> dict[str, object]:
+    """The JSON of a look-up, straight from the application."""
+    response = edge.app.answer_head(
+        "GET", f"/v1/route?{query}".encode(), [(b"host", b"x")], "127.0.0.1", "1.1"
+    )
+    assert response is not None
+    found: dict[str, object] = json.loads(response.body)
+    return found
+
+
+def test_a_redirect_carries_one_handoff_for_one_request(app: Edge) -> None:
+    """Behind the client's own query; what the client sent by its name is taken out; each has another nonce."""
+    nonces = set()
+    for _ in range(3):
+        status, headers = ask(app, b"/a%20b", b"x=1&gtm_handoff=forged&y=&gtm_handoff")
+        assert status == 307
+        rest, tokens = split(urlsplit(headers["location"]).query.encode())
+        assert rest == b"x=1&y="
+        assert len(tokens) == 1
+        claims = claims_of(tokens[0])
+        assert (claims.once, claims.hop, claims.issuer) == (True, 0, "fra-1")
+        assert claims.region == headers["x-gtm-region"]
+        assert (claims.issued, claims.expires) == (int(NOW), int(NOW) + 30)
+        nonces.add(claims.nonce)
+    assert len(nonces) == 3
+
+
+def test_a_redirect_without_a_query_has_the_handoff_alone(app: Edge) -> None:
+    """As its only parameter."""
+    _, headers = ask(app, b"/")
+    rest, tokens = split(urlsplit(headers["location"]).query.encode())
+    assert (rest, len(tokens)) == (b"", 1)
+
+
+def test_services_that_do_not_ask_are_answered_as_ever() -> None:
+    """Byte for byte, a parameter of that name included, whether the edge has a key or not."""
+    plain, keyed = Edge(EdgeOptions(open_lookups=True)), Edge(EdgeOptions(open_lookups=True))
+    for edge in (plain, keyed):
+        edge.load()
+    keyed.handoffs.use("fra-1", KEY, (X,))
+    query = b"x=1&gtm_handoff=mine"
+    assert ask(plain, b"/a", query) == ask(keyed, b"/a", query)
+    assert ask(keyed, b"/a", query)[1]["location"].endswith("?x=1&gtm_handoff=mine")
+    assert "handoff" not in look_up(keyed, f"service=chat&client_ip={GERMAN}")
+
+
+def test_an_edge_without_a_key_answers_unsigned() -> None:
+    """Steering does not wait for signing."""
+    edge = Edge(EdgeOptions(open_lookups=True))
+    edge.load(change=signing("web"))
+    status, headers = ask(edge, b"/a", b"x=1&gtm_handoff=forged")
+    assert status == 307
+    assert headers["location"].endswith("/a?x=1")
+    assert "handoff" not in look_up(edge, f"service=web&client_ip={GERMAN}")
+
+
+@pytest.mark.parametrize("explain", ["", "&explain=1"])
+def test_a_look_up_has_a_handoff_for_all_requests_until_it_ends(app: Edge, explain: str) -> None:
+    """Made anew for each answer, remembered or not, with what the request stated and its client's network."""
+    query = f"service=chat&client_ip={GERMAN}&tenant=clinic&data_class=health&priority=batch{explain}"
+    tokens = [str(look_up(app, query)["handoff"]) for _ in range(4)]
+    assert len(set(tokens)) == 4
+    document = look_up(app, query)
+    claims = claims_of(tokens[0].encode())
+    assert claims.region == document["region"]
+    assert not claims.once
+    assert (claims.tenant, claims.data_class, claims.priority) == ("clinic", "health", "batch")
+    assert claims.client == "192.0.2.0/24"
+    assert claims.revision == 7
+    assert list(document)[-1] == "handoff"
+
+
+def test_a_batch_has_one_for_each_answer(edge: Edge) -> None:
+    """Over HTTP, as bodies are."""
+    edge.load(change=signing("chat"))
+    edge.handoffs.use("fra-1", KEY, (X,))
+    items = [{"service": "chat"}, {"service": "web"}]
+    with edge.client() as client:
+        found = client.post("/v1/route:batch", json={"requests": items}).json()["results"]
+    assert claims_of(found[0]["handoff"].encode()).service == "chat"
+    assert "handoff" not in found[1]
+
+
+def test_a_refusal_hands_nobody_over(app: Edge) -> None:
+    """There is no region to hand over to."""
+    document = look_up(app, f"service=nowhere&client_ip={GERMAN}")
+    assert document["status"] == 451
+    assert "handoff" not in document
+
+
+def test_what_an_edge_signs_is_served_by_the_region_it_names(app: Edge) -> None:
+    """And by no other, and a second time it counts as none: one round from decision to judgement."""
+    router = app.current.router
+    assert router is not None
+    address = parse_address(GERMAN)
+    token = str(look_up(app, f"service=chat&client_ip={GERMAN}&tenant=clinic")["handoff"]).encode()
+    claims = claims_of(token)
+    where = locate_network(parse_address("192.0.2.0").packed, 24, cast("Locate", locate))
+    nonces = Nonces()
+    seen = Seen(locate(address.packed), address.packed, None)
+    for region in (claims.region, "us-east"):
+        verdict = judge(
+            router,
+            region,
+            app.current.window,
+            seen=seen,
+            presented=Presented(claims, where),
+            used=lambda one: nonces.use(one, NOW),
+        )
+        if region == claims.region:
+            assert verdict.code is Code.SERVE
+            assert not verdict.flaws
+            allowed = router.view.snapshot.names(verdict.allowed)
+            assert claims.fence == fence_hash(allowed)
+        else:
+            assert verdict.code is Code.UNKNOWN_SERVICE, (
+                "for another region it says nothing, not even the service"
+            )
+            assert verdict.flaws == (Flaw.WRONG_REGION,)
+
+
+def test_the_keys_of_all_edges_are_published(edge: Edge) -> None:
+    """Those on the feed, and this edge's own, for everybody."""
+    other = key_text(made().public)
+    edge.load()
+    assert jwks.read(edge.get(jwks.PATH).content) == ()
+    edge.handoffs.use("fra-1", KEY, (X,))
+    edge.current.apply(HandoffKeysMessage(PublicKeys((PublicKey("lon-1", other), PublicKey("fra-1", X)), 2)))
+    answer = edge.get(jwks.PATH)
+    assert set(jwks.read(answer.content)) == {X, other}
+    assert answer.headers["content-type"] == "application/jwk-set+json"
+    assert answer.headers["cache-control"] == "public, max-age=60"
+    assert KEY.private.hex() not in answer.text
+    assert "lon-1" not in answer.text
