@@ -44,12 +44,14 @@ def test_keys_count_while_their_token_speaks_for_their_edge() -> None:
         "par-1": [Told(("d",), "3")],
         "ams-1": [Told(("e",), "4")],
         "ber-1": [Told(("f",), "")],
+        "vie-1": [Told(("g",), "5")],
     }
     now = present(
         token("1", "fra-1"),
         token("2", "lon-*", ends=NOW),
         token("3", None, Role.ADMIN),
         token("", None, Role.VIEWER),
+        token("5", "*", Role.REPORTER),
     )
     assert counting(told, now, LATER) == (PublicKey("fra-1", "a"),)
     assert counting(told, now, NOW.timestamp() - 1) == (PublicKey("fra-1", "a"), PublicKey("lon-1", "c"))
