@@ -258,6 +258,39 @@ def test_the_nearest_with_room_takes_a_correction() -> None:
     assert [correct(0, ways, sender, 0.1).way for _ in range(2)] == [ways[1], ways[2]]
 
 
+def test_what_is_still_on_its_way_is_not_in_the_report() -> None:
+    """A push 0.05 s before the report was measured, to a peer 0.1 s away, has the one open slot; one 0.15 s before is in the report."""
+    for before, why in ((0.05, Why.NO_ROOM), (0.15, Why.MOVED)):
+        sender = _sender({1: Standing(1.0, 5.0, 0.0, 1.0, 1)})
+        sender.sent.add(1, 1.0 - before)
+        assert push(1.0, 0, [Peer(1, 0.1, (), 1)], sender, 1.1, draws=(0.0, 0.0)).why is why
+
+
+def test_without_a_token_what_would_move_stays_and_the_next_is_asked() -> None:
+    """An edge's next way, a balancer's next peer; with none left the quota is the reason, not the room."""
+    known = {
+        0: Standing(0.0, 5.0, 1.0, 0.0, 1),
+        1: Standing(5.0, 5.0, 0.0, 0.0, 1),
+        2: Standing(1.0, 5.0, 0.0, 0.0, 1),
+    }
+    owed, asked = (QuotaText("abroad"),), []
+
+    def refuse(quotas: tuple[QuotaText, ...]) -> bool:
+        asked.append(quotas)
+        return False
+
+    sender = Sender(known.get, Sent(), 1.0, refuse)
+    dear, free = Way(1, 10.0, owed, 1), Way(2, 20.0, (), 2)
+    assert correct(0, [dear], sender, 0.1) == (None, Why.NO_QUOTA)
+    assert correct(0, [dear, free], sender, 0.1) == (free, Why.MOVED)
+    assert correct(0, [dear, free], sender, 0.1) == (None, Why.NO_QUOTA)
+    pushed = Sender(known.get, Sent(), 1.0, refuse)
+    peers = [Peer(1, 0.1, owed, 1), Peer(2, 0.1, (), 2)]
+    assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (peers[1], Why.MOVED)
+    assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (None, Why.NO_QUOTA)
+    assert set(asked) == {owed}
+
+
 @pytest.mark.parametrize(
     ("free", "limit", "waiting", "service", "wait"),
     [
