@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from collections import deque
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, cast
 
@@ -32,6 +35,8 @@ _PIECE = 8 * 1024
 """Bytes fed to the parser at once outside a body: what pipelined requests may take is bounded by it."""
 _MAX_UNREAD = 64 * 1024
 """Bytes kept of what follows a request that is being answered, before reading stops."""
+_RESET = struct.pack("ii", 1, 0)
+"""No lingering: what is not sent is dropped, and the other side told so."""
 _LINGER = 2.0
 """Seconds for which a client may go on sending what nobody reads."""
 
@@ -368,7 +373,7 @@ class Downstream(asyncio.Protocol, Outflow):
             broken = current.answering
             current.cancel()
             if broken:  # the middle of an answer is no place for another
-                self.transport.abort()
+                self.abort()
                 return
         self.transport.write(refusal_response(refusal, closes=True))
         self._linger()
@@ -394,8 +399,10 @@ class Downstream(asyncio.Protocol, Outflow):
             self.transport.write_eof()
 
     def abort(self) -> None:
-        """End it at once: the client shall not take what it got for all."""
+        """End it at once, by a reset: the client shall not take what it got for all."""
         self._ended = True
+        with suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 
     def look(self, now: float) -> None:

@@ -259,12 +259,17 @@ class Exchange:
 
     def _attach(self, upstream: Upstream) -> None:
         """Send the request."""
+        more = self.proxy.added(self)
+        if isinstance(more, Refusal):
+            upstream.route.put(upstream, self.proxy.now())
+            self.refuse(more)
+            return
         self.upstream = upstream
         self._heard = False
         self.phase = Phase.SENT
         head, route = self.head, upstream.route
         target = route.prefix + head.target if route.prefix and head.target != b"*" else head.target
-        parts = [forwarded_head(head, target, head.host, self.proxy.added(self), expect=head.expects)]
+        parts = [forwarded_head(head, target, head.host, more, expect=head.expects)]
         if head.chunked:
             parts += [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in self._pieces]
             if self._body_ended:

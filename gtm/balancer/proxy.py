@@ -112,6 +112,7 @@ class Proxy:
         limits: times.
         loop: the event loop.
         region: this region's name.
+        now: monotonic seconds; None: the loop's.
         health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
     """
 
@@ -125,13 +126,14 @@ class Proxy:
         region: str,
         limits: Limits | None = None,
         health_path: bytes = b"/healthz",
+        now: Callable[[], float] | None = None,
         log: Callable[[Exchange, str], None] | None = None,
     ) -> None:
         self.gate = gate
         self.admission = admission
         self.picker = picker
         self.loop = loop
-        self.now = loop.time
+        self.now = now or loop.time
         self.region = region
         self.limits = limits or Limits()
         self.health_path = health_path
@@ -186,8 +188,12 @@ class Proxy:
             route.close()
 
     def _tick(self) -> None:
-        now = self.now()
         self._ticker = self.loop.call_later(TICK, self._tick)
+        self.look()
+
+    def look(self) -> None:
+        """Look whether something is late."""
+        now = self.now()
         self._retries = min(self._retries + self.limits.retries_free * TICK, 10 + self.limits.retries_free)
         for client in tuple(self._clients):
             self._tell(client.look, now)
@@ -273,9 +279,12 @@ class Proxy:
             self._tell(self.admission.ended, exchange, now)
         self.ending -= 1
 
-    def added(self, exchange: Exchange) -> bytes:
+    def added(self, exchange: Exchange) -> bytes | Refusal:
         """Header lines of gtm's own for the backend."""
-        return self.gate.more_headers(exchange)
+        try:
+            return self.gate.more_headers(exchange)
+        except Exception:  # noqa: BLE001 - it is logged
+            return _internal("the gate")
 
     def said(self, exchange: Exchange) -> bytes:  # noqa: ARG002 - one day by request
         """Header lines of gtm's own for the client."""

@@ -1,0 +1,371 @@
+"""A balancer between real sockets: clients and backends that say exactly what a test wants, byte by byte.
+
+Everything runs in one event loop (uvloop, as in production), so that a test can look at the counts in between. The messages are read
+by a small reader of its own, from RFC 9112 and not from the code. What raises in the loop, and what is left over, fails the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvloop
+
+from gtm.balancer.backends import Route
+from gtm.balancer.exchange import Exchange
+from gtm.balancer.proxy import Limits, Proxy, Sent
+from gtm.balancer.refusals import Refusal
+
+PATIENCE = 3.0
+"""Seconds after which something that should happen counts as never."""
+
+
+@dataclass
+class Message:
+    """A request or a response as it was on the wire: start line, header lines in order, body without its framing."""
+
+    start: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+    trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    whole: bool = True
+
+    @property
+    def status(self) -> int:
+        return int(self.start.split(b" ")[1])
+
+    def get(self, name: str) -> bytes | None:
+        """The value of a field that is there once at most."""
+        found = [value for key, value in self.headers if key.lower() == name.encode()]
+        assert len(found) <= 1, (name, found)
+        return found[0] if found else None
+
+    @property
+    def names(self) -> set[bytes]:
+        return {name.lower() for name, _ in self.headers}
+
+
+async def read_head(reader: asyncio.StreamReader) -> Message:
+    """A message's head. Raises IncompleteReadError where the connection ends before."""
+    raw = await reader.readuntil(b"\r\n\r\n")
+    start, *lines = raw[:-4].split(b"\r\n")
+    return Message(start, [_field(line) for line in lines])
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    name, colon, value = line.partition(b":")
+    assert colon, line
+    assert name, line
+    assert b" " not in name, line
+    return name, value.strip(b" \t")
+
+
+async def read_body(reader: asyncio.StreamReader, message: Message, *, until_end: bool = False) -> Message:
+    """What follows a head (RFC 9112 §6.3). `whole` is False where it breaks off."""
+    try:
+        if message.get("transfer-encoding") is not None:
+            assert message.get("transfer-encoding") == b"chunked"
+            assert message.get("content-length") is None
+            await _chunks(reader, message)
+        elif (length := message.get("content-length")) is not None:
+            message.body = await reader.readexactly(int(length))
+        elif until_end:
+            message.body = await reader.read()
+    except asyncio.IncompleteReadError as error:
+        message.body += error.partial
+        message.whole = False
+    except ConnectionError:
+        message.whole = False
+    return message
+
+
+async def _chunks(reader: asyncio.StreamReader, message: Message) -> None:
+    while True:
+        size = int((await reader.readuntil(b"\r\n"))[:-2], 16)
+        if not size:
+            break
+        message.body += await reader.readexactly(size)
+        assert await reader.readexactly(2) == b"\r\n"
+    while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
+        message.trailers.append(_field(line[:-2]))
+
+
+class Peer:
+    """One end of a connection in a test's hands."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.writer.write(piece)
+
+    async def request(self) -> Message:
+        return await read_body(self.reader, await read_head(self.reader))
+
+    async def response(self, method: str = "GET") -> Message:
+        """The next response; of HEAD, and with 1xx, 204 and 304, its head."""
+        message = await asyncio.wait_for(read_head(self.reader), PATIENCE)
+        if method == "HEAD" or message.status < 200 or message.status in (204, 304):
+            return message
+        return await asyncio.wait_for(read_body(self.reader, message, until_end=True), PATIENCE)
+
+    async def end(self) -> bytes:
+        """All that comes until the other side ends."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), PATIENCE)
+        except ConnectionError:
+            return b""
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+
+_running: list[Backend] = []
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+class Backend:
+    """A server that follows a script on each connection; `connections` counts them, `ended` those whose other side has gone."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.connections = 0
+        self.peers: list[Peer] = []
+        self.requests: list[Message] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, **more: Any) -> str:
+        _running.append(self)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**20, **more)
+        scheme = "https" if more.get("ssl") else "http"
+        return f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        peer = Peer(reader, writer)
+        self.peers.append(peer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            await self.script(peer)
+        peer.close()
+        self._tasks.discard(task)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        for peer in self.peers:
+            peer.abort()
+
+
+def answering(*answers: bytes, seen: list[Message] | None = None) -> Script:
+    """A script that answers each request with the next of these, the last one for ever."""
+    left = list(answers)
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if seen is not None:
+                seen.append(request)
+            peer.send(left.pop(0) if len(left) > 1 else left[0])
+
+    return script
+
+
+class Gate:
+    """Lets everything pass, but for what a test refuses."""
+
+    def __init__(self) -> None:
+        self.refusal: Refusal | None = None
+
+    def judge(self, exchange: Exchange, now: float) -> Refusal | None:
+        return self.refusal
+
+    def more_headers(self, exchange: Exchange) -> bytes:
+        return b"x-forwarded-for: 192.0.2.1\r\n"
+
+
+class Admission:
+    """Admits at once, or when a test says so; and holds that ends are told once, of those only that were offered."""
+
+    def __init__(self) -> None:
+        self.holds = False
+        self.waiting: list[Exchange] = []
+        self.inside: set[Exchange] = set()
+        self.wrong: list[str] = []
+
+    def offer(self, exchange: Exchange, now: float) -> Refusal | None:
+        self.inside.add(exchange)
+        if self.holds:
+            self.waiting.append(exchange)
+        else:
+            exchange.admitted()
+        return None
+
+    def ended(self, exchange: Exchange, now: float) -> None:
+        if exchange not in self.inside:
+            self.wrong.append("ended without an offer, or twice")
+        self.inside.discard(exchange)
+        if exchange in self.waiting:
+            self.waiting.remove(exchange)
+
+    def tick(self, now: float) -> None: ...
+
+
+class Flight:
+    def __init__(self, picker: Picker, url: str) -> None:
+        self._picker = picker
+        self._url = url
+        self.ends = 0
+        picker.counts[url] += 1
+
+    def end(self, exchange: Exchange, how: str) -> None:
+        self.ends += 1
+        if self.ends > 1:
+            self._picker.wrong.append(f"ended {self.ends} times")
+        self._picker.counts[self._url] -= 1
+        self._picker.ends.append(how)
+
+
+class Picker:
+    """The first backend that was not tried."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._routes = routes
+        self.counts = {route.url: 0 for route in routes}
+        self.ends: list[str] = []
+        self.failures: list[str] = []
+        self.wrong: list[str] = []
+
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+        for route in self._routes:
+            if route.url not in tried:
+                return Sent(route, Flight(self, route.url))
+        return Refusal(503, "no_backend", "none is left")
+
+    def failed(self, sent: Sent, detail: str, now: float) -> None:
+        self.failures.append(detail)
+
+    def usable(self) -> int:
+        return len(self._routes)
+
+    def routes(self) -> tuple[Route, ...]:
+        return tuple(self._routes)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(self.counts.values())
+
+
+class Clock:
+    """The loop's time, and what a test adds to it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return self._loop.time() + self.ahead
+
+
+class World:
+    """A proxy on a port, its parts, and its clients."""
+
+    def __init__(self, proxy: Proxy, gate: Gate, admission: Admission, picker: Picker, clock: Clock) -> None:
+        self.proxy = proxy
+        self.gate = gate
+        self.admission = admission
+        self.picker = picker
+        self.clock = clock
+        self.address = ("", 0)
+        self.clients: list[Peer] = []
+
+    async def client(self, **more: Any) -> Peer:
+        reader, writer = await asyncio.open_connection(*self.address, limit=2**20, **more)
+        peer = Peer(reader, writer)
+        self.clients.append(peer)
+        return peer
+
+    async def ask(self, raw: bytes, method: str = "GET") -> Message:
+        """One request on a connection of its own."""
+        client = await self.client()
+        client.send(raw)
+        answer = await client.response(method)
+        client.close()
+        return answer
+
+    def pass_time(self, seconds: float) -> None:
+        """Let so much time have passed, and have the proxy look at its deadlines."""
+        self.clock.ahead += seconds
+        self.proxy.look()
+
+    async def until(self, holds: Callable[[], bool], what: str = "") -> None:
+        """Wait until something holds that will."""
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                await asyncio.sleep(0.001)
+
+    async def nothing_left(self) -> None:
+        """All ends were told, once; and nothing is in flight."""
+        await self.until(lambda: not self.picker.in_flight and not self.admission.inside)
+        assert not self.picker.wrong, self.picker.wrong
+        assert not self.admission.wrong, self.admission.wrong
+
+
+@contextlib.asynccontextmanager
+async def world(*urls: str, limits: Limits | None = None, **more: Any) -> AsyncIterator[World]:
+    """A proxy before these backends."""
+    loop = asyncio.get_running_loop()
+    clock = Clock(loop)
+    gate, admission = Gate(), Admission()
+    picker = Picker([Route(url, **more) for url in urls])
+    proxy = Proxy(
+        gate, admission, picker, loop=loop, region="r1", limits=limits or Limits(retries_free=100), now=clock
+    )
+    proxy.start()
+    server = await loop.create_server(proxy.connection, "127.0.0.1", 0)
+    made = World(proxy, gate, admission, picker, clock)
+    made.address = server.sockets[0].getsockname()
+    try:
+        yield made
+        for client in made.clients:
+            client.abort()
+        await made.until(lambda: not proxy.connections)
+        await made.nothing_left()
+        proxy.close()
+        await made.until(lambda: all(route.open == 0 for route in picker.routes()))
+    finally:
+        proxy.close()
+        server.close()
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test in a loop of its own: nothing may raise in it unheard."""
+    heard: list[dict[str, Any]] = []
+
+    async def guarded() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
+        try:
+            await asyncio.wait_for(main(), 60)
+        finally:
+            while _running:
+                await _running.pop().stop()
+            await asyncio.sleep(0.01)  # for the ends of their connections to be told
+
+    uvloop.run(guarded())
+    gc.collect()
+    assert not heard, heard
