@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.exchange import Exchange
-from gtm.balancer.flow import Outflow
+from gtm.balancer.flow import Outflow, hung_up
 from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.lateness import end_if_late
 from gtm.balancer.refusals import Refusal, refusal_response
@@ -414,6 +414,9 @@ class Downstream(asyncio.Protocol, Outflow):
         elif now >= self.deadline:
             self.deadline = inf
             self.time_is_up()
+        elif self.paused and hung_up(self.transport):
+            self._gone()
+            self.transport.abort()
         elif self._current is not None:
             end_if_late(self._current, now)
 

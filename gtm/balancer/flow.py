@@ -1,9 +1,24 @@
-"""Whether the other side takes what is written."""
+"""Whether the other side takes what is written, and is there at all."""
 
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import cast
+
+_HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+
+def waits(transport: asyncio.Transport, events: int) -> bool:
+    """Whether the kernel has something to tell of a connection that the event loop has not come to, or does not ask for."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), events)
+    return bool(poll.poll(0))
+
+
+def hung_up(transport: asyncio.Transport) -> bool:
+    """Whether the other side has gone, of a connection that nothing is read from: its end stands behind what waits."""
+    return waits(transport, _HUNG_UP)
 
 
 class Outflow:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gtm.balancer.flow import Outflow
+from gtm.balancer.flow import Outflow, waits
 from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS
 from gtm.balancer.responses import ResponseError, ResponseHead, read_response_head
 
@@ -48,7 +48,6 @@ class Upstream(asyncio.Protocol, Outflow):
         "_headers",
         "_interim",
         "_parser",
-        "_poll",
         "_reason",
         "_response",
         "_tunnel",
@@ -77,7 +76,6 @@ class Upstream(asyncio.Protocol, Outflow):
         self.served = 0
         """Exchanges before the present one."""
         self._clock = clock
-        self._poll: select.poll | None = None
         self._parser = HttpResponseParser(self)
         self._headers: list[tuple[bytes, bytes]] = []
         self._reason = b""
@@ -95,10 +93,7 @@ class Upstream(asyncio.Protocol, Outflow):
 
         It asks the kernel: the event loop may not have come to it yet.
         """
-        if self._poll is None:
-            self._poll = select.poll()
-            self._poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return not self._poll.poll(0)
+        return not waits(self.transport, select.POLLIN)
 
     # --- from the exchange ---
 
@@ -150,7 +145,6 @@ class Upstream(asyncio.Protocol, Outflow):
         if self.counted:
             self.counted = False
             self.route.open -= 1
-        self._poll = None
         self._lost(exc)
 
     def _lost(self, exc: Exception | None) -> None:
