@@ -140,7 +140,7 @@ async def authenticate(ctx: Context, text: str) -> Principal:
     digest = sha256(text.encode(errors="replace"))
     held = ctx.present.token(digest.hexdigest(), time.time())
     if held is not None:
-        return Principal(held.name, held.role, digest.hexdigest(), held.edges, held.regions)
+        return _principal(held, digest.hexdigest())
     try:
         async with ctx.database.transaction() as transaction:
             token = await transaction.tokens.find_by_hash(digest.digest())
@@ -157,7 +157,11 @@ async def authenticate(ctx: Context, text: str) -> Principal:
         raise Unauthorized("the token has been revoked")
     if held is None or (token.expires_at is not None and token.expires_at <= datetime.now(UTC)):
         raise Unauthorized("the token has expired")
-    return Principal(held.name, held.role, digest.hexdigest(), held.edges, held.regions)
+    return _principal(held, digest.hexdigest())
+
+
+def _principal(held: Token, sha256: str) -> Principal:
+    return Principal(held.name, held.role, sha256, held.edges, held.regions)
 
 
 def _revoked(token: Token) -> bool:

@@ -238,6 +238,9 @@ def test_a_balancer_is_no_vantage(world: Api) -> None:
         (frankfurt, *_) = world.viewer.get("/v1/health").json()["regions"]
         return frankfurt["status"], set(frankfurt["endpoints"][0]["vantages"])
 
+    eventually(
+        lambda: "gtm_control_feed_balancers 0.0" in world.anonymous.get("/metrics").text, "it is gone again"
+    )
     eventually(lambda: voters() == ("up", {"edge-one"}), "the edge's word alone is what counts")
 
 
