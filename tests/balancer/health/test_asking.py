@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
+import pytest
 from httptools import HttpParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.asking import _Asking
+from gtm.balancer.asking import AskingError, _Asking, ask
+from gtm.balancer.backends import Route
+from tests.balancer.health.world import PATIENCE, run
 from tests.core.strategies import quick
 
 MOST = 100
@@ -49,3 +53,77 @@ def test_whatever_comes_ends_in_an_answer_or_an_error(pieces: list[bytes], broke
         protocol.close()
 
     asyncio.run(feed())
+
+
+_ANSWERS = {
+    "nothing": b"",
+    "no http": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "half a head": b"HTTP/1.1 200 OK\r\ncontent-le",
+    "half a body": b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc",
+    "half a chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
+    "a bad chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nab\r\n",
+    "a long body": b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 20_000,
+    "a long head": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000,
+    "a bad status": b"HTTP/1.1 abc OK\r\n\r\n",
+    "a switch": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nabc",
+}
+
+
+@pytest.mark.parametrize("answer", _ANSWERS.values(), ids=_ANSWERS.keys())
+def test_whatever_is_answered_is_an_error_in_words(answer: bytes) -> None:
+    """Or an answer; nothing else is raised, and nothing of the answer is repeated."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        with suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        route = Route(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(AskingError) as caught:
+            await ask(route, "/health", timeout=PATIENCE, most=10_000)
+        assert "no answer within" not in str(caught.value)
+        assert "OpenSSH" not in str(caught.value)
+        server.close()
+        await server.wait_closed()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 200, b"ok"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", 200, b"ok"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n", 503, b""),
+        (b"HTTP/1.0 200 OK\r\n\r\nok", 200, b"ok"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
+        (b"HTTP/1.1 302 Found\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n", 302, b""),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 1000])
+def test_answers_in_every_framing(answer: bytes, status: int, body: bytes, piece: int) -> None:
+    """However they are cut."""
+    seen = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        for start in range(0, len(answer), piece):
+            writer.write(answer[start : start + piece])
+            await asyncio.sleep(0)
+        await writer.drain()
+        writer.close()
+
+    async def test() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        found = await ask(Route(f"http://127.0.0.1:{port}/base"), "/x?y=1", timeout=PATIENCE, most=10_000)
+        assert (found.status, found.body) == (status, body)
+        assert seen[0].startswith(b"GET /base/x?y=1 HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n" % port)
+        server.close()
+        await server.wait_closed()
+
+    run(test)
