@@ -116,7 +116,7 @@ class Breaker:
             self._give_back(sending)
 
     def good(self, sending: Sending, latency: float | None, now: float) -> None:
-        """It ended well; `latency` seconds to the first byte, None if that says nothing."""
+        """It ended well; `latency` seconds to the first byte of the body, None if that says nothing."""
         self.ended["good"] += 1
         if sending.period != self._period:
             return

@@ -94,7 +94,8 @@ class BackendHealth:
         Args:
             sending: what `begun` returned.
             status: of the answer.
-            latency: seconds from sending to the first byte of the answer; None if it says nothing (a tunnel).
+            latency: seconds from sending to the first byte of the answer's body, a stream's first token; None if it says nothing (a
+                tunnel).
             now: seconds.
         """
         if status in SERVER_FAILURES:

@@ -11,7 +11,7 @@ from gtm.core.balance.health.loads import Loads
 from gtm.core.balance.health.settings import Settings
 from gtm.core.balance.health.values import Standing, State
 from gtm.core.balance.health.verdict import Verdict
-from gtm.core.balance.health.warmth import COLDEST, ends, warmth
+from gtm.core.balance.health.warmth import ends, warmth
 from gtm.core.model.state import HealthStatus
 
 
@@ -79,10 +79,10 @@ class Monitor:
         return max((moment for moment in moments if moment is not None), default=None)
 
     def _warmth(self, now: float) -> float:
-        if self.breaker.state is Circuit.HALF_OPEN:
-            return COLDEST
-        if self.breaker.state is Circuit.OPEN or not self.verdict.healthy(now):
-            return 1.0  # which only panic asks for: it spreads evenly
+        # On trial, at a tenth of its weight, it would lose against every other, and get no request until these are ten times as full.
+        # Who is not usable is asked by panic alone, which spreads evenly.
+        if self.breaker.state is not Circuit.CLOSED or not self.verdict.healthy(now):
+            return 1.0
         return warmth(self._warms_since, self._settings.slow_start, now)
 
     def _state(self, now: float) -> tuple[State, str, float, float | None]:

@@ -6,11 +6,8 @@ alone. (Envoy's slow start with an aggression of 1.)
 
 from __future__ import annotations
 
-from gtm.core.health.ramps import SLOW_START_FLOOR, STEPS, endpoint_factor
+from gtm.core.health.ramps import endpoint_factor
 from gtm.core.model.state import EndpointHealth, HealthStatus
-
-COLDEST = SLOW_START_FLOOR / STEPS
-"""The warmth of a backend that is just back, or is on trial."""
 
 
 def warmth(since: float | None, slow_start: float, now: float) -> float:

@@ -273,9 +273,7 @@ class Page:
 
     def warmth(self, server: Server, now: float) -> float:
         """10% at once, then linear in steps of 5%."""
-        if server.state == "half_open":
-            return 0.1
-        if server.state == "open" or not self.healthy(server, now):
+        if server.state != "closed" or not self.healthy(server, now):
             return 1.0
         back = NEVER
         if server.seen_down and server.good_since is not None:

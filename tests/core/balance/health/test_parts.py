@@ -85,6 +85,9 @@ def test_a_budget_is_a_share_of_requests_and_a_floor() -> None:
     assert [budget.take(0.0) for _ in range(2)] == [True, False]
     assert [budget.take(2.0) for _ in range(3)] == [True, True, False]
     assert [budget.take(1e6) for _ in range(11)] == [True] * 10 + [False]
+    for _ in range(100):
+        budget.requested(1e6)
+    assert [budget.take(1e6) for _ in range(11)] == [True] * 10 + [False]
 
 
 @pytest.mark.parametrize(
