@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gtm.adapters.servers import ServerType
+from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Pick, Score, Settings
@@ -51,8 +52,6 @@ class BackendDocument(_Document):
     """A model server."""
 
     url: Annotated[str, AfterValidator(_url)]
-    type: ServerType | None = None
-    """What its metrics mean; absent: they are not read."""
     weight: float = Field(default=1.0, gt=0, le=1e6)
     """Work it gets done in a second, relative to the others."""
     slots: int | None = Field(default=None, ge=1, le=1_000_000)
@@ -77,6 +76,74 @@ class ChoosingDocument(_Document):
     most_memory: float = Field(default=0.95, gt=0, le=1)
     versions: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
     """Version → share of clients."""
+
+
+class _Repeated(_Document):
+    path: str = Field(max_length=1000)
+    interval: float = Field(gt=0, le=3600)
+    timeout: float = Field(gt=0, le=600)
+
+
+class HealthDocument(_Repeated):
+    """GET of a path, answered with one of these statuses."""
+
+    path: str = Field(default="/health", max_length=1000)
+    status: tuple[Annotated[int, Field(ge=100, le=599)], ...] = Field(default=(200,), min_length=1)
+    interval: float = Field(default=1.0, gt=0, le=3600)
+    timeout: float = Field(default=0.8, gt=0, le=600)
+    up: int = Field(default=2, ge=1, le=100)
+    down: int = Field(default=2, ge=1, le=100)
+
+
+class ModelsDocument(_Repeated):
+    """GET of the list of models, which says what is loaded; `required`: what the backend is for must be."""
+
+    path: str = Field(default="/v1/models", max_length=1000)
+    required: bool = False
+    interval: float = Field(default=5.0, gt=0, le=3600)
+    timeout: float = Field(default=2.0, gt=0, le=600)
+
+
+class CompletionDocument(_Repeated):
+    """A completion of one token: what finds an engine that is dead behind a server that says 200."""
+
+    path: str = Field(default="/v1/completions", max_length=1000)
+    model: str | None = None
+    interval: float = Field(default=30.0, gt=0, le=3600)
+    timeout: float = Field(default=10.0, gt=0, le=600)
+
+
+class ScrapeDocument(_Repeated):
+    """Metrics; `type` says whose they are, where that cannot be told by their names."""
+
+    path: str = Field(default="/metrics", max_length=1000)
+    port: int | None = Field(default=None, ge=1, le=65535)
+    type: ServerType | None = None
+    interval: float = Field(default=1.0, gt=0, le=3600)
+    timeout: float = Field(default=0.8, gt=0, le=600)
+
+
+class ChecksDocument(_Document):
+    """What backends are asked, and how often: see docs/backend-health.md. `null`: that is not asked."""
+
+    health: HealthDocument | None = HealthDocument()
+    models: ModelsDocument | None = ModelsDocument()
+    completion: CompletionDocument | None = None
+    scrape: ScrapeDocument | None = ScrapeDocument()
+    warm_up: int = Field(default=0, ge=0, le=100)
+
+    def settings(self) -> CheckSettings:
+        """The same for whoever asks."""
+        scrape = None
+        if self.scrape is not None:
+            scrape = MetricsScrape(**self.scrape.model_dump(exclude={"type"}), server_type=self.scrape.type)
+        return CheckSettings(
+            None if self.health is None else HealthCheck(**self.health.model_dump()),
+            None if self.models is None else ModelList(**self.models.model_dump()),
+            None if self.completion is None else CompletionCheck(**self.completion.model_dump()),
+            scrape,
+            self.warm_up,
+        )
 
 
 class TenantDocument(_Document):
@@ -141,6 +208,7 @@ class BalancerDocument(_Document):
     """What requests are for whose host name is none of a service; absent: such requests are refused, unless a handoff says it."""
     backends: tuple[BackendDocument, ...] = Field(min_length=1, max_length=10_000)
     choosing: ChoosingDocument = ChoosingDocument()
+    checks: ChecksDocument = ChecksDocument()
     admission: AdmissionDocument = AdmissionDocument()
 
     def servers(self) -> tuple[Backend, ...]:
@@ -200,10 +268,15 @@ def _checked(document: object, name: str, place: Place | None) -> BalancerDocume
         for one in core.problems(found.admission.settings())
     ]
     problems += _twice(found, where)
-    try:
-        found.choice()
-    except ValueError as error:
-        problems.append(Problem(f"{where(('choosing',))}: choosing", "invalid", str(error)))
+    parts: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("choosing", found.choice),
+        ("checks", found.checks.settings),
+    )
+    for name_of, made in parts:
+        try:
+            made()
+        except ValueError as error:
+            problems.append(Problem(f"{where((name_of,))}: {name_of}", "invalid", str(error)))
     if problems:
         raise PolicyError(problems)
     return found

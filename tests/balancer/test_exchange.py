@@ -447,7 +447,7 @@ def test_expect_where_the_choice_needs_no_body() -> None:
 
 
 def test_expect_where_the_choice_needs_the_body() -> None:
-    """gtm asks for the body itself, once; the backend is not asked again."""
+    """Gtm asks for the body itself, once; the backend is not asked again."""
 
     async def main() -> None:
         seen: list[Message] = []

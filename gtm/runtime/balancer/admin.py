@@ -17,7 +17,6 @@ from gtm.balancer.metrics import render
 from gtm.balancer.picking import PoolPicker
 from gtm.balancer.proxy import Proxy
 from gtm.balancer.queueing import QueueAdmission
-from gtm.core.balance.choosing.filters import healthy
 from gtm.feed.current import CurrentView
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings
@@ -77,6 +76,9 @@ class Admin:
         """What is known now."""
         snapshot = self._admission.admission.snapshot()
         compiled = self._current.snapshot
+        now = asyncio.get_running_loop().time()
+        standing = {one.name: one for one in self._health.health.snapshot(now)}
+        problems = self._health.problems()
         return {
             "region": self._settings.region,
             "name": self._settings.name,
@@ -88,8 +90,9 @@ class Admin:
             "backends": [
                 {
                     "url": one.backend.name,
-                    "healthy": healthy(one.condition),
-                    "draining": one.condition.draining,
+                    "state": standing[one.backend.name].state.value,
+                    "why": standing[one.backend.name].why,
+                    "problems": problems.get(one.backend.name, {}),
                     "in_flight": one.flight.requests,
                     "outstanding": one.flight.outstanding,
                     "work_s": one.flight.work_us / 1e6,

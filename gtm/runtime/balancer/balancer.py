@@ -23,7 +23,6 @@ from gtm.balancer.picking import PoolPicker
 from gtm.balancer.proxy import Proxy
 from gtm.balancer.queueing import QueueAdmission
 from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
 from gtm.core.balance.spill.room import Slots
 from gtm.core.balance.work import Asked
 from gtm.core.model.problems import PolicyError
@@ -46,7 +45,7 @@ from gtm.feed.wire import (
 from gtm.geoip.client import ClientFinder
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
-from gtm.runtime.balancer.health import HealthLoop
+from gtm.runtime.balancer.health import HealthLoop, health_settings
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.reporting import Reporter
 from gtm.runtime.balancer.room_line import RoomLine
@@ -121,7 +120,7 @@ class Balancer:
             loop.add_signal_handler(number, self.stop)
         lifeline.watch(self.stop)
         backends = self._document.servers()
-        watched = BackendHealth(HealthSettings(), backends, loop.time())
+        watched = BackendHealth(health_settings(self._document.checks.settings()), backends, loop.time())
         self._picker = PoolPicker(
             backends,
             self._document.choice(),
@@ -146,8 +145,8 @@ class Balancer:
             keys=self._document.keys(),
         )
         proxy = Proxy(gate, self._admission, self._picker, loop=loop, region=settings.region)
-        health = HealthLoop(watched, self._picker, self._admission, settings.ca_file)
-        health.configure(self._document)
+        health = HealthLoop(watched, self._picker, self._admission)
+        await health.configure(self._document)
         try:
             await self._load_last_good()
             self._tasks.start(self._follow())
@@ -247,7 +246,7 @@ class Balancer:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def _reread(self, health: HealthLoop) -> None:
+    async def _reread(self, health: HealthLoop) -> None:
         """Take the file in again if it has changed; a broken one changes nothing."""
         signature = self._look()
         if signature is None or signature == self._signature:
@@ -261,17 +260,17 @@ class Balancer:
             )
             return
         self._document = document
-        health.health.update(HealthSettings(), document.servers())
+        health.health.update(health_settings(document.checks.settings()), document.servers())
         self._picker.configure(document.servers(), document.choice())
         self._admission.admission.configure(document.admission.settings(), asyncio.get_running_loop().time())
-        health.configure(document)
+        await health.configure(document)
         logger.info("took in the file of backends: %d of them", len(document.backends))
 
     async def _tick(self, health: HealthLoop) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             self._current.tick()
-            self._reread(health)
+            await self._reread(health)
             await self._kept.keep_times()
             if self._kept.unsaved:
                 await self._kept.save(self._lasting)

@@ -1,23 +1,23 @@
-"""The loop that looks after a region's backends, and tells picker and admission what it finds."""
+"""What looks after a region's backends, and tells picker and admission what it finds."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from pathlib import Path
 
-import httpx
-
+from gtm.balancer.check_settings import CheckSettings
+from gtm.balancer.checks import Checks
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.picking import PoolPicker
 from gtm.balancer.queueing import QueueAdmission
-from gtm.core.balance.health import BackendHealth, Check
-from gtm.core.health.verdicts import ProbeResult
-from gtm.transport import context_for
+from gtm.core.balance.health import BackendHealth, Settings
 
-_EVERY = 0.1
-_CHECK_EVERY = 1.0
-_TIMEOUT = 0.8
+EVERY = 0.1
+"""Seconds between looks at what time alone changes."""
+
+
+def health_settings(checks: CheckSettings) -> Settings:
+    """The settings of backends' health where these checks are made."""
+    return Settings(checks=checks.thresholds())
 
 
 class HealthLoop:
@@ -27,37 +27,44 @@ class HealthLoop:
         health: of the backends.
         picker: is told of conditions.
         admission: is told of slots.
-        ca_file: certificates to trust besides the public ones.
     """
 
-    def __init__(
-        self, health: BackendHealth, picker: PoolPicker, admission: QueueAdmission, ca_file: Path | None
-    ) -> None:
+    def __init__(self, health: BackendHealth, picker: PoolPicker, admission: QueueAdmission) -> None:
         self.health = health
         self._picker = picker
         self._admission = admission
-        self._ca_file = ca_file
-        self._urls: tuple[str, ...] = ()
-        self._checked = asyncio.Event()
+        self._settings: CheckSettings | None = None
+        self._checks: Checks | None = None
         self._slots: int | None = -1
+        self._drained: set[str] = set()
 
-    def configure(self, document: BalancerDocument) -> None:
-        """Look after these backends."""
-        self._urls = tuple(one.url for one in document.backends)
+    async def configure(self, document: BalancerDocument) -> None:
+        """Look after these backends; the picker knows them already."""
+        settings = document.checks.settings()
+        if self._checks is None or settings != self._settings:
+            if self._checks is not None:
+                await self._checks.stop()
+            self._settings = settings
+            self._checks = Checks(settings, self.health, self._tell, self._picker.flights)
+        routes = {route.url: route for route in self._picker.routes()}
+        self._checks.update((backend, routes[backend.name]) for backend in document.servers())
+        now = asyncio.get_running_loop().time()
+        drained = {one.url for one in document.backends if one.draining}
+        for name in drained - self._drained:
+            self.health.drain(name, now)
+        for name in self._drained - drained:
+            self.health.undrain(name)
+        self._drained = drained
+        self._tell()
 
     async def run(self) -> None:
         """Until cancelled."""
-        looking = asyncio.ensure_future(self._check())
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                await asyncio.sleep(_EVERY)
-                self._tell(loop.time())
-        finally:
-            looking.cancel()
+        while True:
+            await asyncio.sleep(EVERY)
+            self._tell()
 
-    def _tell(self, now: float) -> None:
-        found = self.health.tick(now)
+    def _tell(self) -> None:
+        found = self.health.tick(asyncio.get_running_loop().time())
         if found:
             self._picker.conditions(found)
         slots = self._picker.slots()
@@ -65,39 +72,20 @@ class HealthLoop:
             self._slots = slots
             self._admission.resize(slots)
 
-    async def _check(self) -> None:
-        loop = asyncio.get_running_loop()
-        async with httpx.AsyncClient(
-            timeout=_TIMEOUT, trust_env=False, verify=context_for("https://", self._ca_file, direct=True)
-        ) as client:
-
-            async def one(url: str) -> None:
-                began = loop.time()
-                try:
-                    answer = await client.get(f"{url}/health")
-                    ok, detail = answer.status_code == httpx.codes.OK, f"status {answer.status_code}"
-                except httpx.HTTPError as error:
-                    ok, detail = False, str(error) or type(error).__name__
-                took = (loop.time() - began) * 1000
-                self.health.checked(
-                    url, Check.HEALTH, ProbeResult(ok, time.time(), detail, took), loop.time()
-                )
-
-            while True:
-                await asyncio.gather(*(one(url) for url in self._urls))
-                self._checked.set()
-                await asyncio.sleep(_CHECK_EVERY)
-
     async def first_round(self, patience: float) -> None:
         """Wait until every backend was looked at once, for so many seconds at most."""
-        try:
-            await asyncio.wait_for(self._checked.wait(), patience)
-        except TimeoutError:
-            return
-        self._tell(asyncio.get_running_loop().time())
+        if self._checks is not None:
+            await self._checks.first_round(patience)
+        self._tell()
 
     async def close(self) -> None:
         """End."""
+        if self._checks is not None:
+            await self._checks.stop()
+
+    def problems(self) -> dict[str, dict[str, str]]:
+        """Backend → what was asked of it → what is wrong, in words."""
+        return {} if self._checks is None else self._checks.problems()
 
     def memory(self) -> float | None:
         """The mean of the backends' used memory, 0 to 1; None: nobody says."""
