@@ -140,6 +140,18 @@ def test_the_draw_decides_between_equals() -> None:
     assert drawn == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "settings", [Settings(scans=0), Settings(pick=Pick.SCAN), Settings(score=Score.REQUESTS)]
+)
+def test_the_one_free_slot_is_found_whatever_scores_say(settings: Settings) -> None:
+    """Nineteen servers with 3 of 3 slots taken, and one, the worst by any score, with 9 of 10."""
+    pool = loaded_pool((1.0,) * 20, [3] * 7 + [9] + [3] * 12, settings, [3] * 7 + [10] + [3] * 12)
+    for number in range(50):
+        found = choose(pool, ANYTHING, number / 50)
+        assert isinstance(found, Candidate)
+        assert found.number == 7
+
+
 def test_free_slots_are_those_that_are_known() -> None:
     """Others' requests take slots too, a part of one takes it whole, and a server that has too many owes nobody."""
     pool = loaded_pool((1.0, 1.0, 1.0), (1, 5, 0), slots=(4, 4, None))
@@ -213,3 +225,19 @@ def test_prequal_takes_the_fastest_cold_one(
         assert found in cold
     else:
         assert load[found] == min(load[number] for number in drawn)
+
+
+def _measured(requests: Sequence[int], latencies: Sequence[float]) -> Eligible:
+    eligible = _eligible((1.0,) * len(requests), requests)
+    for one, latency in zip(eligible.candidates, latencies, strict=True):
+        one.flight.latency_by_load.observe(latency, one.flight.outstanding)
+    return eligible
+
+
+def test_prequal_draws_five_and_puts_latency_before_load() -> None:
+    """As many in flight as the bound is cold; of eight servers the fifth drawn counts, one that is not drawn does not."""
+    assert prequal.pick(_measured((2, 1), (0.5, 1.0)), 2.0, None, 0.0).number == 0
+    assert prequal.pick(_measured((2, 1), (0.5, 1.0)), 1.9, None, 0.0).number == 1
+    assert prequal.pick(_measured((5, 4), (0.5, 1.0)), 1.9, None, 0.0).number == 1
+    fifth = [1.0, 1.0, 1.0, 0.5, 1.0, 0.1, 1.0, 1.0]
+    assert prequal.pick(_measured((0,) * 8, fifth), 2.0, None, 0.0).number == 3
