@@ -1,0 +1,234 @@
+"""TLS on both sides: what clients are shown, whom of them is believed, and what backends must show.
+
+Certificates are read again when their files change, without an end to any connection: handshakes that begin afterwards get the new
+ones. Files that cannot be read, or do not belong together (the chain is there already, the key is not), change nothing, and are said.
+
+A listener has one context for its life. It shows nothing itself: for each handshake its SNI callback (RFC 6066 §3) puts the
+context of the certificate in place that has the name asked for: the name itself, else a wildcard of one label (RFC 6125 §6.4.3), else
+the first certificate, which is also what clients get that name nobody.
+
+Sessions are not resumed by ticket where client certificates are asked for: a resumed one would not be checked against authorities
+that have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from cryptography import x509
+
+_Loaded = TypeVar("_Loaded")
+
+
+class TlsError(ValueError):
+    """Settings or files that cannot be used: which, why, and what to do."""
+
+
+class ClientCertificates(Enum):
+    """Whether clients show certificates."""
+
+    NONE = ssl.CERT_NONE
+    WANTED = ssl.CERT_OPTIONAL
+    """One that is shown must be good."""
+    REQUIRED = ssl.CERT_REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Files (PEM): a certificate with what leads to its authority, and its private key."""
+
+    chain: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """What a listener shows and asks for.
+
+    `certificates`: the first is for clients that ask for no name, or one that none has. `client_ca`: authorities (PEM) of clients'
+    certificates.
+
+    Raises:
+        TlsError: the settings do not fit each other.
+    """
+
+    certificates: tuple[Certificate, ...]
+    client_certificates: ClientCertificates = ClientCertificates.NONE
+    client_ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.certificates:
+            raise TlsError("a listener with TLS needs a certificate: name its chain and its key")
+        asked = self.client_certificates is not ClientCertificates.NONE
+        if asked != (self.client_ca is not None):
+            raise TlsError(
+                "client certificates and their authorities go together: set both `client_certificates` and `client_ca`, or neither"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTls:
+    """What a backend must show, and what is shown to it.
+
+    `ca`: the authorities (PEM) that count; None: the public ones. `certificate`: for backends that ask for one. `server_name`: the
+    name that is asked for and must be shown; None: the host of the backend's URL.
+    """
+
+    ca: Path | None = None
+    certificate: Certificate | None = None
+    server_name: str | None = None
+
+
+class _Watched(Generic[_Loaded]):
+    """What was made of some files, as they were when they could last be used."""
+
+    def __init__(self, files: Iterable[Path], load: Callable[[], _Loaded]) -> None:
+        self._files = tuple(files)
+        self._load = load
+        self._seen = self._state()
+        self.value = load()
+
+    def look(self) -> str | None:
+        """Load again if a file has changed; what is wrong with them now, if so and it is. Then they keep their old meaning."""
+        state = self._state()
+        if state == self._seen:
+            return None
+        # Before they are read: what changes meanwhile is seen next time.
+        self._seen = state
+        try:
+            self.value = self._load()
+        except TlsError as error:
+            return f"{error}; what was read before still counts"
+        return None
+
+    def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_state(file) for file in self._files)
+
+
+def _state(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class Listener:
+    """A listener's certificates: `context` is for its sockets, `look` reads them again.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+
+    def __init__(self, settings: ServerTls) -> None:
+        files = [file for one in settings.certificates for file in (one.chain, one.key)]
+        if settings.client_ca is not None:
+            files.append(settings.client_ca)
+        self._contexts = _Watched(files, lambda: _by_name(settings))
+        self.context = _server_context(settings)
+        self.context.sni_callback = self._choose
+
+    def look(self) -> str | None:
+        """See `_Watched.look`; blocks for the reading of some small files."""
+        return self._contexts.look()
+
+    def _choose(self, handshake: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        contexts = self._contexts.value
+        asked = (name or "").lower().rstrip(".")
+        found = contexts.get(asked) or contexts.get("*." + asked.partition(".")[2])
+        handshake.context = found or contexts[""]
+
+
+class BackendContext:
+    """What connections to backends are made with: `context` is for the next one, `look` reads the files again.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+
+    def __init__(self, settings: BackendTls) -> None:
+        files = [] if settings.ca is None else [settings.ca]
+        if settings.certificate is not None:
+            files += [settings.certificate.chain, settings.certificate.key]
+        self.server_name = settings.server_name
+        self._context = _Watched(files, lambda: _backend_context(settings))
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """As of the last look."""
+        return self._context.value
+
+    def look(self) -> str | None:
+        """See `_Watched.look`; blocks for the reading of some small files."""
+        return self._context.look()
+
+
+def _server_context(settings: ServerTls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    context.verify_mode = settings.client_certificates.value
+    if settings.client_ca is not None:
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        _load(settings.client_ca, "authorities", context.load_verify_locations)
+    return context
+
+
+def _by_name(settings: ServerTls) -> dict[str, ssl.SSLContext]:
+    """Contexts by the names that their certificates are for; by `` the first."""
+    contexts: dict[str, ssl.SSLContext] = {}
+    for certificate in settings.certificates:
+        context = _server_context(settings)
+        _load_own(context, certificate)
+        for name in _names(certificate.chain):
+            contexts.setdefault(name, context)
+        contexts.setdefault("", context)
+    return contexts
+
+
+def _backend_context(settings: BackendTls) -> ssl.SSLContext:
+    context = ssl.create_default_context() if settings.ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if settings.ca is not None:
+        _load(settings.ca, "authorities", context.load_verify_locations)
+    if settings.certificate is not None:
+        _load_own(context, settings.certificate)
+    return context
+
+
+def _load(file: Path, what: str, load: Callable[[Path], None]) -> None:
+    try:
+        load(file)
+    except (OSError, ssl.SSLError) as error:
+        raise TlsError(f"cannot read {what} (PEM) from `{file}`: {error}") from error
+
+
+def _load_own(context: ssl.SSLContext, certificate: Certificate) -> None:
+    try:
+        # A password is not asked for on the terminal of a server.
+        context.load_cert_chain(certificate.chain, certificate.key, password=lambda: b"")
+    except (OSError, ssl.SSLError) as error:
+        raise TlsError(
+            f"cannot use the certificate `{certificate.chain}` with the key `{certificate.key}`: {error}; "
+            "write both (PEM, the key without a password) so that they belong together"
+        ) from error
+
+
+def _names(chain: Path) -> list[str]:
+    """The DNS names that a certificate is for, in lower case."""
+    try:
+        found = x509.load_pem_x509_certificate(chain.read_bytes())
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    except (OSError, ValueError) as error:
+        raise TlsError(f"cannot read the certificate `{chain}`: {error}") from error
+    return [name.lower() for name in names.get_values_for_type(x509.DNSName)]

@@ -1,0 +1,237 @@
+"""TLS with real handshakes: names, client certificates, renewal under live connections, backends with their own authority."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from gtm.balancer.backends import Route
+from gtm.balancer.proxy import Limits
+from gtm.balancer.tls import (
+    BackendContext,
+    BackendTls,
+    Certificate,
+    ClientCertificates,
+    Listener,
+    ServerTls,
+    TlsError,
+)
+from tests.balancer.certificates import Authority
+from tests.balancer.world import Backend, Peer, World, answering, run, world
+
+_GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@contextlib.asynccontextmanager
+async def _secure(settings: ServerTls) -> AsyncIterator[tuple[World, Listener]]:
+    listener = Listener(settings)
+    async with world(await Backend(answering(_OK)).start()) as w:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: w.proxy.connection(secure=True), "127.0.0.1", 0, ssl=listener.context
+        )
+        w.address = server.sockets[0].getsockname()
+        try:
+            yield w, listener
+        finally:
+            server.close()
+
+
+def _trusting(authority: Authority, own: Certificate | None = None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority.file)
+    if own is not None:
+        context.load_cert_chain(own.chain, own.key)
+    return context
+
+
+def _shown(peer: Peer) -> str:
+    found = x509.load_der_x509_certificate(peer.writer.get_extra_info("ssl_object").getpeercert(True))
+    return str(found.subject.rfc4514_string())
+
+
+async def _asks(client: Peer) -> int:
+    client.send(_GET)
+    return (await client.response()).status
+
+
+def test_names(tmp_path: Path) -> None:
+    """Each client is shown the certificate of the name that it asks for; one that no certificate has: the first."""
+    ours = Authority(tmp_path, "ca")
+    settings = ServerTls(
+        (ours.issue("first", "first.test"), ours.issue("wild", "*.wild.test"), ours.issue("b", "b.wild.test"))
+    )
+
+    async def main() -> None:
+        async with _secure(settings) as (w, _):
+            for name, shown in (
+                ("first.test", "CN=first"),
+                ("FIRST.test", "CN=first"),
+                ("x.wild.test", "CN=wild"),
+                ("b.wild.test", "CN=b"),
+            ):
+                client = await w.client(ssl=_trusting(ours), server_hostname=name)
+                assert _shown(client) == shown
+                assert await _asks(client) == 200
+            lax = _trusting(ours)
+            lax.check_hostname = False
+            for other in ("x.y.wild.test", "wild.test", "other.test"):
+                assert _shown(await w.client(ssl=lax, server_hostname=other)) == "CN=first"
+
+    run(main)
+
+
+async def _refused(w: World, context: ssl.SSLContext) -> bool:
+    """TLS 1.3: the client learns of it when it reads."""
+    try:
+        client = await w.client(ssl=context, server_hostname="first.test")
+        return await _asks(client) != 200
+    except (OSError, asyncio.IncompleteReadError):
+        return True
+
+
+def test_client_certificates(tmp_path: Path) -> None:
+    """Required: nobody passes without a good one. Wanted: nobody passes with a bad one."""
+    ours, theirs = Authority(tmp_path, "ca"), Authority(tmp_path, "other")
+    own, foreign = ours.issue("client", "c"), theirs.issue("stranger", "c")
+    certificate = ours.issue("first", "first.test")
+
+    async def main() -> None:
+        for asked, without in ((ClientCertificates.REQUIRED, True), (ClientCertificates.WANTED, False)):
+            async with _secure(ServerTls((certificate,), asked, ours.file)) as (w, _):
+                assert not await _refused(w, _trusting(ours, own))
+                assert await _refused(w, _trusting(ours, foreign))
+                assert await _refused(w, _trusting(ours)) is without
+                await w.until(lambda w=w: not w.picker.in_flight)  # type: ignore[misc]
+
+    run(main)
+
+
+def test_renewal(tmp_path: Path) -> None:
+    """New handshakes get new certificates and authorities; old connections go on; what is broken changes nothing."""
+    ours, later = Authority(tmp_path, "ca"), Authority(tmp_path, "later")
+    certificate = ours.issue("first", "first.test", file="tls")
+    settings = ServerTls((certificate,), ClientCertificates.REQUIRED, tmp_path / "clients.pem")
+    (tmp_path / "clients.pem").write_bytes(ours.file.read_bytes())
+    old, new = ours.issue("old", "c"), later.issue("new", "c")
+
+    async def main() -> None:
+        async with _secure(settings) as (w, listener):
+            kept = await w.client(ssl=_trusting(ours, old), server_hostname="first.test")
+            assert _shown(kept) == "CN=first"
+            assert listener.look() is None
+            good = certificate.key.read_bytes()
+            certificate.key.write_bytes(b"no key")
+            problem = listener.look()
+            assert problem is not None
+            assert str(certificate.key) in problem
+            assert listener.look() is None  # said once
+            again = await w.client(ssl=_trusting(ours, old), server_hostname="first.test")
+            assert (_shown(again), await _asks(again)) == ("CN=first", 200)
+            certificate.key.write_bytes(good)
+            ours.issue("second", "first.test", file="tls")
+            (tmp_path / "clients.pem").write_bytes(later.file.read_bytes())
+            assert listener.look() is None
+            assert await _asks(kept) == 200
+            fresh = await w.client(ssl=_trusting(ours, new), server_hostname="first.test")
+            assert (_shown(fresh), await _asks(fresh)) == ("CN=second", 200)
+            assert await _refused(w, _trusting(ours, old))
+
+    run(main)
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    """They say what is wrong, and where."""
+    ours = Authority(tmp_path, "ca")
+    one, other = ours.issue("a", "a"), ours.issue("b", "b")
+    with pytest.raises(TlsError, match="needs a certificate"):
+        ServerTls(())
+    with pytest.raises(TlsError, match="client_ca"):
+        ServerTls((one,), ClientCertificates.REQUIRED)
+    with pytest.raises(TlsError, match="client_certificates"):
+        ServerTls((one,), client_ca=ours.file)
+    with pytest.raises(TlsError, match="b-key.pem"):
+        Listener(ServerTls((Certificate(one.chain, other.key),)))
+    with pytest.raises(TlsError, match="gone.pem"):
+        Listener(ServerTls((Certificate(tmp_path / "gone.pem", one.key),)))
+    with pytest.raises(TlsError, match="gone.pem"):
+        BackendContext(BackendTls(ca=tmp_path / "gone.pem"))
+
+
+def _server_side(ours: Authority, certificate: Certificate, *, asks: bool) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.chain, certificate.key)
+    if asks:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(ours.file)
+    return context
+
+
+async def _status(url: str, settings: BackendTls) -> int:
+    tls = BackendContext(settings)
+    async with world(url, tls=tls.context, server_name=tls.server_name, limits=Limits(tries=1)) as w:
+        return (await w.ask(_GET)).status
+
+
+def test_backends(tmp_path: Path) -> None:
+    """A backend must show what its settings say; a name that is not its host's, where they say so; and gets what it asks for."""
+    ours, theirs = Authority(tmp_path, "ca"), Authority(tmp_path, "other")
+    named, own = ours.issue("named", "model.test"), ours.issue("balancer", "b")
+
+    async def main() -> None:
+        plain = await Backend(answering(_OK)).start(ssl=_server_side(ours, named, asks=False))
+        strict = await Backend(answering(_OK)).start(ssl=_server_side(ours, named, asks=True))
+        good = BackendTls(ours.file, server_name="model.test")
+        assert await _status(plain, good) == 200
+        assert await _status(plain, BackendTls(ours.file)) == 502  # it is not 127.0.0.1
+        assert await _status(plain, BackendTls(theirs.file, server_name="model.test")) == 502
+        assert await _status(plain, BackendTls(server_name="model.test")) == 502
+        assert await _status(strict, good) == 502
+        assert await _status(strict, BackendTls(ours.file, own, "model.test")) == 200
+
+    run(main)
+
+
+def test_an_answer_that_tls_does_not_end(tmp_path: Path) -> None:
+    """A length that the connection's end tells: without TLS's own end somebody else may have ended it (RFC 9112 §9.8)."""
+    ours = Authority(tmp_path, "ca")
+    context = _server_side(ours, ours.issue("named", "model.test"), asks=False)
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+        if b"/cut" in request.start:
+            await asyncio.sleep(0.05)
+            peer.abort()
+
+    async def main() -> None:
+        url = await Backend(script).start(ssl=context)
+        tls = BackendContext(BackendTls(ours.file, server_name="model.test"))
+        async with world(url, tls=tls.context, server_name=tls.server_name) as w:
+            assert (await w.ask(_GET)).whole
+            assert not (await w.ask(_GET.replace(b"/", b"/cut", 1))).whole
+
+    run(main)
+
+
+def test_urls_of_backends() -> None:
+    """What is no URL of a backend is refused with what is one."""
+    for url in (
+        "ftp://a",
+        "a:80",
+        "http://",
+        "http://a:x",
+        "http://a:99999",
+        "http://u@a",
+        "http://a/b c",
+        "http://a?b",
+    ):
+        with pytest.raises(ValueError, match="is no URL of a backend"):
+            Route(url)
