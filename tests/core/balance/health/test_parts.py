@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from statistics import median
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from gtm.core.balance.health import (
     State,
     Thresholds,
 )
+from gtm.core.balance.health.outliers import _median_without
 from gtm.core.balance.health.warmth import warmth
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
@@ -268,3 +270,11 @@ def test_a_check_that_comes_to_be_on_is_unknown_first() -> None:
     health.update(Settings(), [Backend("a"), Backend("b")])
     assert health.tick(2.0)["a"].healthy
     assert health.snapshot(2.0)[0].falls == 0
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=9), st.data())
+def test_the_median_of_the_others(values: list[float], data: st.DataObject) -> None:
+    """As if the one had not been there."""
+    index = data.draw(st.integers(0, len(values) - 1))
+    others = values[:index] + values[index + 1 :]
+    assert _median_without(sorted(values), values[index]) == median(others)
