@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError
 
 from gtm.adapters.servers import ServerType
 from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
+from gtm.balancer.tls import BackendTls, Certificate, ClientCertificates, ServerTls
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Pick, Score, Settings
@@ -201,6 +202,53 @@ class AdmissionDocument(_Document):
         )
 
 
+class CertificateDocument(_Document):
+    """Files (PEM): a certificate with what leads to its authority, and its private key."""
+
+    chain: Path
+    key: Path
+
+    def at(self, folder: Path) -> Certificate:
+        """The same for who loads them; names are relative to the file's own folder."""
+        return Certificate(folder / self.chain, folder / self.key)
+
+
+class TlsDocument(_Document):
+    """What clients are shown, and what is asked of them. Files are read again when they change."""
+
+    certificates: tuple[CertificateDocument, ...] = Field(min_length=1)
+    client_certificates: Literal["none", "wanted", "required"] = "none"
+    client_ca: Path | None = None
+
+    def settings(self, folder: Path) -> ServerTls:
+        """The same for a listener.
+
+        Raises:
+            TlsError: they do not fit each other.
+        """
+        return ServerTls(
+            tuple(one.at(folder) for one in self.certificates),
+            ClientCertificates[self.client_certificates.upper()],
+            None if self.client_ca is None else folder / self.client_ca,
+        )
+
+
+class BackendTlsDocument(_Document):
+    """What https backends must show, and what is shown to them."""
+
+    ca: Path | None = None
+    certificate: CertificateDocument | None = None
+    server_name: str | None = None
+
+    def settings(self, folder: Path) -> BackendTls:
+        """The same for connections."""
+        return BackendTls(
+            None if self.ca is None else folder / self.ca,
+            None if self.certificate is None else self.certificate.at(folder),
+            self.server_name,
+        )
+
+
 class BalancerDocument(_Document):
     """The whole file."""
 
@@ -210,6 +258,11 @@ class BalancerDocument(_Document):
     choosing: ChoosingDocument = ChoosingDocument()
     checks: ChecksDocument = ChecksDocument()
     admission: AdmissionDocument = AdmissionDocument()
+    tls: TlsDocument | None = None
+    """Clients speak TLS. A change of these settings counts from the next start; one of the files' contents at once."""
+    backend_tls: BackendTlsDocument = BackendTlsDocument()
+    proxy_protocol: tuple[IPvAnyNetwork, ...] = ()
+    """Networks of proxies that say by the PROXY protocol who their client is."""
 
     def servers(self) -> tuple[Backend, ...]:
         """The backends, each named by its URL."""
@@ -271,6 +324,7 @@ def _checked(document: object, name: str, place: Place | None) -> BalancerDocume
     parts: tuple[tuple[str, Callable[[], object]], ...] = (
         ("choosing", found.choice),
         ("checks", found.checks.settings),
+        ("tls", lambda: found.tls and found.tls.settings(Path())),
     )
     for name_of, made in parts:
         try:

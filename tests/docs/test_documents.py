@@ -266,11 +266,11 @@ def test_files_of_the_walks_exist() -> None:
     assert len(set(paths)) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []
     text = (ROOT / "docs" / "architecture.md").read_text()
-    walks = text[text.index("## Five walks") : text.index("## From a request")]
+    walks = text[text.index("## Six walks") : text.index("## From a request")]
     named = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", walks)
     assert len(named) > 40
     assert [name for name in named if not (ROOT / "gtm" / name).is_file()] == []
-    rooms = text[text.index("## Rooms") : text.index("## Five walks")]
+    rooms = text[text.index("## Rooms") : text.index("## Six walks")]
     packages = {path.parent.name for path in (ROOT / "gtm").glob("*/__init__.py")}
     packages |= {path.parent.name for path in (ROOT / "gtm" / "core").glob("*/__init__.py")}
     assert {name for name in packages if not re.search(rf"\b{name}\b", rooms)} == set()

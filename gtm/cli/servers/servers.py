@@ -200,7 +200,9 @@ def balancer(
         raise CommandError(str(error)) from error
     import uvloop
 
-    _run(running.run(), run=uvloop.run)
+    from gtm.balancer.tls import TlsError
+
+    _run(running.run(), TlsError, run=uvloop.run)
 
 
 def _stop_edge(data_dir: Path) -> None:

@@ -45,6 +45,7 @@ from gtm.feed.wire import (
 from gtm.geoip.client import ClientFinder
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
+from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.reporting import Reporter
@@ -121,11 +122,13 @@ class Balancer:
         lifeline.watch(self.stop)
         backends = self._document.servers()
         watched = BackendHealth(health_settings(self._document.checks.settings()), backends, loop.time())
+        self._front = Front(self._document, settings.file)
         self._picker = PoolPicker(
             backends,
             self._document.choice(),
             watched,
             loop=loop,
+            route=self._front.route,
             affinity=self._document.choosing.sessions,
         )
         self._admission = QueueAdmission(
@@ -188,8 +191,8 @@ class Balancer:
         self._picker.start()
         servers, admins = [], []
         for one in self._owned.listeners(Use.REQUESTS):
-            servers.append(await loop.create_server(proxy.connection, sock=one.socket.dup(), backlog=2048))
-            logger.info("listening for requests on %s port %d", one.host, one.port)
+            servers.append(await self._front.listen(proxy, one.socket.dup()))
+            logger.info("listening for requests on %s port %d%s", one.host, one.port, self._front.words)
         for one in self._owned.listeners(Use.ADMIN):
             admins.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
             logger.info("listening for metrics and state on %s port %d", one.host, one.port)
@@ -271,6 +274,8 @@ class Balancer:
             await asyncio.sleep(LOOK_EVERY)
             self._current.tick()
             await self._reread(health)
+            await asyncio.to_thread(self._front.look)
+            self._front.renew(self._picker.routes())
             await self._kept.keep_times()
             if self._kept.unsaved:
                 await self._kept.save(self._lasting)

@@ -1,0 +1,78 @@
+"""How clients come to a balancer, and it to its backends: plain or by TLS, behind a PROXY protocol or not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from gtm.balancer.backends import Route
+from gtm.balancer.config import BalancerDocument
+from gtm.balancer.proxy import Proxy
+from gtm.balancer.proxy_protocol import ProxiedConnection
+from gtm.balancer.tls import BackendContext, Listener
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 2048
+_HANDSHAKE = 10.0
+"""Seconds for a TLS handshake."""
+
+
+class Front:
+    """See above.
+
+    Args:
+        document: what the balancer's file says.
+        file: that file; the names of others in it are relative to its folder.
+
+    Raises:
+        TlsError: a file of a certificate cannot be used.
+    """
+
+    def __init__(self, document: BalancerDocument, file: Path | None) -> None:
+        folder = Path() if file is None else file.parent
+        self._listener = None if document.tls is None else Listener(document.tls.settings(folder))
+        self._backends = BackendContext(document.backend_tls.settings(folder))
+        self._trusted = document.proxy_protocol
+
+    @property
+    def words(self) -> str:
+        """What the log says of it."""
+        tls = " (TLS)" if self._listener is not None else ""
+        return f"{tls} (PROXY protocol from {len(self._trusted)} networks)" if self._trusted else tls
+
+    async def listen(self, proxy: Proxy, sock: socket.socket) -> asyncio.Server:
+        """Take connections of clients."""
+        tls = None if self._listener is None else self._listener.context
+        if self._trusted:
+            return await proxy.loop.create_server(
+                lambda: ProxiedConnection(proxy, self._trusted, tls), sock=sock, backlog=_BACKLOG
+            )
+        secure = tls is not None
+        return await proxy.loop.create_server(
+            lambda: proxy.connection(secure=secure),
+            sock=sock,
+            backlog=_BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=_HANDSHAKE if secure else None,
+        )
+
+    def route(self, url: str) -> Route:
+        """The way to a backend."""
+        return Route(url, self._backends.context, server_name=self._backends.server_name)
+
+    def look(self) -> None:
+        """Read certificates again whose files have changed."""
+        for one in (self._listener, self._backends):
+            problem = None if one is None else one.look()
+            if problem is not None:
+                logger.error("%s", problem)
+
+    def renew(self, routes: Iterable[Route]) -> None:
+        """Let the next connections to backends be made with what was read last."""
+        for route in routes:
+            if route.tls is not None:
+                route.tls = self._backends.context

@@ -1,0 +1,137 @@
+"""The balancer's file: what is in it, what is wrong with it, and that its page speaks of the fields there are."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from gtm.balancer import config
+from gtm.balancer.check_settings import CheckSettings
+from gtm.balancer.config import (
+    BackendDocument,
+    BalancerDocument,
+    ChecksDocument,
+    ChoosingDocument,
+    load,
+    of_urls,
+)
+from gtm.core.balance.admission import Settings as AdmissionSettings
+from gtm.core.balance.choosing.values import Settings as ChoosingSettings
+from gtm.core.model.problems import PolicyError
+from tests.docs.blocks import ROOT
+from tests.effort import examples
+
+PAGE = (ROOT / "docs/balancer.md").read_text()
+
+
+def _load(folder: Path, text: str) -> BalancerDocument:
+    file = folder / "balancer.yaml"
+    file.write_text(text)
+    return load(file)
+
+
+def _problems(folder: Path, text: str) -> str:
+    with pytest.raises(PolicyError) as error:
+        _load(folder, text)
+    return str(error.value)
+
+
+def test_the_least_is_a_url() -> None:
+    """One URL has every default of those who go by it."""
+    found = of_urls(["http://10.0.0.5:8000/"])
+    assert [one.name for one in found.servers()] == ["http://10.0.0.5:8000"]
+    assert found.choice() == ChoosingSettings()
+    assert found.checks.settings() == CheckSettings()
+    assert found.admission.settings() == AdmissionSettings(tenants={}, models={})
+
+
+def test_the_pages_examples_are_read(tmp_path: Path) -> None:
+    """Every example on the page is a file that counts."""
+    texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(texts) == 3
+    for text in texts:
+        assert _load(tmp_path, text).backends
+
+
+@pytest.mark.parametrize(
+    ("document", "least"),
+    [(BalancerDocument, 8), (BackendDocument, 6), (ChoosingDocument, 8), (ChecksDocument, 5)],
+)
+def test_fields_are_described(document: type[BaseModel], least: int) -> None:
+    """The page's tables name every field."""
+    listed = set(re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE))
+    assert len(document.model_fields) >= least
+    assert set(document.model_fields) - listed == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]\n", "must be one mapping"),
+        ("backends: []\n", "backends"),
+        ("backends: [{url: 'tcp://x'}]\n", "balancer.yaml:1: backends[0].url: must be http:// or https://"),
+        ("backends: [{url: 'http://u:p@x'}]\n", "must not hold credentials"),
+        ("backends: [{url: 'http://x'}, {url: 'http://x/'}]\n", "is listed twice"),
+        (
+            "backends:\n  - url: http://x\n    wieght: 2\n",
+            "balancer.yaml:3: backends[0].wieght: unknown field",
+        ),
+        ("backends: [{url: 'http://x', slots: 0}]\n", "backends[0].slots"),
+        ("backends: [{url: 'http://x'}]\nchoosing: {pick: best}\n", "choosing.pick"),
+        (
+            "backends: [{url: 'http://x'}]\nchoosing: {versions: {a: 0.7, b: 0.7}}\n",
+            "no more than 1 together",
+        ),
+        ("backends: [{url: 'http://x'}]\nchecks: {health: {path: nothing}}\n", "write one like"),
+        (
+            "backends: [{url: 'http://x'}]\nadmission: {tenants: {a: {keys: [short]}}}\n",
+            "must be the SHA-256 of a token",
+        ),
+        ("backends: [{url: 'http://x'}]\nadmission: {tenants: {a: {burst: 3}}}\n", "decides nothing without"),
+        ("backends: [{url: 'http://x'}]\nadmission: {reserves: {real_time: 0.9}}\n", "at most 1"),
+        (
+            "backends: [{url: 'http://x'}]\ntls: {certificates: [{chain: a, key: b}], client_ca: c}\n",
+            "go together",
+        ),
+        ("backends: [\n", "balancer.yaml"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
+    """With the line, where that is known, and what to do."""
+    assert said in _problems(tmp_path, text)
+
+
+def test_one_key_shows_one_tenant(tmp_path: Path) -> None:
+    """Two tenants with one key: whose request would it be?"""
+    key = "ab" * 32
+    text = f"backends: [{{url: 'http://x'}}]\nadmission: {{tenants: {{a: {{keys: [{key}]}}, b: {{keys: [{key}]}}}}}}\n"
+    assert "a key shows one tenant" in _problems(tmp_path, text)
+    found = _load(
+        tmp_path, f"backends: [{{url: 'http://x'}}]\nadmission: {{tenants: {{a: {{keys: [{key}]}}}}}}\n"
+    )
+    assert found.keys() == {key: "a"}
+
+
+@settings(max_examples=examples(300))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from([*BalancerDocument.model_fields, "url", "x"]) | st.text(), inner, max_size=4
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_anything_is_read_or_refused(value: object) -> None:
+    """Whatever is in a file: a document, or problems in words."""
+    with suppress(PolicyError):
+        config._checked(value, "file", None)
