@@ -94,6 +94,7 @@ def test_reports_come_at_two_to_ten_hertz(told: Slots, now: Slots, since: float)
         (Slots(60, 100), Slots(69, 100), 0.5),  # not much
         (Slots(5, 6), Slots(5, 10), 0.1),  # other limit
         (Slots(1, 20, 1), Slots(1, 20), 0.1),  # not full any more
+        (Slots(1, 2, 1), Slots(1, 2), 0.1),  # likewise, where half is free
         (Slots(0, 0), Slots(0, 0), 0.5),  # nothing there
     ],
 )

@@ -258,6 +258,21 @@ def test_the_nearest_with_room_takes_a_correction() -> None:
     assert [correct(0, ways, sender, 0.1).way for _ in range(2)] == [ways[1], ways[2]]
 
 
+def test_a_steady_stream_is_not_counted_as_one() -> None:
+    """A request every 5 ms for a second: of the last tenth of a second some 20 are counted, not 200."""
+    sent = Sent()
+    for number in range(200):
+        sent.add(0, number * 0.005)
+    assert 20 <= sent.since(0, 0.9) <= 22
+
+
+def test_the_emptier_is_so_by_its_part() -> None:
+    """5 of 5 slots open are more than 10 of 100."""
+    known = {1: Standing(10.0, 100.0, 0.0, 0.0, 1), 2: Standing(5.0, 5.0, 0.0, 0.0, 1)}
+    peers = [Peer(1, 0.1, (), 1), Peer(2, 0.1, (), 2)]
+    assert push(1.0, 0, peers, _sender(known), 0.0, draws=(0.0, 0.0)).peer is peers[1]
+
+
 def test_what_is_still_on_its_way_is_not_in_the_report() -> None:
     """A push 0.05 s before the report was measured, to a peer 0.1 s away, has the one open slot; one 0.15 s before is in the report."""
     for before, why in ((0.05, Why.NO_ROOM), (0.15, Why.MOVED)):
