@@ -135,3 +135,9 @@ def test_a_share_of_half_lets_every_second_request_spill() -> None:
         if bucket.ready():
             bucket.spend()
     assert spilled == [False, True] * 4
+
+
+def test_no_more_than_two_are_saved_and_the_rest_is_handed_on() -> None:
+    """Ten requests worth a whole token each, of which none is spilled: eight tokens go on with them."""
+    bucket = ShareBucket()
+    assert sum(bucket.earn(1.0) for _ in range(10)) == 8.0

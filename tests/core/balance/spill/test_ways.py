@@ -70,6 +70,21 @@ def test_where_another_region_is_no_equal_there_are_none(changed: dict[str, obje
     assert _names(service=replace(SERVICE, **changed)) == []  # type: ignore[arg-type]
 
 
+def test_an_edge_outside_of_a_rule_has_none() -> None:
+    """It answers nothing that the rule concerns."""
+    view = _view()
+    group = _ranking(view).group
+    assert ways(view, group, "worker")
+    assert ways(view, replace(group, outside=True), "worker") == ()
+
+
+def test_the_least_latency_comes_first_whatever_the_order_of_preference() -> None:
+    """Where steering is by geography, the next in order may be slower to reach than the one after."""
+    view = _view()
+    group = replace(_ranking(view).group, latency_ms={0: 10.0, 1: 90.0, 2: 30.0})
+    assert [way.number for way in ways(view, group, "worker")] == [0, 2, 1]
+
+
 def test_spillover_rules_lead_and_their_quotas_are_owed() -> None:
     """Home is free; a region to which no rule of the home leads is left out; a bound on what comes in is a quota too."""
     regions = (
