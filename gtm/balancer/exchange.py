@@ -307,6 +307,8 @@ class Exchange:
         if self.closes or framing is Framing.CLOSE:
             head.keep_alive = False
         self.phase = Phase.ANSWERING
+        self._keeps = False
+        self._pieces.clear()
         self._answer.begin(head, response, framing, self.proxy.said(self))
         upstream = self.upstream
         if framing is Framing.TUNNEL and upstream is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-import os
+import datetime as dt
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from gtm.balancer.tls import Certificate
 
-_DAY = datetime.timedelta(days=1)
+_DAY = dt.timedelta(days=1)
 
 
 class Authority:
@@ -48,7 +47,7 @@ class Authority:
     def _sign(
         self, key: ec.EllipticCurvePrivateKey, name: x509.Name, hosts: list[str], *, authority: bool
     ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         builder = (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -85,4 +84,4 @@ def _write(file: Path, data: bytes) -> None:
     """A new file in the place of the old one, as tools that renew certificates do."""
     new = file.with_suffix(".new")
     new.write_bytes(data)
-    os.replace(new, file)
+    new.replace(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 from gtm.balancer.proxy import Limits
 from gtm.balancer.refusals import Refusal
@@ -25,7 +26,7 @@ def _post(body: bytes, *more: bytes) -> bytes:
 
 
 def _resident() -> int:
-    with open("/proc/self/statm") as file:
+    with Path("/proc/self/statm").open() as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -447,7 +448,7 @@ def test_expect_where_the_choice_needs_no_body() -> None:
 
 
 def test_expect_where_the_choice_needs_the_body() -> None:
-    """Gtm asks for the body itself, once; the backend is not asked again."""
+    """It is asked by gtm itself, once; the backend is not asked again."""
 
     async def main() -> None:
         seen: list[Message] = []
@@ -703,10 +704,10 @@ def test_draining() -> None:
 def test_what_raises_inside_ends_one_request_only() -> None:
     """A gate, admission or picker that raises costs its request a 500, and no count."""
 
-    class Wrong(Exception): ...
+    class WrongError(Exception): ...
 
     def raises(*_: object) -> None:
-        raise Wrong
+        raise WrongError
 
     async def main() -> None:
         for part, name in (
@@ -733,9 +734,6 @@ def test_what_raises_inside_ends_one_request_only() -> None:
 def test_many_refused_at_once() -> None:
     """A queue that empties into refusals, each making room for the next, needs no stack."""
 
-    class Chain:
-        pass
-
     async def main() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
             await _chain(w)
@@ -750,7 +748,7 @@ async def _chain(w: World) -> None:
     for client in clients:
         client.send(_GET)
     await w.until(lambda: len(admission.waiting) == len(clients))
-    w.picker.pick = lambda *_: Refusal(503, "no_backend", "x")  # type: ignore[method-assign,assignment]
+    w.picker.pick = lambda *_: Refusal(503, "no_backend", "x")  # type: ignore[method-assign]
     ended = admission.ended
 
     def next_please(exchange: object, now: float) -> None:
@@ -758,7 +756,7 @@ async def _chain(w: World) -> None:
         if admission.waiting:
             admission.waiting[0].admitted()
 
-    admission.ended = next_please  # type: ignore[method-assign,assignment]
+    admission.ended = next_please  # type: ignore[method-assign]
     admission.waiting[0].admitted()
     for client in clients:
         assert (await client.response()).status == 503

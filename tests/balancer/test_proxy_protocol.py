@@ -116,9 +116,6 @@ async def _listen(w: World, trusted: str, tls: ssl.SSLContext | None = None) -> 
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: ProxiedConnection(w.proxy, networks, tls), "127.0.0.1", 0)
     w.address = server.sockets[0].getsockname()
-    peers: list[str | None] = []
-    w.gate.more_headers = lambda e: peers.append(e.client.peer) or b""  # type: ignore[method-assign,func-returns-value]
-    w.peers = peers  # type: ignore[attr-defined]
     return server
 
 
@@ -135,12 +132,12 @@ def test_behind_a_proxy(cut: int) -> None:
                     client.send((raw + _GET)[at : at + cut])
                     await asyncio.sleep(0)
                 assert (await client.response()).status == 200
-                assert w.peers.pop() == (source or "127.0.0.1")  # type: ignore[attr-defined]
+                assert w.gate.peers.pop() == (source or "127.0.0.1")
             for raw in _BAD:
                 client = await w.client()
                 client.send(raw, b" " * 5000)
                 assert await client.end() == b""
-            assert not w.peers  # type: ignore[attr-defined]
+            assert not w.gate.peers
             server.close()
 
     run(main)
@@ -153,12 +150,12 @@ def test_only_from_trusted_networks() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
             server = await _listen(w, "192.0.2.0/24")
             assert (await w.ask(_GET)).status == 200
-            assert w.peers.pop() == "127.0.0.1"  # type: ignore[attr-defined]
+            assert w.gate.peers.pop() == "127.0.0.1"
             for raw, _ in _GOOD:
                 client = await w.client()
                 client.send(raw, _GET)
                 assert (await client.response()).status == 400
-            assert not w.peers  # type: ignore[attr-defined]
+            assert not w.gate.peers
             server.close()
 
     run(main)
@@ -177,11 +174,11 @@ def test_before_tls(tmp_path: Path) -> None:
             for together in (False, True):
                 for _ in range(5):
                     assert await _ask_in_tls(w, context, together=together) == b"HTTP/1.1 200 OK"
-                    assert w.peers.pop() == "192.0.2.7"  # type: ignore[attr-defined]
+                    assert w.gate.peers.pop() == "192.0.2.7"
             client = await w.client()
             client.send(_GOOD[0][0] + _GET)  # no handshake
             await client.end()
-            assert not w.peers  # type: ignore[attr-defined]
+            assert not w.gate.peers
             server.close()
 
     run(main)

@@ -157,11 +157,11 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
         ServerTls((one,), ClientCertificates.REQUIRED)
     with pytest.raises(TlsError, match="client_certificates"):
         ServerTls((one,), client_ca=ours.file)
-    with pytest.raises(TlsError, match="b-key.pem"):
+    with pytest.raises(TlsError, match=r"b-key\.pem"):
         Listener(ServerTls((Certificate(one.chain, other.key),)))
-    with pytest.raises(TlsError, match="gone.pem"):
+    with pytest.raises(TlsError, match=r"gone\.pem"):
         Listener(ServerTls((Certificate(tmp_path / "gone.pem", one.key),)))
-    with pytest.raises(TlsError, match="gone.pem"):
+    with pytest.raises(TlsError, match=r"gone\.pem"):
         BackendContext(BackendTls(ca=tmp_path / "gone.pem"))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -232,7 +233,7 @@ def test_cuts_change_nothing(good: list[bytes], bad: bytes | None, cuts: list[in
     """However a stream of bytes is cut, the same requests go on, and the same answers come."""
     stream = b"".join(good) + (bad or b"")
     places = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
-    pieces = [stream[a:b] for a, b in zip(places, places[1:], strict=False)]
+    pieces = [stream[a:b] for a, b in pairwise(places)]
 
     async def main() -> None:
         whole, cut = await _replies([[stream], pieces])

@@ -4,6 +4,8 @@ Everything runs in one event loop (uvloop, as in production), so that a test can
 by a small reader of its own, from RFC 9112 and not from the code. What raises in the loop, and what is left over, fails the test.
 """
 
+# ruff: noqa: ARG002 - parts of a test keep contracts of which they need little
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +22,7 @@ from gtm.balancer.exchange import Exchange
 from gtm.balancer.proxy import Limits, Proxy, Sent
 from gtm.balancer.refusals import Refusal
 
-PATIENCE = 3.0
+PATIENCE = 10.0
 """Seconds after which something that should happen counts as never."""
 
 
@@ -191,11 +193,14 @@ class Gate:
 
     def __init__(self) -> None:
         self.refusal: Refusal | None = None
+        self.peers: list[str | None] = []
+        """Whose requests went on."""
 
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:
         return self.refusal
 
     def more_headers(self, exchange: Exchange) -> bytes:
+        self.peers.append(exchange.client.peer)
         return b"x-forwarded-for: 192.0.2.1\r\n"
 
 
@@ -313,10 +318,10 @@ class World:
         self.clock.ahead += seconds
         self.proxy.look()
 
-    async def until(self, holds: Callable[[], bool], what: str = "") -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds that will."""
         async with asyncio.timeout(PATIENCE):
-            while not holds():
+            while not holds():  # noqa: ASYNC110 - what holds is many things
                 await asyncio.sleep(0.001)
 
     async def nothing_left(self) -> None:
