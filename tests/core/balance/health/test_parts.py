@@ -270,6 +270,9 @@ def test_a_check_that_comes_to_be_on_is_unknown_first() -> None:
     health.update(Settings(), [Backend("a"), Backend("b")])
     assert health.tick(2.0)["a"].healthy
     assert health.snapshot(2.0)[0].falls == 0
+    for at in (3.0, 4.0, 5.0):  # one that was in flight meanwhile
+        health.checked("a", Check.COMPLETION, BAD, at)
+    assert health.tick(5.0)["a"].healthy
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=9), st.data())
