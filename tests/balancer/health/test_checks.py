@@ -167,6 +167,27 @@ def test_adapters_are_listed() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/nothing", "status 404, expected 200: its load is unknown"),
+        ("/v1/models", "these are metrics of no server that is known"),
+    ],
+)
+def test_a_server_without_metrics_has_no_load(path: str, words: str) -> None:
+    """It is up all the same; what it runs is unknown, which people are told."""
+
+    async def test() -> None:
+        async with world(replace(QUICK, models=None, scrape=MetricsScrape(path))) as here:
+            condition = here.condition()
+            assert condition.healthy
+            assert (condition.scraped, condition.memory, condition.models) == (None, None, None)
+            assert here.checks.problems()[here.name]["scrape"].startswith(words)
+            assert here.asked[0, path] == 1
+
+    run(test)
+
+
 def test_metrics_on_another_port() -> None:
     """As Triton has them."""
 
