@@ -6,29 +6,41 @@ from fastapi import Response
 
 from gtm.api.context import Ctx
 from gtm.api.query import strict_router
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.base import errors
 from gtm.control.errors import Unavailable
 from gtm.handoff import jwks
 
 router = strict_router(prefix="/v1")
 
 
-class Jwk(Schema):
-    """A public key (RFC 7517 §4, RFC 8037 §2)."""
-
-    kty: str
-    crv: str
-    x: str
-    kid: str
-    """Its thumbprint (RFC 7638)."""
-    use: str
-    alg: str
-
-
-class JwkSet(Schema):
-    """Every key that edges sign handoffs with, will or did."""
-
-    keys: list[Jwk]
+_SET = {
+    "description": "Every key that edges sign handoffs with, will or did (RFC 7517 §5, RFC 8037 §2).",
+    "content": {
+        jwks.MEDIA_TYPE: {
+            "schema": {
+                "type": "object",
+                "required": ["keys"],
+                "properties": {
+                    "keys": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["kty", "crv", "x", "kid", "use", "alg"],
+                            "properties": {
+                                "kty": {"const": "OKP"},
+                                "crv": {"const": "Ed25519"},
+                                "x": {"type": "string", "description": "The key, in base64url."},
+                                "kid": {"type": "string", "description": "Its thumbprint (RFC 7638)."},
+                                "use": {"const": "sig"},
+                                "alg": {"const": "EdDSA"},
+                            },
+                        },
+                    }
+                },
+            }
+        }
+    },
+}
 
 
 @router.get(
@@ -38,8 +50,8 @@ class JwkSet(Schema):
     summary="The keys by which signed handoffs are verified",
     description="For everybody: public keys alone, without the names of edges. Every edge publishes them too, at "
     f"`{jwks.PATH}`.",
-    response_model=JwkSet,
-    responses={status: errors()[status] for status in (400, 422, 503)},
+    response_class=Response,
+    responses={200: _SET, **{status: errors()[status] for status in (400, 422, 503)}},
 )
 async def handoff_keys(ctx: Ctx) -> Response:
     """The keys, as they are on the feed."""
