@@ -198,11 +198,12 @@ class Subscribers:
         lines: list[bytes] = []
         now = self._current.now
         parts = (
-            ("handoff_keys", now.handoff_keys if now.handoff_keys.version else None),
             ("snapshot", now.message),
             ("access", now.access),
             ("latency", now.table if now.table.version else None),
             ("state", now.state),
+            # An empty set too: the follower may hold keys that were withdrawn.
+            ("handoff_keys", now.handoff_keys if now.handoff_keys.version else None),
             ("room", now.rooms if now.rooms is not NO_ROOMS else None),
         )
         for key, value in parts:
