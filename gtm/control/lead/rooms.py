@@ -101,7 +101,8 @@ class Rooms:
         """Watch lines, and tell followers, until cancelled."""
         while True:
             try:
-                await asyncio.wait_for(self._changed.wait(), BEAT)
+                async with asyncio.timeout(BEAT):
+                    await self._changed.wait()
             except TimeoutError:
                 self._look()
                 if not self._changed.is_set():
