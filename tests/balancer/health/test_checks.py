@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.balancer.asking import ask
+from gtm.balancer.asking import Answer, ask
 from gtm.balancer.backends import Route
 from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
-from gtm.balancer.checks import Checks
-from gtm.balancer.scraping import load_in_header
+from gtm.balancer.checks import Checks, _tokenless
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
 from gtm.demo.backend.faults import Mode
@@ -106,6 +105,13 @@ def test_failures_that_completions_show(mode: Mode) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("body", [b"", b"ok", b"{}", b'{"choices": []}', b'{"choices": 1}', b"[" * 5000])
+def test_what_is_no_completion(body: bytes) -> None:
+    """A 200 is not enough."""
+    assert "completion" in _tokenless(Answer(200, body, 0.1))
+    assert not _tokenless(Answer(200, b'{"choices": [{"text": "a"}]}', 0.1))
+
+
 def test_slow_is_not_down() -> None:
     """A slow engine completes a token in time: choosing and latencies see to it, not checks."""
 
@@ -135,6 +141,13 @@ def test_a_model_that_must_be_listed() -> None:
             await here.fail(Mode.UNLOADED)
             await here.until(lambda: here.condition().models == frozenset())
             assert here.condition().healthy
+        async with world(required) as here:
+            assert here.condition().healthy
+            await here.fail(Mode.UNLOADED)
+            await here.until(lambda: not here.condition().healthy)
+            assert here.why() == "models: it lists no model"
+        async with world(replace(QUICK, models=None)) as here:
+            assert here.condition().models == frozenset(("demo",))  # as metrics name them
 
     run(test)
 
@@ -243,37 +256,6 @@ def _outstanding(here: World) -> float:
 
 async def _post(here: World, body: bytes) -> None:
     await ask(here.targets[0][1], "/v1/completions", timeout=60, most=10**8, content=body)
-
-
-@pytest.mark.parametrize("form", ["TEXT", "JSON"])
-def test_a_response_says_its_load(form: str) -> None:
-    """ORCA's header, of a real response, in both forms."""
-
-    async def test() -> None:
-        async with world() as here:
-            route = here.targets[0][1]
-            reader, writer = await asyncio.open_connection(route.host, route.port)
-            body = b'{"model": "demo", "prompt": "x", "max_tokens": 1}'
-            writer.write(
-                b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
-                b"endpoint-load-metrics-format: %b\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
-                % (form.encode(), len(body), body)
-            )
-            lines = (await reader.read()).partition(b"\r\n\r\n")[0].split(b"\r\n")
-            writer.close()
-            said = [
-                line.partition(b":")[2].strip()
-                for line in lines
-                if line.lower().startswith(b"endpoint-load-metrics:")
-            ]
-            load = load_in_header(said[0])
-            assert load is not None
-            assert load.running is None
-            assert load.waiting == 0.0
-            assert load.memory is not None
-            assert load_in_header(b"nonsense") is None
-
-    run(test)
 
 
 def test_warm_up_before_it_counts_as_up() -> None:

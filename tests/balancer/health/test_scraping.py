@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -13,6 +14,7 @@ from gtm.adapters.servers import ServerType
 from gtm.balancer.scraping import Scraper, load_in_header, load_of
 from gtm.core.balance.health import Load
 from tests.adapters import texts
+from tests.balancer.health.world import run, world
 
 LLAMA = frozenset(("llama",))
 
@@ -71,3 +73,34 @@ def test_damage_is_an_error_or_a_load(body: bytes) -> None:
     with suppress(MetricsError):
         Scraper().read(body, 1.0)
     load_in_header(b"TEXT " + body)
+
+
+@pytest.mark.parametrize("form", ["TEXT", "JSON"])
+def test_a_response_says_its_load(form: str) -> None:
+    """ORCA's header, of a real response, in both forms."""
+
+    async def test() -> None:
+        async with world() as here:
+            route = here.targets[0][1]
+            reader, writer = await asyncio.open_connection(route.host, route.port)
+            body = b'{"model": "demo", "prompt": "x", "max_tokens": 1}'
+            writer.write(
+                b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+                b"endpoint-load-metrics-format: %b\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+                % (form.encode(), len(body), body)
+            )
+            lines = (await reader.read()).partition(b"\r\n\r\n")[0].split(b"\r\n")
+            writer.close()
+            said = [
+                line.partition(b":")[2].strip()
+                for line in lines
+                if line.lower().startswith(b"endpoint-load-metrics:")
+            ]
+            load = load_in_header(said[0])
+            assert load is not None
+            assert load.running is None
+            assert load.waiting == 0.0
+            assert load.memory is not None
+            assert load_in_header(b"nonsense") is None
+
+    run(test)
