@@ -76,6 +76,7 @@ def test_numbers_out_of_range_are_left_out(value: str) -> None:
         "TEXT " + "a=1," * MAX_ENTRIES + "a=1",
         "JSON " + json.dumps({"named_metrics": {f"a{number}": 1 for number in range(MAX_ENTRIES + 1)}}),
         "TEXT a=" + "1" * MAX_HEADER,
+        "TEXT a=1" + " " * MAX_HEADER,
     ],
 )
 def test_what_is_no_such_header(header: str) -> None:

@@ -357,7 +357,7 @@ def test_what_is_wrong_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     [
         lambda: CheckSettings(health=HealthCheck(path="health")),
         lambda: CheckSettings(health=HealthCheck(path="/he alth")),
-        lambda: CheckSettings(health=HealthCheck(path="/a\r\nx: y")),
+        lambda: CheckSettings(health=HealthCheck(path="/a\r\nx:y")),
         lambda: CheckSettings(health=HealthCheck(interval=0)),
         lambda: CheckSettings(completion=CompletionCheck(timeout=float("inf"))),
         lambda: CheckSettings(warm_up=-1),

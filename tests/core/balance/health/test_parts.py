@@ -232,7 +232,9 @@ def test_who_comes_back_is_another() -> None:
     """A backend that left the configuration and came back is unknown; ends of requests of before say nothing of it."""
     health = _health("abc", Settings(consecutive=1))
     old = health.begun("a", 1.0)
+    health.failed(health.begun("a", 1.0), Failure.RESET, 1.0)
     health.update(Settings(consecutive=1), [Backend(name) for name in "bc"])
+    assert "a" not in health.changes(1.0)
     gone = health.begun("a", 1.0)
     health.update(Settings(consecutive=1), [Backend(name) for name in "abc"])
     for sending in (old, gone):
