@@ -150,7 +150,7 @@ def test_lists_of_models() -> None:
         b'{"data": [{"id": 1}]}',
         b'{"data": [{"id": "\xff"}]}',
         b"[" * 10_000,
-        b" " * (MAX_LIST + 1),
+        b'{"data": []}' + b" " * MAX_LIST,
         json.dumps({"data": [{"id": "x"}] * (MAX_MODELS + 1)}).encode(),
     ],
 )
