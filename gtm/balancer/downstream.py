@@ -155,7 +155,9 @@ class Downstream(asyncio.Protocol, Outflow):
             return
         self.heard = self.proxy.now()
         current = self._current
-        if current is not None and current.tunnelled:
+        if current is None and not self._unread:
+            self._feed(data)
+        elif current is not None and current.tunnelled:
             current.carry_up(data)
         elif self._unread or not self._reads_on:
             self._keep(data)
@@ -173,6 +175,11 @@ class Downstream(asyncio.Protocol, Outflow):
 
     def _feed(self, data: bytes) -> None:
         start = 0
+        if len(data) <= _PIECE:
+            rest = self._feed_piece(data)
+            if not rest or self._ended:
+                return
+            start = len(data) - rest
         while True:
             end = start + self._piece()
             piece = data[start:end] if start or end < len(data) else data
@@ -254,7 +261,10 @@ class Downstream(asyncio.Protocol, Outflow):
         if self._ended:
             return
         parser, headers = self._parser, self._headers
-        if len(headers) > MAX_HEADERS or sum(len(n) + len(v) for n, v in headers) + len(self._url) > MAX_HEAD:
+        if len(headers) > MAX_HEADERS or (
+            self._fed > MAX_HEAD - _PIECE  # else it cannot be
+            and sum(len(name) + len(value) for name, value in headers) + len(self._url) > MAX_HEAD
+        ):
             raise HeadError(*_long(self._url))
         head = read_head(
             parser.get_method(),

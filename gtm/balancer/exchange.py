@@ -65,7 +65,6 @@ class Exchange:
     """
 
     __slots__ = (
-        "_answer",
         "_body_ended",
         "_connecting",
         "_heard",
@@ -75,6 +74,7 @@ class Exchange:
         "_sent",
         "_tried",
         "admission",
+        "answer",
         "began",
         "client",
         "facts",
@@ -84,6 +84,7 @@ class Exchange:
         "proxy",
         "received",
         "status",
+        "tunnelled",
         "upstream",
         "verdict",
     )
@@ -99,6 +100,8 @@ class Exchange:
         self.received = 0
         """Bytes of the request's body."""
         self.status = 0
+        self.tunnelled = False
+        """Both sides have left HTTP."""
         self.verdict: object = None
         """What the gate said of it."""
         self.admission: object = None
@@ -114,7 +117,7 @@ class Exchange:
         self._body_ended = not head.has_body
         self._offered = False
         """Admission knows of it."""
-        self._answer = Answer()
+        self.answer = Answer()
         self._heard = False
         """Something of an answer came from the present backend."""
 
@@ -124,19 +127,14 @@ class Exchange:
         return self.phase is Phase.ANSWERING
 
     @property
-    def tunnelled(self) -> bool:
-        """Whether both sides have left HTTP."""
-        return self._answer.framing is Framing.TUNNEL
-
-    @property
     def streams_events(self) -> bool:
         """Whether the answer is a stream of server-sent events."""
-        return self._answer.events
+        return self.answer.events
 
     @property
     def returned(self) -> int:
         """Bytes of the answer's body, or of what a tunnel brought."""
-        return self._answer.size
+        return self.answer.size
 
     @property
     def complete(self) -> bool:
@@ -292,7 +290,7 @@ class Exchange:
                 if not self.head.expects:
                     return  # the client does not wait for it
                 self.head.expects = False
-            self._answer.interim(response)
+            self.answer.interim(response)
 
     def response_began(self, response: ResponseHead) -> None:
         """The head of the answer.
@@ -309,25 +307,18 @@ class Exchange:
         self.phase = Phase.ANSWERING
         self._keeps = False
         self._pieces.clear()
-        self._answer.begin(head, response, framing, self.proxy.said(self))
+        self.answer.begin(head, response, framing, self.proxy.said(self))
         upstream = self.upstream
         if framing is Framing.TUNNEL and upstream is not None:
+            self.tunnelled = True
             upstream.tunnel()
             early = self.client.tunnel()
             if early:
                 self.carry_up(early)
 
-    def response_body(self, piece: bytes) -> None:
-        """A piece of the answer."""
-        self._answer.body(piece)
-
-    def trailer(self, name: bytes, value: bytes) -> None:
-        """A trailer of the answer."""
-        self._answer.trailer(name, value)
-
     def flush(self) -> None:
         """Send the client what there is for it."""
-        out = self._answer.take()
+        out = self.answer.take()
         if out:
             self.client.write(out)
 
@@ -340,7 +331,7 @@ class Exchange:
                 sent.route.put(upstream, self.proxy.now())
             else:
                 upstream.abort()
-        self._answer.end()
+        self.answer.end()
         self.flush()
         keep_alive = self.head.keep_alive
         self._end("answered")
@@ -367,7 +358,7 @@ class Exchange:
         if sent is not None:
             self.proxy.failed(self, sent, detail)
             self._tried = (*self._tried, sent.route.url)
-        self._answer.take()
+        self.answer.take()
         if safe and self._keeps and self.proxy.may_retry(len(self._tried)):
             self.phase = Phase.CONNECTING
             self._dispatch()
@@ -380,10 +371,10 @@ class Exchange:
         if sent is not None:
             self.proxy.failed(self, sent, detail)
         if self.streams_events:
-            self._answer.last_event(self.proxy.last_event(detail))
+            self.answer.last_event(self.proxy.last_event(detail))
         self.flush()
         self._end("broken")
-        if self._answer.framing is Framing.CLOSE:
+        if self.answer.framing is Framing.CLOSE:
             self.client.abort()  # its end must not look like the answer's
         else:
             self.client.end()  # without the last chunk, or short of its length: nobody takes it for whole
@@ -417,7 +408,7 @@ class Exchange:
         """End it with an answer of gtm's own."""
         closes = self.closes
         self._drop()
-        self._answer.take()
+        self.answer.take()
         self.client.write(response)
         self._end(how)
         self.client.finished(self, keep_alive=not closes)
@@ -482,7 +473,7 @@ class Exchange:
 
     def carry(self, data: bytes) -> None:
         """Bytes of a tunnel for the client."""
-        self._answer.size += len(data)
+        self.answer.size += len(data)
         self.client.write(data)
 
     def carry_up(self, data: bytes) -> None:

@@ -268,15 +268,21 @@ class Proxy:
         """A request has ended, however. Who fails to hear it keeps nobody else from hearing it."""
         now = self.now()
         self.ending += 1
-        if sent is not None:
-            self._tell(sent.flight.end, exchange, how)
         if how == "answered":
             self._retries = min(self._retries + self.limits.retry_share, 10 + self.limits.retries_free)
+        try:
+            if sent is not None:
+                sent.flight.end(exchange, how)
+        except Exception:  # noqa: BLE001 - it is logged
+            _log.exception("the picker did not hear of an end")
+        try:
+            if offered:
+                self.admission.ended(exchange, now)
+        except Exception:  # noqa: BLE001 - it is logged
+            _log.exception("admission did not hear of an end")
         self.stats.ended(exchange, "" if sent is None else sent.route.url, how, now)
         if self._log is not None:
             self._tell(self._log, exchange, how)
-        if offered:
-            self._tell(self.admission.ended, exchange, now)
         self.ending -= 1
 
     def added(self, exchange: Exchange) -> bytes | Refusal:

@@ -95,7 +95,7 @@ def read_response_head(status: int, reason: bytes, headers: Headers, version: st
     length = int(seen[b"content-length"]) if b"content-length" in seen else None
     if status < 200 and (length or coding is not None):
         raise ResponseError("an interim response has a body (RFC 9110 §15.2)")
-    if not _TEXT.fullmatch(reason):
+    if reason != b"OK" and not _TEXT.fullmatch(reason):
         reason = b""
     return ResponseHead(status, reason, length, coding is not None, lines, seen)
 

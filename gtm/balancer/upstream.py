@@ -201,6 +201,7 @@ class Upstream(asyncio.Protocol, Outflow):
     def _feed(self, exchange: Exchange, data: bytes) -> bytes | None:
         """Parse what came; what of it is behind an upgrade, None if the exchange has failed."""
         rest = b""
+        self._fed += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
@@ -212,15 +213,12 @@ class Upstream(asyncio.Protocol, Outflow):
                 return None
         response = self._response
         if response is None:
-            self._fed += len(data)
             if self._fed > MAX_HEAD:
                 self._malformed(exchange, f"the backend's response has a head of more than {MAX_HEAD} bytes")
                 return None
-        elif response.chunked and not self._done:
-            self._fed += len(data)
-            if self._fed > 2 * MAX_HEAD + 8 * exchange.returned:
-                self._malformed(exchange, "the backend's chunks are more framing than body")
-                return None
+        elif response.chunked and not self._done and self._fed > 2 * MAX_HEAD + 8 * exchange.answer.size:
+            self._malformed(exchange, "the backend's chunks are more framing than body")
+            return None
         return rest
 
     def _malformed(self, exchange: Exchange, detail: str) -> None:
@@ -245,7 +243,7 @@ class Upstream(asyncio.Protocol, Outflow):
         if self._done:
             return
         if self._response is not None and self.exchange is not None:
-            self.exchange.trailer(name, value)
+            self.exchange.answer.trailer(name, value)
         else:
             self._headers.append((name, value))
 
@@ -255,7 +253,9 @@ class Upstream(asyncio.Protocol, Outflow):
         if self._done or exchange is None:
             return
         headers, parser = self._headers, self._parser
-        if len(headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
+        if len(headers) > MAX_HEADERS or (
+            self._fed > MAX_HEAD and sum(len(name) + len(value) for name, value in headers) > MAX_HEAD
+        ):
             raise ResponseError(f"its head is longer than {MAX_HEAD} bytes or {MAX_HEADERS} lines")
         status = parser.get_status_code()
         response = read_response_head(status, self._reason, headers, parser.get_http_version())
@@ -279,7 +279,7 @@ class Upstream(asyncio.Protocol, Outflow):
         if self._done:  # of an answer to HEAD: there is none, and more of it may come
             self.usable = False
         elif self.exchange is not None:
-            self.exchange.response_body(body)
+            self.exchange.answer.body(body)
 
     def on_message_complete(self) -> None:
         """The end of a response."""
