@@ -175,14 +175,9 @@ class Downstream(asyncio.Protocol, Outflow):
 
     def _feed(self, data: bytes) -> None:
         start = 0
-        if len(data) <= _PIECE:
-            rest = self._feed_piece(data)
-            if not rest or self._ended:
-                return
-            start = len(data) - rest
         while True:
-            end = start + self._piece()
-            piece = data[start:end] if start or end < len(data) else data
+            whole = not start and len(data) <= _PIECE
+            piece = data if whole else data[start : start + self._piece()]
             rest = self._feed_piece(piece)
             start += len(piece) - rest
             if start >= len(data) or self._ended or self._refusal is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -369,7 +370,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         finally:
             while _running:
                 await _running.pop().stop()
-            await asyncio.sleep(0.01)  # for the ends of their connections to be told
+            await asyncio.sleep(0.05 if heard or sys.exc_info()[0] else 0.001)  # for ends to be told
 
     uvloop.run(guarded())
     gc.collect()
