@@ -13,15 +13,15 @@ import asyncio
 import logging
 import socket
 import struct
-from collections import deque
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from gtm.balancer.downstream_state import DownstreamState
 from gtm.balancer.exchange import Exchange
-from gtm.balancer.flow import Outflow, hung_up
+from gtm.balancer.flow import hung_up
 from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.lateness import end_if_late
 from gtm.balancer.refusals import Refusal, refusal_response
@@ -41,68 +41,14 @@ _LINGER = 2.0
 """Seconds for which a client may go on sending what nobody reads."""
 
 
-class Downstream(asyncio.Protocol, Outflow):
-    """See above.
+class Downstream(asyncio.Protocol, DownstreamState):
+    """See above, and `DownstreamState`."""
 
-    Args:
-        proxy: what all connections share.
-        secure: whether the client speaks TLS.
-    """
-
-    __slots__ = (
-        "_current",
-        "_ended",
-        "_fed",
-        "_frame",
-        "_full",
-        "_headers",
-        "_in_head",
-        "_parser",
-        "_receiving",
-        "_refusal",
-        "_unread",
-        "_url",
-        "_waiting",
-        "deadline",
-        "heard",
-        "paused",
-        "peer",
-        "proxy",
-        "secure",
-        "writable",
-    )
+    __slots__ = ()
 
     def __init__(self, proxy: Proxy, *, secure: bool = False) -> None:
-        super().__init__()
-        self.proxy = proxy
-        self.secure = secure
-        self.peer: str | None = None
-        """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says."""
-        self.heard = 0.0
-        """When the client last sent something."""
-        self.writable = True
-        self.deadline = inf
-        """Monotonic seconds at which what is awaited from the client is late."""
+        DownstreamState.__init__(self, proxy, secure=secure)
         self._parser = HttpRequestParser(self)
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._in_head = False
-        self._fed = 0
-        """Bytes fed since the present request began, as long as its head is not complete."""
-        self._frame = 0
-        """Bytes of a chunked body that are not of the body."""
-        self._receiving: Exchange | None = None
-        self._current: Exchange | None = None
-        self._waiting: deque[Exchange] = deque()
-        self._unread = bytearray()
-        self.paused = False
-        """Nothing is read from it for now."""
-        self._full = False
-        """There is no room for what the present request sends."""
-        self._refusal: Refusal | None = None
-        """What follows could not be read: said when its turn comes."""
-        self._ended = False
-        """Nothing more is read from the client."""
 
     # --- from the event loop ---
 

@@ -18,18 +18,16 @@ Trailers of an answer go on (RFC 9110 §6.5), but for those that would change wh
 from __future__ import annotations
 
 import asyncio
-from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from gtm.balancer.answer import Answer
-from gtm.balancer.facts import MAX_INSPECTED, Facts, read_facts, wants_body
-from gtm.balancer.heads import RequestHead, forwarded_head
+from gtm.balancer.exchange_state import ExchangeState, Phase
+from gtm.balancer.facts import MAX_INSPECTED, read_facts, wants_body
+from gtm.balancer.heads import forwarded_head
 from gtm.balancer.refusals import Refusal, refusal_response
 from gtm.balancer.responses import Framing, ResponseHead, framing_of
 
 if TYPE_CHECKING:
-    from gtm.balancer.downstream import Downstream
-    from gtm.balancer.proxy import Proxy, Sent
+    from gtm.balancer.proxy import Sent
     from gtm.balancer.upstream import Upstream
 
 _MAX_REPLAY = 64 * 1024
@@ -37,114 +35,12 @@ _MAX_REPLAY = 64 * 1024
 _MAX_BUFFER = 256 * 1024
 """Bytes kept of a body that cannot be sent yet, beyond which the client waits (unless all of it is wanted)."""
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
-_EMPTY = Facts()
 
 
-class Phase(Enum):
-    """Where it is."""
+class Exchange(ExchangeState):
+    """See above, and `ExchangeState`."""
 
-    NEW = auto()
-    READING = auto()
-    """Its body is awaited before anything is decided."""
-    WAITING = auto()
-    """It is in the queue."""
-    CONNECTING = auto()
-    SENT = auto()
-    ANSWERING = auto()
-    """The head of the answer went to the client."""
-    ENDED = auto()
-
-
-class Exchange:
-    """See above.
-
-    Args:
-        proxy: what all share.
-        client: whose request it is.
-        head: as understood.
-    """
-
-    __slots__ = (
-        "_body_ended",
-        "_connecting",
-        "_heard",
-        "_keeps",
-        "_offered",
-        "_pieces",
-        "_sent",
-        "_tried",
-        "admission",
-        "answer",
-        "began",
-        "client",
-        "facts",
-        "first_byte",
-        "head",
-        "phase",
-        "proxy",
-        "received",
-        "status",
-        "tunnelled",
-        "upstream",
-        "verdict",
-    )
-
-    def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
-        self.proxy = proxy
-        self.client = client
-        self.head = head
-        self.facts = _EMPTY
-        self.phase = Phase.NEW
-        self.began = proxy.now()
-        self.first_byte = 0.0
-        self.received = 0
-        """Bytes of the request's body."""
-        self.status = 0
-        self.tunnelled = False
-        """Both sides have left HTTP."""
-        self.verdict: object = None
-        """What the gate said of it."""
-        self.admission: object = None
-        """What admission holds for it."""
-        self._sent: Sent | None = None
-        """The backend that has it, and its place in that one's counts."""
-        self.upstream: Upstream | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._tried: tuple[str, ...] = ()
-        self._pieces: list[bytes] = []
-        self._keeps = True
-        """All of the body that came is in `_pieces`."""
-        self._body_ended = not head.has_body
-        self._offered = False
-        """Admission knows of it."""
-        self.answer = Answer()
-        self._heard = False
-        """Something of an answer came from the present backend."""
-
-    @property
-    def answering(self) -> bool:
-        """Whether something of the answer went to the client."""
-        return self.phase is Phase.ANSWERING
-
-    @property
-    def streams_events(self) -> bool:
-        """Whether the answer is a stream of server-sent events."""
-        return self.answer.events
-
-    @property
-    def returned(self) -> int:
-        """Bytes of the answer's body, or of what a tunnel brought."""
-        return self.answer.size
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the request is there."""
-        return self._body_ended
-
-    @property
-    def closes(self) -> bool:
-        """Whether the client's connection ends with an answer that is given now."""
-        return not self.head.keep_alive or not self._body_ended or self.proxy.draining
+    __slots__ = ()
 
     # --- the request ---
 

@@ -9,6 +9,7 @@ Nothing that the law asks of comes from here: a client writes its body as it lik
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -55,12 +56,17 @@ class _Body(msgspec.Struct):
     stream: bool | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
-    messages: msgspec.Raw | None = None
-    prompt: msgspec.Raw | None = None
-    input: msgspec.Raw | None = None
+    # Empty for absent: a union with None would take nothing but null.
+    messages: msgspec.Raw = msgspec.Raw(b"")
+    prompt: msgspec.Raw = msgspec.Raw(b"")
+    input: msgspec.Raw = msgspec.Raw(b"")
 
 
 _DECODER = msgspec.json.Decoder(_Body)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(_Body)}
+_MAX_NAME = 256
+"""Characters of a model's name or a session's key: longer ones are none."""
 
 
 def wants_body(head: RequestHead) -> bool:
@@ -84,17 +90,40 @@ def read_facts(head: RequestHead, body: bytes) -> Facts:
     size = len(body) or head.length or 0
     if not body:
         return Facts(input_tokens=size // _BYTES_A_TOKEN)
-    try:
-        found = _DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    found = _read(body)
+    if found is None:
         return Facts(input_tokens=size // _BYTES_A_TOKEN)
-    text = found.messages or found.prompt or found.input
+    text = next((raw for raw in map(bytes, (found.messages, found.prompt, found.input)) if raw), None)
     limits = (found.max_completion_tokens, found.max_tokens, found.max_output_tokens)
     return Facts(
-        model=found.model,
+        model=_short(found.model),
         input_tokens=len(text if text is not None else body) // _BYTES_A_TOKEN,
-        max_tokens=next((limit for limit in limits if limit is not None and limit >= 0), None),
+        max_tokens=next((limit for limit in limits if limit is not None and 0 <= limit < 2**31), None),
         streams=bool(found.stream),
-        session=found.prompt_cache_key or found.user,
-        prefix=None if text is None else blake2b(bytes(text)[:_PREFIX], digest_size=8).digest(),
+        session=_short(found.prompt_cache_key) or _short(found.user),
+        prefix=None if text is None else blake2b(text[:_PREFIX], digest_size=8).digest(),
     )
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is not None and len(text) <= _MAX_NAME else None
+
+
+def _read(body: bytes) -> _Body | None:
+    """A body as far as it can be read: a field that is odd does not take the others with it."""
+    try:
+        return _DECODER.decode(body)
+    except msgspec.ValidationError:
+        pass
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    found = _Body()
+    try:
+        raw = _FIELDS.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    for name, kind in _TYPES.items():
+        if name in raw:
+            with suppress(msgspec.DecodeError, RecursionError):
+                setattr(found, name, msgspec.json.decode(raw[name], type=kind))
+    return found

@@ -1,0 +1,80 @@
+"""What is known of one client's connection; `gtm.balancer.downstream` says what becomes of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING
+
+from httptools import HttpRequestParser
+
+from gtm.balancer.flow import Outflow
+from gtm.balancer.refusals import Refusal
+
+if TYPE_CHECKING:
+    from gtm.balancer.exchange import Exchange
+    from gtm.balancer.proxy import Proxy
+
+
+class DownstreamState(Outflow):
+    """Whose it is, what was read of it, whose turn it is, and what is awaited.
+
+    Args:
+        proxy: what all connections share.
+        secure: whether the client speaks TLS.
+    """
+
+    __slots__ = (
+        "_current",
+        "_ended",
+        "_fed",
+        "_frame",
+        "_full",
+        "_headers",
+        "_in_head",
+        "_parser",
+        "_receiving",
+        "_refusal",
+        "_unread",
+        "_url",
+        "_waiting",
+        "deadline",
+        "heard",
+        "paused",
+        "peer",
+        "proxy",
+        "secure",
+        "writable",
+    )
+
+    def __init__(self, proxy: Proxy, *, secure: bool = False) -> None:
+        super().__init__()
+        self.proxy = proxy
+        self.secure = secure
+        self.peer: str | None = None
+        """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says."""
+        self.heard = 0.0
+        """When the client last sent something."""
+        self.writable = True
+        self.deadline = inf
+        """Monotonic seconds at which what is awaited from the client is late."""
+        self._parser: HttpRequestParser
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._in_head = False
+        self._fed = 0
+        """Bytes fed since the present request began, as long as its head is not complete."""
+        self._frame = 0
+        """Bytes of a chunked body that are not of the body."""
+        self._receiving: Exchange | None = None
+        self._current: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._unread = bytearray()
+        self.paused = False
+        """Nothing is read from it for now."""
+        self._full = False
+        """There is no room for what the present request sends."""
+        self._refusal: Refusal | None = None
+        """What follows could not be read: said when its turn comes."""
+        self._ended = False
+        """Nothing more is read from the client."""

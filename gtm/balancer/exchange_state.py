@@ -1,0 +1,125 @@
+"""What is known of one request on its way; `gtm.balancer.exchange` says what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from gtm.balancer.answer import Answer
+from gtm.balancer.facts import Facts
+from gtm.balancer.heads import RequestHead
+
+if TYPE_CHECKING:
+    from gtm.balancer.downstream import Downstream
+    from gtm.balancer.proxy import Proxy, Sent
+    from gtm.balancer.upstream import Upstream
+
+_EMPTY = Facts()
+
+
+class Phase(Enum):
+    """Where it is."""
+
+    NEW = auto()
+    READING = auto()
+    """Its body is awaited before anything is decided."""
+    WAITING = auto()
+    """It is in the queue."""
+    CONNECTING = auto()
+    SENT = auto()
+    ANSWERING = auto()
+    """The head of the answer went to the client."""
+    ENDED = auto()
+
+
+class ExchangeState:
+    """A request, where it is, who has it, and what was counted.
+
+    Args:
+        proxy: what all share.
+        client: whose request it is.
+        head: as understood.
+    """
+
+    __slots__ = (
+        "_body_ended",
+        "_connecting",
+        "_heard",
+        "_keeps",
+        "_offered",
+        "_pieces",
+        "_sent",
+        "_tried",
+        "admission",
+        "answer",
+        "began",
+        "client",
+        "facts",
+        "first_byte",
+        "head",
+        "phase",
+        "proxy",
+        "received",
+        "status",
+        "tunnelled",
+        "upstream",
+        "verdict",
+    )
+
+    def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
+        self.proxy = proxy
+        self.client = client
+        self.head = head
+        self.facts = _EMPTY
+        self.phase = Phase.NEW
+        self.began = proxy.now()
+        self.first_byte = 0.0
+        self.received = 0
+        """Bytes of the request's body."""
+        self.status = 0
+        self.tunnelled = False
+        """Both sides have left HTTP."""
+        self.verdict: object = None
+        """What the gate said of it."""
+        self.admission: object = None
+        """What admission holds for it."""
+        self._sent: Sent | None = None
+        """The backend that has it, and its place in that one's counts."""
+        self.upstream: Upstream | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._tried: tuple[str, ...] = ()
+        self._pieces: list[bytes] = []
+        self._keeps = True
+        """All of the body that came is in `_pieces`."""
+        self._body_ended = not head.has_body
+        self._offered = False
+        """Admission knows of it."""
+        self.answer = Answer()
+        self._heard = False
+        """Something of an answer came from the present backend."""
+
+    @property
+    def answering(self) -> bool:
+        """Whether something of the answer went to the client."""
+        return self.phase is Phase.ANSWERING
+
+    @property
+    def streams_events(self) -> bool:
+        """Whether the answer is a stream of server-sent events."""
+        return self.answer.events
+
+    @property
+    def returned(self) -> int:
+        """Bytes of the answer's body, or of what a tunnel brought."""
+        return self.answer.size
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the request is there."""
+        return self._body_ended
+
+    @property
+    def closes(self) -> bool:
+        """Whether the client's connection ends with an answer that is given now."""
+        return not self.head.keep_alive or not self._body_ended or self.proxy.draining
