@@ -60,7 +60,11 @@ def test_a_set_is_bounded() -> None:
         jwks.read(b" " * (jwks.MAX_SET + 1))
 
 
-@pytest.mark.parametrize("text", ["", "x", X[:-1], X + "=", X[:-1] + "\n", "é" * 43, X[:-1] + "B" * 2])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", X[:-1], X + "=", X[:-1] + "\n", "é" * 43, X[:-1] + "B" * 2],
+    ids=("empty", "short", "cut", "padded", "line", "other", "long"),  # the key is another in each process
+)
 def test_texts_that_are_no_key(text: str) -> None:
     """The words say what a key is."""
     with pytest.raises(ValueError, match="43 characters"):
