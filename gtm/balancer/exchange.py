@@ -25,6 +25,7 @@ from gtm.balancer.facts import MAX_INSPECTED, read_facts, wants_body
 from gtm.balancer.heads import forwarded_head
 from gtm.balancer.refusals import Refusal, refusal_response
 from gtm.balancer.responses import Framing, ResponseHead, framing_of
+from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
     from gtm.balancer.proxy import Sent
@@ -143,6 +144,7 @@ class Exchange(ExchangeState):
             if self._sent is sent:
                 late = isinstance(error, TimeoutError) and not str(error)
                 why = f"not within {proxy.limits.connect_timeout:g} s" if late else str(error)
+                self.failure = Failure.CONNECT
                 self._failed(f"cannot connect: {why}", safe=True)
             return
         self._connecting = None
@@ -235,9 +237,10 @@ class Exchange(ExchangeState):
 
     # --- failures ---
 
-    def backend_lost(self, detail: str) -> None:
+    def backend_lost(self, detail: str, failure: Failure = Failure.RESET) -> None:
         """The backend's connection ended, or what came on it cannot be read."""
         self.upstream = None
+        self.failure = failure
         if self.tunnelled:
             self.flush()
             self._end("answered")
@@ -275,16 +278,17 @@ class Exchange(ExchangeState):
         else:
             self.client.end()  # without the last chunk, or short of its length: nobody takes it for whole
 
-    def time_is_up(self, status: int, code: str, detail: str) -> None:
+    def time_is_up(self, refusal: Refusal, failure: Failure) -> None:
         """What was awaited from the backend did not come in time."""
+        self.failure = failure
         self._drop()
         if self.phase is Phase.ANSWERING:
-            self._broken(detail)
+            self._broken(refusal.detail)
             return
         sent, self._sent = self._sent, None
         if sent is not None:
-            self.proxy.failed(self, sent, detail)
-        self.refuse(Refusal(status, code, detail))
+            self.proxy.failed(self, sent, refusal.detail)
+        self.refuse(refusal)
 
     def refuse(self, refusal: Refusal) -> None:
         """End it with a refusal."""

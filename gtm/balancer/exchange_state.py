@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gtm.balancer.answer import Answer
 from gtm.balancer.facts import Facts
 from gtm.balancer.heads import RequestHead
+from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
     from gtm.balancer.downstream import Downstream
@@ -56,6 +57,7 @@ class ExchangeState:
         "began",
         "client",
         "facts",
+        "failure",
         "first_byte",
         "head",
         "phase",
@@ -72,6 +74,8 @@ class ExchangeState:
         self.client = client
         self.head = head
         self.facts = _EMPTY
+        self.failure = Failure.RESET
+        """How the last backend that failed it did."""
         self.phase = Phase.NEW
         self.began = proxy.now()
         self.first_byte = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gtm.balancer.refusals import Refusal
+from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
     from gtm.balancer.exchange import Exchange
@@ -36,10 +37,10 @@ def _end_if_backend_late(exchange: Exchange, upstream: Upstream, now: float) -> 
     silent = now - upstream.heard
     if upstream.stuck(now) > limits.stall_timeout:
         detail = f"the backend took nothing of the body for {limits.stall_timeout:g} s"
-        exchange.time_is_up(504, "backend_stalled", detail)
+        exchange.time_is_up(Refusal(504, "backend_stalled", detail), Failure.STALL)
     elif exchange.answering and silent > limits.stall_timeout:
         detail = f"the backend sent nothing for {limits.stall_timeout:g} s"
-        exchange.time_is_up(504, "backend_stalled", detail)
+        exchange.time_is_up(Refusal(504, "backend_stalled", detail), Failure.STALL)
     elif not exchange.answering and exchange.complete and silent > limits.response_timeout:
         detail = f"the backend did not answer within {limits.response_timeout:g} s"
-        exchange.time_is_up(504, "backend_timeout", detail)
+        exchange.time_is_up(Refusal(504, "backend_timeout", detail), Failure.TIMEOUT)

@@ -19,7 +19,7 @@ from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
 from gtm.core.balance.choosing.filters import healthy
 from gtm.core.balance.choosing.values import Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Failure, Sending
+from gtm.core.balance.health import BackendHealth, Sending
 from gtm.core.balance.in_flight import Ticket
 from gtm.core.balance.work import Asked, Costs
 
@@ -182,7 +182,7 @@ class PoolPicker:
         elif how in ("cancelled", "refused"):
             self._health.cancelled(flying.sending)
         else:
-            self._health.failed(flying.sending, Failure.RESET, now)
+            self._health.failed(flying.sending, exchange.failure, now)
         self._look(now)
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:

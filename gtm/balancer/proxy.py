@@ -19,6 +19,7 @@ from gtm.balancer.downstream import Downstream
 from gtm.balancer.exchange import Exchange
 from gtm.balancer.refusals import Refusal
 from gtm.balancer.stats import Stats
+from gtm.core.balance.health import RetryBudget
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +145,12 @@ class Proxy:
         self._log = log
         self._said = b"x-gtm-region: %b\r\n" % region.encode()
         self._clients: dict[Downstream, None] = {}
-        self._retries = self.limits.retries_free
+        self._budget = RetryBudget(
+            loop.time(),
+            share=self.limits.retry_share,
+            floor=self.limits.retries_free,
+            most=10.0 + self.limits.retries_free,
+        )
         self._ticker: asyncio.TimerHandle | None = None
 
     # --- life ---
@@ -194,7 +200,6 @@ class Proxy:
     def look(self) -> None:
         """Look whether something is late."""
         now = self.now()
-        self._retries = min(self._retries + self.limits.retries_free * TICK, 10 + self.limits.retries_free)
         for client in tuple(self._clients):
             self._tell(client.look, now)
         for route in self.picker.routes():
@@ -258,9 +263,8 @@ class Proxy:
 
     def may_retry(self, tries: int) -> bool:
         """Whether another backend may be asked: within the tries of one request, and the budget of all."""
-        if tries >= self.limits.tries or self._retries < 1:
+        if tries >= self.limits.tries or not self._budget.take(self.now()):
             return False
-        self._retries -= 1
         self.stats.retries += 1
         return True
 
@@ -269,7 +273,7 @@ class Proxy:
         now = self.now()
         self.ending += 1
         if how == "answered":
-            self._retries = min(self._retries + self.limits.retry_share, 10 + self.limits.retries_free)
+            self._budget.requested(now)
         try:
             if sent is not None:
                 sent.flight.end(exchange, how)

@@ -19,6 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from gtm.balancer.flow import Outflow, waits
 from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS
 from gtm.balancer.responses import ResponseError, ResponseHead, read_response_head
+from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
     from gtm.balancer.backends import Route
@@ -223,7 +224,7 @@ class Upstream(asyncio.Protocol, Outflow):
 
     def _malformed(self, exchange: Exchange, detail: str) -> None:
         self.abort()
-        exchange.backend_lost(detail)
+        exchange.backend_lost(detail, Failure.MALFORMED)
 
     # --- from the parser ---
 
