@@ -21,7 +21,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gtm.balancer.exchange_state import ExchangeState, Phase
-from gtm.balancer.facts import MAX_INSPECTED, read_facts, wants_body
+from gtm.balancer.facts import MAX_INSPECTED, read_facts, wants_body, with_model
 from gtm.balancer.heads import forwarded_head
 from gtm.balancer.refusals import Refusal, refusal_response
 from gtm.balancer.responses import Framing, ResponseHead, framing_of
@@ -108,6 +108,24 @@ class Exchange(ExchangeState):
             self.refuse(refusal)
         elif self.phase is Phase.WAITING:
             self.regulate()
+
+    def use_model(self, model: str) -> bool:
+        """Ask for another model instead; whether the body is there, and one in which that can be said."""
+        if not self._body_ended or not self._keeps or not wants_body(self.head):
+            return False
+        body = with_model(b"".join(self._pieces), model)
+        if body is None:
+            return False
+        self._pieces = [body]
+        self.fallback = model
+        self.facts = read_facts(self.head, body)
+        if self.head.length is not None:
+            self.head.length = len(body)
+            self.head.lines = [
+                b"content-length: %d\r\n" % len(body) if line[:15].lower() == b"content-length:" else line
+                for line in self.head.lines
+            ]
+        return True
 
     def admitted(self) -> None:
         """There is room for it."""

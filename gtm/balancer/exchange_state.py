@@ -58,6 +58,7 @@ class ExchangeState:
         "client",
         "facts",
         "failure",
+        "fallback",
         "first_byte",
         "head",
         "phase",
@@ -74,6 +75,8 @@ class ExchangeState:
         self.client = client
         self.head = head
         self.facts = _EMPTY
+        self.fallback = ""
+        """The model that it is served by instead of the one that it asks for; empty: by that."""
         self.failure = Failure.RESET
         """How the last backend that failed it did."""
         self.phase = Phase.NEW

@@ -127,3 +127,14 @@ def _read(body: bytes) -> _Body | None:
             with suppress(msgspec.DecodeError, RecursionError):
                 setattr(found, name, msgspec.json.decode(raw[name], type=kind))
     return found
+
+
+def with_model(body: bytes, model: str) -> bytes | None:
+    """The same body for another model; None if it is no object that names one."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("model"), str):
+        return None
+    return msgspec.json.encode({**found, "model": model})

@@ -140,7 +140,7 @@ class LawGate:
             service,
             self._tenant(head, host.tenant if host is not None else None),
             host.data_class if host is not None else None,
-            priority=_PRIORITIES.get(head.seen.get(b"gtm-priority", b"").strip().lower()),
+            priority=_PRIORITIES.get(head.seen.get(b"gtm-priority", b"").strip().lower().replace(b"-", b"_")),
         )
         window = self._current.window
         verdict = judge(

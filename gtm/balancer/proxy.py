@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -296,8 +297,10 @@ class Proxy:
         except Exception:  # noqa: BLE001 - it is logged
             return _internal("the gate")
 
-    def said(self, exchange: Exchange) -> bytes:  # noqa: ARG002 - one day by request
+    def said(self, exchange: Exchange) -> bytes:
         """Header lines of gtm's own for the client."""
+        if exchange.fallback:
+            return self._said + b"x-gtm-model: %b\r\n" % quote(exchange.fallback, safe="/:").encode()
         return self._said
 
     def last_event(self, detail: str) -> bytes:

@@ -15,6 +15,8 @@ from gtm.core.model.services import Priority
 if TYPE_CHECKING:
     from gtm.balancer.exchange import Exchange
 
+_FALLBACKS = 4
+"""Models that a request is offered for instead of its own, one after the other."""
 _OUTPUT_TOKENS = 256
 """What a request that does not bound its output is expected to make."""
 
@@ -47,6 +49,12 @@ class QueueAdmission:
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """See `gtm.balancer.proxy.Admission`."""
         found = self.admission.offer(self._arrival(exchange, now), now)
+        for _ in range(_FALLBACKS):
+            if not isinstance(found, core.Refusal) or found.fallback is None:
+                break
+            if not exchange.use_model(found.fallback):
+                break
+            found = self.admission.offer(self._arrival(exchange, now), now)
         if isinstance(found, core.Refusal):
             self.tick(now)
             return _refusal(found)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from gtm.core.model.access import Access
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
 from gtm.documents.jurisdictions import shipped_jurisdictions
@@ -46,7 +46,7 @@ def policy(ports: dict[str, int]) -> Policy:
         zone="demo.test",
         refusal=RefusalAddress(("192.0.2.250",)),
     )
-    return Policy(regions, (zone,), (service,), residency_rules=(rule,))
+    return Policy(regions, (zone,), (service,), residency_rules=(rule,), tenants=(Tenant("acme"),))
 
 
 class Backends:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
@@ -60,11 +61,11 @@ def iad(folder: Path, backends: Backends, ports: dict[str, int]) -> Iterator[Lon
         yield running
 
 
-def client(of: LoneBalancer, address: str) -> openai.OpenAI:
+def client(of: LoneBalancer, address: str, key: str = "none") -> openai.OpenAI:
     """A client somewhere, as a proxy would say."""
     return openai.OpenAI(
         base_url=f"{of.url}/v1",
-        api_key="none",
+        api_key=key,
         max_retries=0,
         default_headers={"X-Forwarded-For": address},
         http_client=httpx.Client(trust_env=False, timeout=60),
@@ -213,3 +214,96 @@ def test_requests_say_whose_they_are(fra: LoneBalancer) -> None:
         f"{fra.url}/v1/models", headers={"Host": HOST, "gtm-tenant": "acme"}, trust_env=False, timeout=10
     )
     assert answer.status_code == 200
+
+
+def _with_file(folder: Path, name: str, text: str) -> tuple[Path, Path]:
+    """A folder of its own and a file in it."""
+    home = folder / name
+    home.mkdir()
+    (home / "balancer.yaml").write_text(text)
+    return home, home / "balancer.yaml"
+
+
+def test_a_tenant_over_its_limits_is_told_so(folder: Path, backends: Backends, ports: dict[str, int]) -> None:
+    """A key shows whose a request is: over its rate it gets 429, and others do not; another's header changes nothing."""
+    key = sha256(b"sk-acme").hexdigest()
+    text = f"""
+service: chat
+backends: [{{url: {backends.urls[0]}}}]
+admission: {{tenants: {{acme: {{requests_per_second: 0.001, burst: 2, keys: [{key}]}}}}}}
+"""
+    home, file = _with_file(folder, "tenants", text)
+    with lone_balancer(home, "fra", ports, "--file", str(file)) as running:
+        with client(running, BERLIN, "sk-acme") as acme:
+            for _ in range(2):
+                acme.chat.completions.create(model="demo", messages=HELLO, max_tokens=2)
+            with pytest.raises(openai.RateLimitError) as refused:
+                acme.chat.completions.create(model="demo", messages=HELLO, max_tokens=2)
+        assert refused.value.code == "tenant_rate"
+        assert int(refused.value.response.headers["retry-after"]) >= 1
+        with client(running, BERLIN) as other:
+            other.chat.completions.create(model="demo", messages=HELLO, max_tokens=2)
+
+
+def test_another_model_takes_what_does_not_fit(folder: Path, ports: dict[str, int]) -> None:
+    """A model at its limit has a fallback: the body says that one, and so does the answer."""
+    models = Backends(folder / "models.log", 1, "--speed", "5", "--model", "large", "--model", "small")
+    try:
+        text = f"""
+service: chat
+backends: [{{url: {models.urls[0]}}}]
+admission: {{models: {{large: {{concurrency: 1, fallback: small}}}}}}
+"""
+        home, file = _with_file(folder, "fallback", text)
+        with (
+            lone_balancer(home, "fra", ports, "--file", str(file)) as running,
+            client(running, BERLIN) as asking,
+        ):
+            stream = asking.chat.completions.create(
+                model="large", messages=HELLO, max_tokens=3000, stream=True
+            )
+            next(iter(stream))
+            second = asking.chat.completions.with_raw_response.create(
+                model="large", messages=HELLO, max_tokens=3
+            )
+            assert second.headers["x-gtm-model"] == "small"
+            assert second.parse().model == "small"
+            stream.response.close()
+    finally:
+        models.process.popen.kill()
+        models.process.popen.wait()
+
+
+def test_what_is_urgent_goes_first(folder: Path, backends: Backends, ports: dict[str, int]) -> None:
+    """Eight times as much batch work as there are slots: it waits, real-time requests do not wait behind it; all end."""
+    text = f"""
+service: chat
+backends: [{{url: {backends.urls[0]}, slots: 4}}]
+admission: {{reserves: {{real_time: 0.5}}}}
+"""
+    home, file = _with_file(folder, "tiers", text)
+    with lone_balancer(home, "fra", ports, "--file", str(file)) as running:
+
+        def ask(priority: str, tokens: int) -> list[str]:
+            with client(running, BERLIN) as asking:
+                asking.chat.completions.create(
+                    model="demo",
+                    messages=HELLO,
+                    max_tokens=tokens,
+                    extra_headers={"gtm-priority": priority},
+                )
+            ended.append(priority)
+            return ended
+
+        ended: list[str] = []
+        with ThreadPoolExecutor(40) as pool:
+            batch = [pool.submit(ask, "batch", 150) for _ in range(32)]
+            eventually(lambda: running.state()["tiers"]["batch"]["waiting"] >= 20, "batch waits")
+            urgent = [pool.submit(ask, "real-time", 2) for _ in range(4)]
+            for one in urgent:
+                one.result(60)
+            assert ended.count("batch") <= 8
+            for one in batch:
+                one.result(120)
+        assert (ended.count("batch"), ended.count("real-time")) == (32, 4)
+        assert running.in_flight() == 0
