@@ -6,6 +6,7 @@ import asyncio
 
 from gtm.balancer.proxy import Limits
 from gtm.balancer.refusals import Refusal
+from gtm.balancer.upstream import Upstream
 from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -289,6 +290,54 @@ def test_a_backend_that_hangs_up_at_once() -> None:
     run(main)
 
 
+def test_connections_that_cannot_be_made() -> None:
+    """Whatever keeps a connection from being made fails the try, and leaves no count."""
+
+    async def main() -> None:
+        for error in (
+            ConnectionRefusedError("no"),
+            ValueError("odd"),
+            RuntimeError("odd"),
+            UnicodeError("odd"),
+        ):
+
+            async def fails(*_: object, error: Exception = error) -> Upstream:
+                raise error
+
+            async with world("http://127.0.0.1:1", limits=Limits(tries=1)) as w:
+                w.picker.routes()[0].connect = fails  # type: ignore[method-assign]
+                assert (await w.ask(_GET)).status == 502
+                assert w.picker.ends == ["failed"]
+
+    run(main)
+
+
+def test_cancel_while_connecting() -> None:
+    """A client that goes leaves no attempt to connect behind."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hangs(*_: object) -> Upstream:
+        began.set()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async def main() -> None:
+        async with world("http://127.0.0.1:1", limits=Limits(connect_timeout=1000)) as w:
+            w.picker.routes()[0].connect = hangs  # type: ignore[method-assign]
+            client = await w.client()
+            client.send(_GET)
+            await began.wait()
+            assert w.picker.in_flight == 1
+            client.abort()
+            await asyncio.wait_for(ended.wait(), 5)
+            assert w.picker.ends == ["cancelled"]
+
+    run(main)
+
+
 def test_connections_are_kept() -> None:
     """One connection carries request after request."""
 
@@ -321,8 +370,11 @@ def test_an_answer_before_the_body() -> None:
             client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc")
             answer = await client.response()
             assert (answer.status, answer.body, answer.get("connection")) == (413, b"no", b"close")
-            client.send(b"x" * 100_000)  # taken, and read by nobody: a reset would take the answer away
             assert await client.end() == b""
+            for _ in range(3):  # taken, and read by nobody: a reset would take the answer away
+                client.send(b"x" * 100_000)
+                await client.writer.drain()
+                await asyncio.sleep(0.01)
 
     run(main)
 

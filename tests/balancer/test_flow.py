@@ -145,6 +145,33 @@ def test_upload_waits_in_the_queue() -> None:
     run(main)
 
 
+def test_more_framing_than_body() -> None:
+    """Sizes, extensions and trailers without end are refused, and are a backend's failure."""
+    ask = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def main() -> None:
+        for flood in (
+            b"1;" + b"x" * 200_000,
+            b"0\r\nX: " + b"x" * 200_000,
+            b"1;" + b"x" * 9000 + b"\r\nx\r\n",
+        ):
+            flood *= max(1, 200_000 // len(flood))
+
+            async def script(peer: Peer, flood: bytes = flood) -> None:
+                await peer.request()
+                peer.send(answer + flood)
+                await _gone_after_bytes(peer)
+
+            async with world(await Backend(script).start()) as w:
+                refused = await w.ask(ask + flood)
+                assert (refused.status, b'"code":"chunks"' in refused.body) == (400, True)
+                assert not (await w.ask(_GET)).whole
+                assert len(w.picker.failures) == 1
+
+    run(main)
+
+
 # --- order ---
 
 
