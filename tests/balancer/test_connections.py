@@ -30,7 +30,7 @@ def test_an_idle_connection_that_the_backend_closed() -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        async with world("http://127.0.0.1:%d" % listener.getsockname()[1]) as w:
+        async with world(f"http://127.0.0.1:{listener.getsockname()[1]}") as w:
             client = await w.client()
             for _ in range(2):
                 answered = loop.run_in_executor(None, answers)

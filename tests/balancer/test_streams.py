@@ -179,6 +179,33 @@ def test_websocket() -> None:
     run(main)
 
 
+def test_the_end_of_a_tunnel_keeps_its_order() -> None:
+    """What a client sent before it went reaches a backend that reads slowly."""
+    got = 0
+    ended = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        nonlocal got
+        await read_head(peer.reader)
+        peer.send(_SWITCH)
+        while data := await peer.reader.read(65536):
+            got += len(data)
+            await asyncio.sleep(0)
+        ended.set()
+
+    async def main() -> None:
+        async with world(await Backend(script).start()) as w:
+            client = await w.client()
+            client.send(_UPGRADE)
+            assert (await client.response()).status == 101
+            client.send(bytes(20 * _MIB))
+            client.close()
+            await ended.wait()
+            assert got == 20 * _MIB
+
+    run(main)
+
+
 def test_a_tunnel_that_the_backend_ends() -> None:
     """What it sent before reaches the client."""
 
