@@ -22,7 +22,7 @@ class Answer:
         """Bytes of its body."""
         self._out: list[bytes] = []
         self._tail = b""
-        """The last bytes of a stream of events."""
+        """How a stream of events ends so far: four bytes at least, if there are so many."""
         self._trailers: list[bytes] | None = None
 
     def interim(self, response: ResponseHead) -> None:
@@ -42,7 +42,8 @@ class Answer:
         if self.framing is Framing.CHUNKED:
             self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
             if self.events:
-                self._tail = (self._tail + piece[-4:])[-4:]
+                # The piece itself where it is a usual one: nothing is copied.
+                self._tail = piece if 3 < len(piece) < 1024 else self._tail[-4:] + piece[-4:]
         elif self.framing is not Framing.NONE:
             self._out.append(piece)
 
