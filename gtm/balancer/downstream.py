@@ -365,11 +365,16 @@ class Downstream(asyncio.Protocol, DownstreamState):
         elif now >= self.deadline:
             self.deadline = inf
             self.time_is_up()
-        elif self.paused and hung_up(self.transport):
+        elif self.paused and self._is_gone():
             self._gone()
             self.transport.abort()
         elif self._current is not None:
             end_if_late(self._current, now)
+
+    def _is_gone(self) -> bool:
+        """Of a tunnel, what it sent before still counts."""
+        tunnelled = self._current is not None and self._current.tunnelled
+        return not tunnelled and hung_up(self.transport)
 
     def drain(self) -> None:
         """No further request is taken: end now if nothing is asked, else after the answer."""
