@@ -17,6 +17,7 @@ from gtm.balancer.refusals import Refusal
 from gtm.core.decision.router import Router
 from gtm.core.handoff.judge import judge
 from gtm.core.handoff.verdict import Code, Flaw, Seen, Verdict
+from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
 from gtm.feed.current import CurrentView
@@ -131,7 +132,7 @@ class LawGate:
         self, router: Router, head: RequestHead, client: bytes, handoff: bytes | Flaw | None
     ) -> Verdict:
         snapshot = router.view.snapshot
-        host = snapshot.host_of(_host_name(head.host))
+        host = snapshot.host_of(host_name(head.host))
         service = snapshot.hostnames[host.name] if host is not None else self._service
         presented = self._handoffs.read(handoff) if isinstance(handoff, bytes) else handoff
         seen = Seen(
@@ -193,12 +194,3 @@ def _taken(head: RequestHead) -> bytes | Flaw | None:
     if values:
         head.target = path + b"?" + rest if rest else path
     return one_of([*values, given] if given is not None else values)
-
-
-def _host_name(host: bytes) -> str:
-    """A Host header's name in lower case, without port and trailing dot (RFC 9110 §7.2)."""
-    text = host.decode("latin-1").strip().lower()
-    name, colon, port = text.rpartition(":")
-    if colon and (port.isdecimal() or not port):
-        text = name
-    return text.removesuffix(".")

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from gtm.core.decision.choice import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
+from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.geoip.client import Client
@@ -259,12 +260,3 @@ def _asked(view: View, lookup: Lookup) -> tuple[str, str | None, str | None]:
         return service, *agreed(host, lookup.tenant, lookup.data_class)
     except ContradictionError as error:
         raise ProblemError("contradiction", str(error)) from error
-
-
-def host_name(host: bytes) -> str:
-    """A Host header's name in lower case, without port and trailing dot (RFC 9110 §7.2)."""
-    text = host.decode("latin-1").strip().lower()
-    name, colon, port = text.rpartition(":")
-    if colon and (port.isdecimal() or not port):
-        text = name
-    return text.removesuffix(".")

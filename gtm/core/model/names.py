@@ -61,3 +61,12 @@ def _written(policy: Policy) -> Iterator[str]:
         yield from [server.name for server in zone.name_servers] or [zone.primary_ns]
         for record in zone.records:
             yield absolute(record.name, zone.name)
+
+
+def host_name(host: bytes) -> str:
+    """A Host header's name in lower case, without port and trailing dot (RFC 9110 §7.2)."""
+    text = host.decode("latin-1").strip().lower()
+    name, colon, port = text.rpartition(":")
+    if colon and (port.isdecimal() or not port):
+        text = name
+    return text.removesuffix(".")
