@@ -174,3 +174,20 @@ def test_connections_are_kept() -> None:
             await w.until(lambda: w.picker.routes()[0].open == 0)
 
     run(main)
+
+
+def test_a_connection_that_waits_is_read() -> None:
+    """One that came back while its client was slow is read again: its end would not be noticed."""
+
+    async def main() -> None:
+        async with world(await Backend(answering(_OK)).start()) as w:
+            await w.ask(_GET)
+            route = w.picker.routes()[0]
+            await w.until(lambda: route.waiting == 1)
+            connection = route.take(w.clock())
+            assert connection is not None
+            connection.transport.pause_reading()
+            route.put(connection, w.clock())
+            assert connection.transport.is_reading()
+
+    run(main)
