@@ -249,6 +249,16 @@ class BackendTlsDocument(_Document):
         )
 
 
+class TracingDocument(_Document):
+    """Where traces go: an OTLP collector's HTTP address, as in `http://collector:4318`."""
+
+    endpoint: Annotated[str, AfterValidator(_url)]
+    sample: float = Field(default=0.01, ge=0, le=1)
+    """The share of requests that are recorded of those whose client does not say."""
+    follow: bool = True
+    """A client's `traceparent` says whether its request is recorded."""
+
+
 class BalancerDocument(_Document):
     """The whole file."""
 
@@ -258,6 +268,8 @@ class BalancerDocument(_Document):
     choosing: ChoosingDocument = ChoosingDocument()
     checks: ChecksDocument = ChecksDocument()
     admission: AdmissionDocument = AdmissionDocument()
+    tracing: TracingDocument | None = None
+    """Counts from the next start."""
     tls: TlsDocument | None = None
     """Clients speak TLS. A change of these settings counts from the next start; one of the files' contents at once."""
     backend_tls: BackendTlsDocument = BackendTlsDocument()

@@ -14,6 +14,7 @@ from gtm.core.balance.health import Failure
 if TYPE_CHECKING:
     from gtm.balancer.downstream import Downstream
     from gtm.balancer.proxy import Proxy, Sent
+    from gtm.balancer.tracing import Span
     from gtm.balancer.upstream import Upstream
 
 _EMPTY = Facts()
@@ -64,6 +65,7 @@ class ExchangeState:
         "phase",
         "proxy",
         "received",
+        "span",
         "status",
         "tunnelled",
         "upstream",
@@ -75,6 +77,8 @@ class ExchangeState:
         self.client = client
         self.head = head
         self.facts = _EMPTY
+        self.span: Span | None = None
+        """Of its trace, if it is recorded."""
         self.fallback = ""
         """The model that it is served by instead of the one that it asks for; empty: by that."""
         self.failure = Failure.RESET

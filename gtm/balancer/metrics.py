@@ -39,6 +39,12 @@ def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate
         ("gtm_balancer_first_byte_seconds", "From a request's head to its answer's.", stats.first_bytes),
     ):
         _histograms(lines, name, text, table)
+    if proxy.tracer is not None:
+        counts = {"exported": proxy.tracer.exported, "dropped": proxy.tracer.dropped}
+        told: list[tuple[float, dict[str, str]]] = [(count, {"how": how}) for how, count in counts.items()]
+        _family(
+            lines, "gtm_balancer_spans_total", "counter", "Recorded requests, by what became of them.", told
+        )
     candidates = picker.pool.candidates
     gauges = (
         ("gtm_balancer_in_flight", "Requests in flight.", [one.flight.requests for one in candidates]),

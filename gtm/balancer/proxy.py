@@ -20,6 +20,7 @@ from gtm.balancer.downstream import Downstream
 from gtm.balancer.exchange import Exchange
 from gtm.balancer.refusals import Refusal
 from gtm.balancer.stats import Stats
+from gtm.balancer.tracing import Tracer, written
 from gtm.core.balance.health import RetryBudget
 
 _log = logging.getLogger(__name__)
@@ -115,6 +116,8 @@ class Proxy:
         loop: the event loop.
         region: this region's name.
         now: monotonic seconds; None: the loop's.
+        log: told of each request that has ended, and how.
+        tracer: records sampled requests; None: none is.
         health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
     """
 
@@ -130,6 +133,7 @@ class Proxy:
         health_path: bytes = b"/healthz",
         now: Callable[[], float] | None = None,
         log: Callable[[Exchange, str], None] | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.gate = gate
         self.admission = admission
@@ -144,6 +148,7 @@ class Proxy:
         self.ending = 0
         """Requests whose ends are being told right now."""
         self._log = log
+        self.tracer = tracer
         self._said = b"x-gtm-region: %b\r\n" % region.encode()
         self._clients: dict[Downstream, None] = {}
         self._budget = RetryBudget(
@@ -218,6 +223,8 @@ class Proxy:
 
     def judge(self, exchange: Exchange) -> bytes | Refusal | None:
         """A request's answer if it is gtm's own, or the law's; None if it goes on."""
+        if self.tracer is not None:
+            exchange.span = self.tracer.begin(exchange.head.seen.get(b"traceparent"))
         head = exchange.head
         if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
             return self._health(exchange)
@@ -288,14 +295,21 @@ class Proxy:
         self.stats.ended(exchange, "" if sent is None else sent.route.url, how, now)
         if self._log is not None:
             self._tell(self._log, exchange, how)
+        if self.tracer is not None and exchange.span is not None:
+            self.tracer.ended(exchange.span, exchange, "" if sent is None else sent.route.url, how, now)
         self.ending -= 1
 
     def added(self, exchange: Exchange) -> bytes | Refusal:
         """Header lines of gtm's own for the backend."""
         try:
-            return self.gate.more_headers(exchange)
+            more = self.gate.more_headers(exchange)
         except Exception:  # noqa: BLE001 - it is logged
             return _internal("the gate")
+        if exchange.span is None:
+            return more
+        head = exchange.head
+        head.lines = [line for line in head.lines if line[:12].lower() != b"traceparent:"]
+        return more + written(exchange.span.context)
 
     def said(self, exchange: Exchange) -> bytes:
         """Header lines of gtm's own for the client."""

@@ -54,14 +54,14 @@ def test_the_least_is_a_url() -> None:
 def test_the_pages_examples_are_read(tmp_path: Path) -> None:
     """Every example on the page is a file that counts."""
     texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(texts) == 3
+    assert len(texts) == 4
     for text in texts:
         assert _load(tmp_path, text).backends
 
 
 @pytest.mark.parametrize(
     ("document", "least"),
-    [(BalancerDocument, 8), (BackendDocument, 6), (ChoosingDocument, 8), (ChecksDocument, 5)],
+    [(BalancerDocument, 9), (BackendDocument, 6), (ChoosingDocument, 8), (ChecksDocument, 5)],
 )
 def test_fields_are_described(document: type[BaseModel], least: int) -> None:
     """The page's tables name every field."""

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from pathlib import Path
+from random import Random
 from typing import assert_never
 
 from gtm.balancer import config
@@ -22,6 +23,7 @@ from gtm.balancer.handoffs import Handoffs
 from gtm.balancer.picking import PoolPicker
 from gtm.balancer.proxy import Proxy
 from gtm.balancer.queueing import QueueAdmission
+from gtm.balancer.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.spill.room import Slots
 from gtm.core.balance.work import Asked
@@ -147,7 +149,13 @@ class Balancer:
             service=self._document.service or settings.service,
             keys=self._document.keys(),
         )
-        proxy = Proxy(gate, self._admission, self._picker, loop=loop, region=settings.region)
+        tracing = self._document.tracing
+        tracer = None
+        if tracing is not None:
+            told = TraceSettings(tracing.endpoint, tracing.sample, tracing.follow)
+            tracer = Tracer(told, settings.region, wall=time.time, now=loop.time, random=Random())
+            self._tasks.start(tracer.run())
+        proxy = Proxy(gate, self._admission, self._picker, loop=loop, region=settings.region, tracer=tracer)
         health = HealthLoop(watched, self._picker, self._admission)
         await health.configure(self._document)
         try:
