@@ -15,8 +15,14 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError
 
 from gtm.adapters.servers import ServerType
-from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
-from gtm.balancer.tls import BackendTls, Certificate, ClientCertificates, ServerTls
+from gtm.balancer.health.check_settings import (
+    CheckSettings,
+    CompletionCheck,
+    HealthCheck,
+    MetricsScrape,
+    ModelList,
+)
+from gtm.balancer.wire.tls import BackendTls, Certificate, ClientCertificates, ServerTls
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Pick, Score, Settings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gtm.balancer.gate import LawGate
-from gtm.balancer.picking import PoolPicker
-from gtm.balancer.proxy import Proxy
-from gtm.balancer.stats import BOUNDS, Histogram
+from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.stats import BOUNDS, Histogram
 from gtm.core.balance.admission import Admission
 from gtm.core.balance.choosing.filters import healthy
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gtm.balancer import config
-from gtm.balancer.check_settings import CheckSettings
 from gtm.balancer.config import (
     BackendDocument,
     BalancerDocument,
@@ -21,6 +20,7 @@ from gtm.balancer.config import (
     load,
     of_urls,
 )
+from gtm.balancer.health.check_settings import CheckSettings
 from gtm.core.balance.admission import Settings as AdmissionSettings
 from gtm.core.balance.choosing.values import Settings as ChoosingSettings
 from gtm.core.model.problems import PolicyError

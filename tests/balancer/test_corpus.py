@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gtm.balancer.proxy import Limits
+from gtm.balancer.plane.proxy import Limits
 from tests.balancer.world import Backend, Message, Peer, run, world
 
 _CORPUS = Path(__file__).parent / "corpus"

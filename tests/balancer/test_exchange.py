@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gtm.balancer.proxy import Limits
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.plane.proxy import Limits
+from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

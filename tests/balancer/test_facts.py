@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.facts import MAX_INSPECTED, Facts, read_facts, wants_body
-from gtm.balancer.heads import RequestHead, read_head
+from gtm.balancer.wire.facts import MAX_INSPECTED, Facts, read_facts, wants_body
+from gtm.balancer.wire.heads import RequestHead, read_head
 from tests.effort import examples
 
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.proxy_protocol import (
+from gtm.balancer.plane.proxy_protocol import (
     SIGNATURE,
     ProxiedConnection,
     ProxyHeader,
     ProxyHeaderError,
     read_proxy_header,
 )
-from gtm.balancer.tls import Listener, ServerTls
+from gtm.balancer.wire.tls import Listener, ServerTls
 from tests.balancer.certificates import Authority
 from tests.balancer.world import Backend, World, answering, run, world
 from tests.effort import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Message, Peer, answering, read_body, read_head, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from gtm.balancer.backends import Route
-from gtm.balancer.proxy import Limits
-from gtm.balancer.tls import (
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.proxy import Limits
+from gtm.balancer.wire.tls import (
     BackendContext,
     BackendTls,
     Certificate,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.tracing import Context, Tracer, TraceSettings, read_parent, written
+from gtm.balancer.plane.tracing import Context, Tracer, TraceSettings, read_parent, written
 from tests.balancer.world import Backend, Message, World, answering, run, world
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.backends import Route
-from gtm.balancer.proxy import Limits
-from gtm.balancer.refusals import Refusal
-from gtm.balancer.upstream import Upstream
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.proxy import Limits
+from gtm.balancer.plane.upstream import Upstream
+from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.test_corpus import _cases
 from tests.balancer.world import Backend, Message, Peer, World, read_body, read_head, run, world
 from tests.effort import examples

@@ -18,10 +18,10 @@ from typing import Any
 
 import uvloop
 
-from gtm.balancer.backends import Route
-from gtm.balancer.exchange import Exchange
-from gtm.balancer.proxy import Limits, Proxy, Sent
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.proxy import Limits, Proxy, Sent
+from gtm.balancer.wire.refusals import Refusal
 
 PATIENCE = 10.0
 """Seconds after which something that should happen counts as never."""

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import uvloop
 
-from gtm.balancer.backends import Route
-from gtm.balancer.exchange import Exchange
-from gtm.balancer.proxy import Proxy, Sent
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.proxy import Proxy, Sent
 
 _ASK = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: model.test\r\nAuthorization: Bearer %b\r\nAccept: */*\r\n"

@@ -200,7 +200,7 @@ def balancer(
         raise CommandError(str(error)) from error
     import uvloop
 
-    from gtm.balancer.tls import TlsError
+    from gtm.balancer.wire.tls import TlsError
 
     _run(running.run(), TlsError, run=uvloop.run)
 

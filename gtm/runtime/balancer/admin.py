@@ -12,11 +12,11 @@ from typing import Any, cast
 import msgspec
 from httptools import HttpParserError, HttpRequestParser
 
-from gtm.balancer.gate import LawGate
+from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.metrics import render
-from gtm.balancer.picking import PoolPicker
-from gtm.balancer.proxy import Proxy
-from gtm.balancer.queueing import QueueAdmission
+from gtm.balancer.plane.proxy import Proxy
 from gtm.feed.current import CurrentView
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings

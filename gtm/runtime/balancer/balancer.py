@@ -18,12 +18,12 @@ from typing import assert_never
 
 from gtm.balancer import config
 from gtm.balancer.config import BalancerDocument
-from gtm.balancer.gate import LawGate
-from gtm.balancer.handoffs import Handoffs
-from gtm.balancer.picking import PoolPicker
-from gtm.balancer.proxy import Proxy
-from gtm.balancer.queueing import QueueAdmission
-from gtm.balancer.tracing import Tracer, TraceSettings
+from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.spill.room import Slots
 from gtm.core.balance.work import Asked

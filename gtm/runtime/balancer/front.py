@@ -8,11 +8,11 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from gtm.balancer.backends import Route
 from gtm.balancer.config import BalancerDocument
-from gtm.balancer.proxy import Proxy
-from gtm.balancer.proxy_protocol import ProxiedConnection
-from gtm.balancer.tls import BackendContext, Listener
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.proxy_protocol import ProxiedConnection
+from gtm.balancer.wire.tls import BackendContext, Listener
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from gtm.balancer.check_settings import CheckSettings
-from gtm.balancer.checks import Checks
 from gtm.balancer.config import BalancerDocument
-from gtm.balancer.picking import PoolPicker
-from gtm.balancer.queueing import QueueAdmission
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.health.check_settings import CheckSettings
+from gtm.balancer.health.checks import Checks
 from gtm.core.balance.health import BackendHealth, Settings
 
 EVERY = 0.1

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 
 from gtm.balancer.config import BalancerDocument
-from gtm.balancer.picking import PoolPicker
-from gtm.balancer.proxy import Proxy
-from gtm.balancer.queueing import QueueAdmission
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.plane.proxy import Proxy
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings
 from gtm.transport import context_for

@@ -10,8 +10,8 @@ from httptools import HttpParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.asking import AskingError, _Asking, ask
-from gtm.balancer.backends import Route
+from gtm.balancer.health.asking import AskingError, _Asking, ask
+from gtm.balancer.plane.backends import Route
 from tests.balancer.health.world import PATIENCE, run
 from tests.core.strategies import quick
 

@@ -8,10 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.balancer.asking import Answer, ask
-from gtm.balancer.backends import Route
-from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
-from gtm.balancer.checks import Checks, _tokenless
+from gtm.balancer.health.asking import Answer, ask
+from gtm.balancer.health.check_settings import (
+    CheckSettings,
+    CompletionCheck,
+    HealthCheck,
+    MetricsScrape,
+    ModelList,
+)
+from gtm.balancer.health.checks import Checks, _tokenless
+from gtm.balancer.plane.backends import Route
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
 from gtm.demo.backend.faults import Mode
@@ -344,7 +350,7 @@ def test_what_is_wrong_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
             await here.fail(Mode.OK)
             await here.until(lambda: here.condition().healthy)
 
-    with caplog.at_level(logging.INFO, "gtm.balancer.checks"):
+    with caplog.at_level(logging.INFO, "gtm.balancer.health.checks"):
         run(test)
     said = [record.getMessage() for record in caplog.records if "health" in record.getMessage()]
     assert len(said) == 2

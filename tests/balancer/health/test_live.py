@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from gtm.balancer.backends import Route
-from gtm.balancer.check_settings import CheckSettings, HealthCheck
-from gtm.balancer.exchange import Exchange
-from gtm.balancer.proxy import Limits, Proxy, Sent
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.health.check_settings import CheckSettings, HealthCheck
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.proxy import Limits, Proxy, Sent
+from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Wanted
 from gtm.core.balance.health import Check, Failure, Sending, Settings, State

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MetricsError
 from gtm.adapters.servers import ServerType
-from gtm.balancer.scraping import Scraper, load_in_header, load_of
+from gtm.balancer.health.scraping import Scraper, load_in_header, load_of
 from gtm.core.balance.health import Load
 from tests.adapters import texts
 from tests.balancer.health.world import run, world

@@ -8,9 +8,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from gtm.balancer.backends import Route
-from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
-from gtm.balancer.checks import Checks
+from gtm.balancer.health.check_settings import (
+    CheckSettings,
+    CompletionCheck,
+    HealthCheck,
+    MetricsScrape,
+    ModelList,
+)
+from gtm.balancer.health.checks import Checks
+from gtm.balancer.plane.backends import Route
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Settings

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gtm.balancer.heads import OWN_PREFIXES, Headers, RequestHead, tokens, without
+from gtm.balancer.wire.heads import OWN_PREFIXES, Headers, RequestHead, tokens, without
 
 _TAKEN = frozenset(
     (

@@ -20,16 +20,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gtm.balancer.exchange_state import ExchangeState, Phase
-from gtm.balancer.facts import MAX_INSPECTED, read_facts, wants_body, with_model
-from gtm.balancer.heads import forwarded_head
-from gtm.balancer.refusals import Refusal, refusal_response
-from gtm.balancer.responses import Framing, ResponseHead, framing_of
+from gtm.balancer.plane.exchange_state import ExchangeState, Phase
+from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, wants_body, with_model
+from gtm.balancer.wire.heads import forwarded_head
+from gtm.balancer.wire.refusals import Refusal, refusal_response
+from gtm.balancer.wire.responses import Framing, ResponseHead, framing_of
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.proxy import Sent
-    from gtm.balancer.upstream import Upstream
+    from gtm.balancer.plane.proxy import Sent
+    from gtm.balancer.plane.upstream import Upstream
 
 _MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""

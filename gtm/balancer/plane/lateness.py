@@ -1,15 +1,15 @@
-"""Who of those that a request waits for is late (law 5 of `gtm.balancer.exchange`)."""
+"""Who of those that a request waits for is late (law 5 of `gtm.balancer.plane.exchange`)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.exchange import Exchange
-    from gtm.balancer.upstream import Upstream
+    from gtm.balancer.plane.exchange import Exchange
+    from gtm.balancer.plane.upstream import Upstream
 
 
 def end_if_late(exchange: Exchange, now: float) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from gtm.balancer.handoffs import Handoffs
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.wire.refusals import Refusal
 from gtm.core.decision.router import Router
 from gtm.core.handoff.judge import judge
 from gtm.core.handoff.verdict import Code, Flaw, Seen, Verdict
@@ -25,8 +25,8 @@ from gtm.geoip.client import ClientFinder
 from gtm.handoff.carried import HEADER, one_of, split
 
 if TYPE_CHECKING:
-    from gtm.balancer.exchange import Exchange
-    from gtm.balancer.heads import RequestHead
+    from gtm.balancer.plane.exchange import Exchange
+    from gtm.balancer.wire.heads import RequestHead
 
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""

@@ -1,4 +1,4 @@
-"""What is known of one client's connection; `gtm.balancer.downstream` says what becomes of it."""
+"""What is known of one client's connection; `gtm.balancer.plane.downstream` says what becomes of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from httptools import HttpRequestParser
 
-from gtm.balancer.flow import Outflow
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.plane.flow import Outflow
+from gtm.balancer.wire.refusals import Refusal
 
 if TYPE_CHECKING:
-    from gtm.balancer.exchange import Exchange
-    from gtm.balancer.proxy import Proxy
+    from gtm.balancer.plane.exchange import Exchange
+    from gtm.balancer.plane.proxy import Proxy
 
 
 class DownstreamState(Outflow):

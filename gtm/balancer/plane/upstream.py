@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gtm.balancer.flow import Outflow, waits
-from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS
-from gtm.balancer.responses import ResponseError, ResponseHead, read_response_head
+from gtm.balancer.plane.flow import Outflow, waits
+from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
+from gtm.balancer.wire.responses import ResponseError, ResponseHead, read_response_head
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.backends import Route
-    from gtm.balancer.exchange import Exchange
+    from gtm.balancer.plane.backends import Route
+    from gtm.balancer.plane.exchange import Exchange
 
 _log = logging.getLogger(__name__)
 

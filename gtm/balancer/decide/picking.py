@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gtm.balancer.backends import Route
-from gtm.balancer.proxy import Sent
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.proxy import Sent
+from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
 from gtm.core.balance.choosing.filters import healthy
@@ -24,7 +24,7 @@ from gtm.core.balance.in_flight import Ticket
 from gtm.core.balance.work import Asked, Costs
 
 if TYPE_CHECKING:
-    from gtm.balancer.exchange import Exchange
+    from gtm.balancer.plane.exchange import Exchange
 
 SETTLE_EVERY = 0.1
 """Seconds between two times that counts are settled."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx
 
 if TYPE_CHECKING:
-    from gtm.balancer.exchange import Exchange
+    from gtm.balancer.plane.exchange import Exchange
 
 _log = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from gtm.balancer.downstream_state import DownstreamState
-from gtm.balancer.exchange import Exchange
-from gtm.balancer.flow import hung_up
-from gtm.balancer.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
-from gtm.balancer.lateness import end_if_late
-from gtm.balancer.refusals import Refusal, refusal_response
+from gtm.balancer.plane.downstream_state import DownstreamState
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.flow import hung_up
+from gtm.balancer.plane.lateness import end_if_late
+from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
+from gtm.balancer.wire.refusals import Refusal, refusal_response
 
 if TYPE_CHECKING:
-    from gtm.balancer.proxy import Proxy
+    from gtm.balancer.plane.proxy import Proxy
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gtm.balancer.exchange import Exchange
-    from gtm.balancer.refusals import Refusal
+    from gtm.balancer.plane.exchange import Exchange
+    from gtm.balancer.wire.refusals import Refusal
 
 BOUNDS = (
     0.001,

@@ -20,10 +20,16 @@ import msgspec
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
-from gtm.balancer.asking import Answer, AskingError, ask
-from gtm.balancer.backends import Route
-from gtm.balancer.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape, ModelList
-from gtm.balancer.scraping import Scraper
+from gtm.balancer.health.asking import Answer, AskingError, ask
+from gtm.balancer.health.check_settings import (
+    CheckSettings,
+    CompletionCheck,
+    HealthCheck,
+    MetricsScrape,
+    ModelList,
+)
+from gtm.balancer.health.scraping import Scraper
+from gtm.balancer.plane.backends import Route
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Check, Load

@@ -15,8 +15,8 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gtm.balancer.backends import Route
-from gtm.balancer.heads import MAX_HEAD
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.wire.heads import MAX_HEAD
 
 
 class AskingError(Exception):

@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from gtm.balancer.backends import Route
-from gtm.balancer.downstream import Downstream
-from gtm.balancer.exchange import Exchange
-from gtm.balancer.refusals import Refusal
-from gtm.balancer.stats import Stats
-from gtm.balancer.tracing import Tracer, written
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.downstream import Downstream
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.stats import Stats
+from gtm.balancer.plane.tracing import Tracer, written
+from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
 
 _log = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, cast
 
-from gtm.balancer.refusals import Refusal
+from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance import admission as core
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
 
 if TYPE_CHECKING:
-    from gtm.balancer.exchange import Exchange
+    from gtm.balancer.plane.exchange import Exchange
 
 _FALLBACKS = 4
 """Models that a request is offered for instead of its own, one after the other."""
@@ -47,7 +47,7 @@ class QueueAdmission:
         self._timer_at = 0.0
 
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
-        """See `gtm.balancer.proxy.Admission`."""
+        """See `gtm.balancer.plane.proxy.Admission`."""
         found = self.admission.offer(self._arrival(exchange, now), now)
         for _ in range(_FALLBACKS):
             if not isinstance(found, core.Refusal) or found.fallback is None:

@@ -20,7 +20,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from gtm.balancer.proxy import Proxy
+    from gtm.balancer.plane.proxy import Proxy
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What is known of one request on its way; `gtm.balancer.exchange` says what becomes of it."""
+"""What is known of one request on its way; `gtm.balancer.plane.exchange` says what becomes of it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from gtm.balancer.answer import Answer
-from gtm.balancer.facts import Facts
-from gtm.balancer.heads import RequestHead
+from gtm.balancer.plane.answer import Answer
+from gtm.balancer.wire.facts import Facts
+from gtm.balancer.wire.heads import RequestHead
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.downstream import Downstream
-    from gtm.balancer.proxy import Proxy, Sent
-    from gtm.balancer.tracing import Span
-    from gtm.balancer.upstream import Upstream
+    from gtm.balancer.plane.downstream import Downstream
+    from gtm.balancer.plane.proxy import Proxy, Sent
+    from gtm.balancer.plane.tracing import Span
+    from gtm.balancer.plane.upstream import Upstream
 
 _EMPTY = Facts()
 

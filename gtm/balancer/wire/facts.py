@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gtm.balancer.heads import RequestHead
+from gtm.balancer.wire.heads import RequestHead
 
 MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""

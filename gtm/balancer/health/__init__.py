@@ -1,0 +1,1 @@
+"""What backends are asked: health, models, a completion, metrics."""
