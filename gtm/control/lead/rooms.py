@@ -104,23 +104,23 @@ class Rooms:
                 async with asyncio.timeout(BEAT):
                     await self._changed.wait()
             except TimeoutError:
-                self._look()
+                self.look()
                 if not self._changed.is_set():
                     continue
             self._changed.clear()
-            self._look()
+            self.look()
             self._current.become(replace(self._current.now, rooms=self.message()))
             await asyncio.sleep(EVERY)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Find who fell silent, and whom nobody suspects any more."""
         now = self._monotonic()
-        for key, line in list(self._lines.items()):
+        for line in self._lines.values():
             if now - line.heard > (MISSED + 0.5) * BEAT:
                 # Known from now on as silent: it is suspected once, until it is heard again.
                 line.heard = float("inf")
                 self._suspects[line.region] = now + SUSPECTED
                 self._changed.set()
-            del key
         for region in [region for region, until in self._suspects.items() if now >= until]:
             del self._suspects[region]
             self._changed.set()

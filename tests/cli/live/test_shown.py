@@ -82,6 +82,7 @@ NOT_LISTED_OF_SERVICES = {
     "affinity",
     "display_name",
     "exploration",
+    "handoff",
     "https_record",
     "max_answers",
     "members.capacity",

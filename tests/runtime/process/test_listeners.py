@@ -28,6 +28,10 @@ def three() -> Iterator[Listeners]:
         yield listeners
 
 
+USES = (Use.HTTP, Use.DNS_UDP, Use.DNS_TCP)
+"""Of an edge."""
+
+
 def of(listeners: Listeners, use: Use) -> list[Listener]:
     """Those for one use."""
     return [one for one in listeners.settled if one.use is use]
@@ -46,7 +50,7 @@ def copies(listeners: Listeners) -> list[Listener]:
 
 def test_each_worker_has_sockets_of_its_own(three: Listeners) -> None:
     """Every worker is lent one socket of each address, and none of another's."""
-    for use in Use:
+    for use in USES:
         lent = [three.lent(use, number) for number in range(3)]
         assert [len(descriptors) for descriptors in lent] == [1, 1, 1]
         assert {fd for (fd,) in lent} == {one.socket.fileno() for one in of(three, use)}
@@ -112,7 +116,7 @@ def test_a_successor_goes_on_with_the_same_sockets(three: Listeners) -> None:
     received = copies(three)
     with closing(open_listeners(replace(SETTINGS, workers=3), received)) as successor:
         assert {one.socket for one in successor.settled} == {one.socket for one in received}
-        for use in Use:
+        for use in USES:
             assert address(successor, use) == address(three, use)
 
 
@@ -121,7 +125,7 @@ def test_more_workers_get_more_sockets(three: Listeners) -> None:
     for one in of(three, Use.DNS_UDP):
         release(one.socket)
     with closing(open_listeners(replace(SETTINGS, workers=5), copies(three))) as successor:
-        assert [len(successor.lent(use, 4)) for use in Use] == [1, 1, 1]
+        assert [len(successor.lent(use, 4)) for use in USES] == [1, 1, 1]
         ask_from_many_ports(address(three, Use.DNS_UDP), 64)
         assert sum(received(one) for one in of(successor, Use.DNS_UDP)[:3]) == 64
         with pytest.raises(BlockingIOError):
@@ -135,7 +139,7 @@ def test_fewer_workers_leave_nothing_unread(three: Listeners) -> None:
         release(one.socket)
     ask_from_many_ports(where, 64)
     with closing(open_listeners(SETTINGS, copies(three))) as successor:
-        assert [len(successor.lent(use, 0)) for use in Use] == [3, 1, 3]
+        assert [len(successor.lent(use, 0)) for use in USES] == [3, 1, 3]
         successor.retire()
         before = [received(one) for one in udp]
         assert sum(before) == 64
