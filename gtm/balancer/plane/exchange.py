@@ -166,10 +166,13 @@ class Exchange(ExchangeState):
                 self._failed(f"cannot connect: {why}", safe=True)
             return
         self._connecting = None
-        if self._sent is sent and self.phase is Phase.CONNECTING:
-            self._attach(upstream)
-        else:
+        if self._sent is not sent or self.phase is not Phase.CONNECTING:
             sent.route.put(upstream, proxy.now())
+        elif upstream.usable:
+            self._attach(upstream)
+        else:  # it has ended since
+            self.failure = Failure.CONNECT
+            self._failed("the backend closed the connection as soon as it had taken it", safe=True)
 
     def _attach(self, upstream: Upstream) -> None:
         """Send the request."""
