@@ -84,7 +84,11 @@ def _difficult(route: Route, modes: dict[str, str]) -> None:
             await asyncio.sleep(1000)
         made = await connect(loop, clock)
         if mode == "late":
-            await asyncio.sleep(0.001)
+            try:
+                await asyncio.sleep(0.001)
+            except asyncio.CancelledError:
+                made.abort()  # as the event loop does with one that it cannot hand out
+                raise
         return made
 
     route.connect = wrapped  # type: ignore[method-assign]
