@@ -56,6 +56,7 @@ class _Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     priority: Priority | None = None
     client: Annotated[str, msgspec.Meta(max_length=49)] = ""
     once: bool = False
+    pushed: Annotated[str, msgspec.Meta(max_length=49)] | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -102,6 +103,7 @@ class Signer:
             priority=claims.priority,
             client=claims.client,
             once=claims.once,
+            pushed=claims.pushed,
         )
         signed = self._header + _base64(_encode(payload))
         return signed + b"." + _base64(self._key.sign(signed))
@@ -149,7 +151,12 @@ def parsed(token: str | bytes) -> Token:
         client=payload.client,
         hop=payload.hop,
         once=payload.once,
+        pushed=payload.pushed,
     )
+    if claims.pushed is not None and not (claims.carried and is_client_network(claims.pushed)):
+        raise MalformedError(
+            "`pushed` is not of its form, or stands beside another `hop` than 1 or without `once`"
+        )
     return Token(header.kid, f"{head}.{body}".encode(), signature, claims)
 
 

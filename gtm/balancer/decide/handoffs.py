@@ -8,7 +8,7 @@ from typing import Any
 from gtm.core.handoff.claims import Claims
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys
 from gtm.core.handoff.verdict import Flaw, Memory, Presented
-from gtm.core.model.requests import UNKNOWN_LOCATION
+from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.feed.current import CurrentView
 from gtm.geoip.networks import locate_client
 from gtm.handoff.verifier import Nonces, Verifier
@@ -37,8 +37,10 @@ class Handoffs:
         claims = self._verifier.verify(token)
         if isinstance(claims, Flaw):
             return claims
-        place = locate_client(claims.client, self._locate) if claims.client else UNKNOWN_LOCATION
-        return Presented(claims, place)
+        return Presented(claims, self._place(claims.client), self._place(claims.pushed or ""))
+
+    def _place(self, network: str) -> Location:
+        return locate_client(network, self._locate) if network else UNKNOWN_LOCATION
 
     def used(self, claims: Claims) -> Memory:
         """Note that one for one request is used."""

@@ -35,7 +35,9 @@ class Claims:
     """A handoff's content; `issued` and `expires` are POSIX seconds.
 
     `client` is the client's /24 or /48 in CIDR notation, empty where it is unknown. `hop` is 0 from an edge, 1 from a
-    balancer. `once`: it is for one request.
+    balancer. `once`: it is for one request. `pushed`: a balancer carries the request itself, so whoever it comes to sees the
+    balancer and not the client; then it is the network of the client that the balancer saw, empty if it saw none. None: the
+    client comes itself.
     """
 
     issuer: str
@@ -53,6 +55,12 @@ class Claims:
     client: str = ""
     hop: int = 0
     once: bool = False
+    pushed: str | None = None
+
+    @property
+    def carried(self) -> bool:
+        """Whether it says whose request a balancer carries: for that one request, and no further."""
+        return self.pushed is not None and self.hop == 1 and self.once
 
 
 def fence_hash(regions: Iterable[str]) -> str:
@@ -72,6 +80,11 @@ def client_network(client: bytes) -> str:
     if len(client) == 16:
         return f"{ip_address(client[: PREFIX_V6 // 8] + _ANY_V6)}/{PREFIX_V6}"
     return ""
+
+
+def network_address(network: str) -> bytes:
+    """The first address of a network that `client_network` wrote, in network order; empty for an empty one."""
+    return ip_network(network).network_address.packed if network else b""
 
 
 def is_client_network(text: str) -> bool:

@@ -10,6 +10,10 @@ intersection of both. A bit mask each, found by the rankings that every decision
 Statements (tenant, data class) can open a fence, for rules about others no longer match. So they come from what the balancer
 has verified itself; a handoff adds them only for the network that it was given to.
 
+A balancer that pushes a request carries it, so its peer sees the balancer's address. That is nobody's place, and says nothing of the
+law: in its stead the handoff says what network the balancer saw (`pushed`), beside the place that an edge saw (`client`), which
+stays on its way. Statements are those that the balancer found. So the peer judges by the same two places, by its own View.
+
 Invariants, whatever arrives:
   1. `SERVE` only if this region is in F; `region` and `reach` only name regions in F.
   2. F with a handoff is a subset of F without it and with the same statements. With none believed, F is that of what is seen.
@@ -22,13 +26,14 @@ over a proxy in Ireland: seen alone would allow both, claimed allows fra. dub an
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from gtm.core.decision.choice import choice, pick
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.ranking import Ranking, narrowed
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
-from gtm.core.handoff.claims import LONGEST, Claims, client_network, hash_of, lifetime
+from gtm.core.handoff.claims import LONGEST, Claims, client_network, hash_of, lifetime, network_address
 from gtm.core.handoff.verdict import Code, Flaw, Memory, Presented, Seen, Verdict
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import Request
@@ -36,6 +41,9 @@ from gtm.core.policy.snapshot import Snapshot
 
 SKEW = 30
 """Seconds by which an issuer's clock may be ahead."""
+
+PUSH_LASTS = 60
+"""Seconds that the handoff of a push holds at the most: it says whom a balancer saw, and comes at once."""
 
 Used = Callable[[Claims], Memory]
 """Notes that a handoff for one request is used, and says whether it was before."""
@@ -77,6 +85,8 @@ def judge(
         ) or _flaw_of_names(router.view.snapshot, seen, claims)
 
     claims, flaws = _believed(presented, used, check)
+    if claims is not None and claims.carried and isinstance(presented, Presented):
+        seen = replace(seen, client=network_address(claims.pushed or ""), location=presented.pushed)
     service = seen.service or (claims.service if claims is not None else None)
     if service is None:
         return Verdict(Code.UNKNOWN_SERVICE, flaws=flaws)
@@ -91,14 +101,21 @@ def judge(
     if claims is not None and isinstance(presented, Presented):
         claimed = router.routing(request._replace(location=presented.location)).ranking
         routing = _narrowed(router, routing, claimed)
-        agreed = claims.fence == _hash_by_own_view(router, presented)
+        agreed = claims.fence == _hash_by_own_view(router, presented, routing)
         if not agreed:
             flaws = (*flaws, Flaw.FENCE_DIFFERS)
     return _ended(routing, region, claims, flaws, agreed=agreed, draw=draw)
 
 
 def onward(
-    verdict: Verdict, region: str, window: Window, *, issuer: str, nonce: str, client: bytes
+    verdict: Verdict,
+    region: str,
+    window: Window,
+    *,
+    issuer: str,
+    nonce: str,
+    client: bytes,
+    push: bool = False,
 ) -> Claims | None:
     """What a balancer says of a request that it sends on: pushes, or answers 421.
 
@@ -109,6 +126,7 @@ def onward(
         issuer: the balancer's name.
         nonce: random text that no other handoff has.
         client: the client's address, in network order, empty where it is unknown.
+        push: this balancer carries the request there itself.
 
     Returns:
         None where nothing may go there: the region is outside, it was sent on before, or the answer may not be kept for a
@@ -125,6 +143,8 @@ def onward(
     issued, expires = lifetime(routing, window)
     if before is not None:
         expires = min(expires, before.expires)
+    if push:
+        expires = min(expires, issued + PUSH_LASTS)
     if expires <= issued:
         return None
     request = routing.request
@@ -145,6 +165,7 @@ def onward(
         client=client_network(client) if before is None else before.client,
         hop=1,
         once=True,
+        pushed=client_network(client) if push else None,
     )
 
 
@@ -194,8 +215,8 @@ def _known(snapshot: Snapshot, claims: Claims) -> bool:
 
 
 def _near(seen: Seen, claims: Claims) -> bool:
-    """Whether the client is in the network that the handoff was given to."""
-    return bool(claims.client) and client_network(seen.client) == claims.client
+    """Whether the client is in the network that the handoff was given to; or a balancer found what it states, and carries it."""
+    return claims.carried or bool(claims.client) and client_network(seen.client) == claims.client
 
 
 def _stated(service: str, seen: Seen, claims: Claims | None) -> Request:
@@ -221,9 +242,11 @@ def _narrowed(router: Router, routing: Routing, claimed: Ranking) -> Routing:
     return routing._replace(ranking=ranking, choice=choice(router.view, ranking.group))
 
 
-def _hash_by_own_view(router: Router, presented: Presented) -> str:
-    """The hash of the fence that this View has for just what a handoff says."""
+def _hash_by_own_view(router: Router, presented: Presented, routing: Routing) -> str:
+    """The hash of the fence that this View has for just what a handoff says; of a push, for all that this request goes by."""
     claims = presented.claims
+    if claims.carried:
+        return hash_of(router.view.snapshot, routing.ranking.group.allowed)
     said = Request(claims.service, presented.location, claims.tenant, claims.data_class)
     return hash_of(router.view.snapshot, router.ranker.ranking(said).within.allowed)
 

@@ -116,11 +116,13 @@ class Memory(StrEnum):
 class Presented:
     """A handoff whose signature was verified, by a key of the issuer that it names.
 
-    `location` is where the network in the claims is, by the balancer's own data: `UNKNOWN_LOCATION` if they name none.
+    `location` is where the network in the claims is, by the balancer's own data, `pushed` where that of a pushed request's client
+    is: `UNKNOWN_LOCATION` if they name none.
     """
 
     claims: Claims
     location: Location = UNKNOWN_LOCATION
+    pushed: Location = UNKNOWN_LOCATION
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,13 @@ class Page:
         if service not in self.services:
             return Expected("unknown_service", told=frozenset(told))
         tenant, data_class, model = case.tenant, case.data_class, case.model
+        # A balancer that carries a request found what it states, and is nobody's place: the client's is in the handoff.
+        carried = claims is not None and claims.pushed is not None
         if claims is not None:
-            if case.address is not None and claims.client and case.address in IPv4Network(claims.client):
+            if carried:
+                tenant, data_class = tenant or claims.tenant, data_class or claims.data_class
+                model = model or claims.model
+            elif case.address is not None and claims.client and case.address in IPv4Network(claims.client):
                 tenant, data_class = tenant or claims.tenant, data_class or claims.data_class
                 model = model or claims.model
             else:
@@ -116,11 +121,13 @@ class Page:
                 return Expected(f"unknown_{what}", told=frozenset(told))
         request = Request(service, Location(), tenant, data_class, model)
         fence = self.seen_at(case.address, request)
+        if claims is not None and carried:
+            fence = self.said_by(claims.pushed or "", request)
         agreed = True
         if claims is not None:
             fence &= self.said_by(claims.client, request)
             said = Request(claims.service, Location(), claims.tenant, claims.data_class)
-            names = "\n".join(sorted(self.said_by(claims.client, said)))
+            names = "\n".join(sorted(fence if carried else self.said_by(claims.client, said)))
             agreed = claims.fence == sha256(names.encode()).hexdigest()[:16]
             if not agreed:
                 told.add("handoff_fence_differs")

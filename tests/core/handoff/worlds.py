@@ -11,7 +11,7 @@ from typing import Any
 from gtm.core.decision.decide import routed
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
-from gtm.core.handoff.claims import Claims, handed
+from gtm.core.handoff.claims import Claims, client_network, fence_hash, handed
 from gtm.core.handoff.judge import judge
 from gtm.core.handoff.verdict import Memory, Presented, Seen, Verdict
 from gtm.core.model.policy import Policy
@@ -137,6 +137,19 @@ class World:
             assert not self.outlived(claims, request), claims
         return address, claims
 
+    def pushed(self, claims: Claims, client: IPv4Address | None) -> Claims:
+        """What a balancer could say of a request that it carries: whom it saw, what an edge saw, what it found itself."""
+        rng = self.rng
+        network = client_network(b"" if client is None else client.packed)
+        return replace(
+            claims,
+            hop=1,
+            once=True,
+            pushed=network,
+            client=rng.choice([network, network, claims.client, ""]),
+            fence=fence_hash(rng.sample(self.regions, rng.randrange(len(self.regions) + 1))),
+        )
+
     def changed(self, claims: Claims) -> Claims:
         """What another edge could have signed, or one of another version."""
         rng, latest = self.rng, int(self.window.latest)
@@ -170,6 +183,8 @@ class World:
             address, claims = rng.choice(self.handoffs)
         if rng.random() < 0.2:
             address = self.address()  # it was stolen
+        if claims is not None and rng.random() < 0.2:
+            claims, address = self.pushed(claims, address), self.address()  # a balancer somewhere carries it
         if claims is not None and rng.random() < 0.3:
             claims = self.changed(claims)
         by_host = rng.random() < 0.5 or claims is None
@@ -195,7 +210,8 @@ class World:
         seen = Seen(location, packed, case.service, case.tenant, case.data_class, case.model)
         presented = None
         if case.claims is not None:
-            presented = Presented(case.claims, self.located(case.claims.client))
+            places = self.located(case.claims.client), self.located(case.claims.pushed or "")
+            presented = Presented(case.claims, *places)
         return judge(
             self.router,
             case.here,
