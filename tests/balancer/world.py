@@ -229,6 +229,10 @@ class Admission:
         if exchange in self.waiting:
             self.waiting.remove(exchange)
 
+    def withdraw(self, exchange: Exchange, now: float) -> None:
+        if exchange in self.waiting:
+            self.waiting.remove(exchange)
+
     def tick(self, now: float) -> None: ...
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""
+PUSH = b"gtm-push"
+"""A field that says that a request was pushed: then its client is whom its handoff says, never whoever carries it. And of an answer to such a
+one: whether it was taken."""
 _PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 _STATUS_CODES = {451: "refused_residency"}
 
@@ -96,6 +99,8 @@ class LawGate:
                     self._memory = {}
                 self._memory[key] = verdict
         exchange.verdict = verdict
+        if PUSH in head.seen and (verdict.believed is None or not verdict.believed.carried):
+            return _not_believed(verdict)
         return None if verdict.code is Code.SERVE else self._refusal(verdict, head)
 
     def _holds(self, verdict: Verdict) -> bool:
@@ -184,6 +189,14 @@ class LawGate:
             retry_after=5 if status == 503 else None,
             location=location,
         )
+
+
+def _not_believed(verdict: Verdict) -> Refusal:
+    """A push whose handoff counts as none: whose request it is, is not known. It is refused, for its carrier's place says nothing."""
+    why = "; ".join(flaw.value for flaw in verdict.flaws) or "there is none"
+    return Refusal(
+        421, "push_not_believed", f"this was pushed here by a balancer whose handoff is not believed: {why}"
+    )
 
 
 def _taken(head: RequestHead) -> bytes | Flaw | None:

@@ -1,16 +1,17 @@
-"""Handoffs as one balancer reads them: by the keys that control publishes, and a memory of those that were for one request."""
+"""Handoffs as one balancer reads them, by the keys that control publishes and a memory of those that were for one request; and signs them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from gtm.core.handoff.claims import Claims
-from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys
+from gtm.core.handoff.claims import Claims, Issuer
+from gtm.core.handoff.keys import NO_PUBLIC_KEYS, OwnKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Flaw, Memory, Presented
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.feed.current import CurrentView
 from gtm.geoip.networks import locate_client
+from gtm.handoff.jwt import Signer
 from gtm.handoff.verifier import Nonces, Verifier
 
 
@@ -45,3 +46,41 @@ class Handoffs:
     def used(self, claims: Claims) -> Memory:
         """Note that one for one request is used."""
         return self._nonces.use(claims, self._current.window.now)
+
+
+class OwnHandoffs:
+    """Those that this balancer signs: once its key is published, by the name that it is published under (its token's).
+
+    Args:
+        current: has the keys that are published.
+    """
+
+    def __init__(self, current: CurrentView) -> None:
+        self._current = current
+        self._keys: PublicKeys | None = None
+        self._text = ""
+        self._signer: Signer | None = None
+        self._issuer = ""
+
+    def use(self, key: OwnKey) -> None:
+        """Sign by this key from now on."""
+        self._text, self._signer, self._keys = key_text(key.public), Signer(key), None
+
+    @property
+    def issuer(self) -> str:
+        """The name that it signs by; empty: it is not published."""
+        keys = self._current.handoff_keys
+        if keys is not self._keys:
+            self._keys = keys
+            names = (key.issuer for key in keys.keys if key.kind is Issuer.BALANCER and key.x == self._text)
+            self._issuer = next(names, "")
+        return self._issuer
+
+    @property
+    def signs(self) -> bool:
+        """Whether others would believe it."""
+        return self._signer is not None and bool(self.issuer)
+
+    def sign(self, claims: Claims) -> bytes | None:
+        """The handoff; None if nobody would believe it."""
+        return self._signer.sign(claims) if self._signer is not None and self.signs else None

@@ -77,6 +77,14 @@ class QueueAdmission:
             )
             self.tick(now)
 
+    def withdraw(self, exchange: Exchange, now: float) -> None:
+        """See there."""
+        ticket = exchange.admission
+        if isinstance(ticket, core.Ticket):
+            exchange.admission = None
+            self.admission.withdraw(ticket, now)
+            self.tick(now)
+
     def tick(self, now: float) -> None:
         """See there."""
         changed = self.admission.due(now)

@@ -18,13 +18,14 @@ Trailers of an answer go on (RFC 9110 §6.5), but for those that would change wh
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.exchange_state import ExchangeState, Phase
 from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, wants_body, with_model
 from gtm.balancer.wire.heads import forwarded_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
-from gtm.balancer.wire.responses import Framing, ResponseHead, framing_of
+from gtm.balancer.wire.responses import Framing, ResponseError, ResponseHead, framing_of
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
@@ -68,9 +69,7 @@ class Exchange(ExchangeState):
         upstream = self.upstream
         if upstream is not None:
             upstream.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self.head.chunked else piece)
-            if self._keeps and self.received > _MAX_REPLAY:
-                self._keeps = False
-                self._pieces.clear()
+            self._forget_body()
         if self._keeps:
             self._pieces.append(piece)
         if self.phase is Phase.READING:
@@ -104,6 +103,8 @@ class Exchange(ExchangeState):
         self.phase = Phase.WAITING
         self._offered = True
         refusal = self.proxy.admit(self)
+        if self.phase is Phase.WAITING and self._push(refusal):
+            return
         if refusal is not None:
             self.refuse(refusal)
         elif self.phase is Phase.WAITING:
@@ -127,6 +128,15 @@ class Exchange(ExchangeState):
             ]
         return True
 
+    def _push(self, refusal: Refusal | None) -> bool:
+        """Hand it to a peer region, if one takes it. Once: what came back stays."""
+        sent = None if self._tried else self.proxy.push(self, refusal)
+        if sent is None:
+            return False
+        self.phase = Phase.CONNECTING
+        self._send(sent)
+        return True
+
     def admitted(self) -> None:
         """There is room for it."""
         if self.phase is not Phase.WAITING:
@@ -143,8 +153,12 @@ class Exchange(ExchangeState):
             return
         sent = self.proxy.pick(self, self._tried)
         if isinstance(sent, Refusal):
-            self.refuse(sent)
+            if not self._push(sent):
+                self.refuse(sent)
             return
+        self._send(sent)
+
+    def _send(self, sent: Sent) -> None:
         self._sent = sent
         upstream = sent.route.take(self.proxy.now())
         if upstream is not None:
@@ -182,11 +196,15 @@ class Exchange(ExchangeState):
             self.refuse(more)
             return
         self.upstream = upstream
+        self._begun = True
         self._heard = False
         self.phase = Phase.SENT
-        head, route = self.head, upstream.route
+        head, route, host = self.head, upstream.route, self.head.host
+        push = None if self._sent is None else self._sent.push
+        if push is not None:
+            more, host = more + push.lines, push.host
         target = route.prefix + head.target if route.prefix and head.target != b"*" else head.target
-        parts = [forwarded_head(head, target, head.host, more, expect=head.expects)]
+        parts = [forwarded_head(head, target, host, more, expect=head.expects)]
         if head.chunked:
             parts += [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in self._pieces]
             if self._body_ended:
@@ -194,10 +212,16 @@ class Exchange(ExchangeState):
         else:
             parts += self._pieces
         upstream.start(self, b"".join(parts) if len(parts) > 1 else parts[0])
-        if self.received > _MAX_REPLAY:
+        self._forget_body()
+        self.regulate()
+
+    def _forget_body(self) -> None:
+        """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back."""
+        pushed = self._sent is not None and self._sent.push is not None
+        most = MAX_INSPECTED if pushed else _MAX_REPLAY
+        if self._keeps and self.received > most:
             self._keeps = False
             self._pieces.clear()
-        self.regulate()
 
     # --- the response ---
 
@@ -219,6 +243,12 @@ class Exchange(ExchangeState):
         """
         head = self.head
         framing = framing_of(head, response)
+        sent = self._sent
+        if sent is not None and sent.push is not None:
+            taken = self.proxy.taken(sent, response.seen.get(b"gtm-push"))
+            if not taken and self._keeps:
+                self._untaken = True
+                raise ResponseError("the peer does not take it")
         self.first_byte = self.proxy.now()
         self.status = response.status
         if self.closes or framing is Framing.CLOSE:
@@ -226,7 +256,10 @@ class Exchange(ExchangeState):
         self.phase = Phase.ANSWERING
         self._keeps = False
         self._pieces.clear()
-        self.answer.begin(head, response, framing, self.proxy.said(self))
+        more = self.proxy.said(self, sent)
+        if sent is not None and sent.push is not None and b"x-gtm-model" in response.seen:
+            more += b"x-gtm-model: %b\r\n" % response.seen[b"x-gtm-model"]
+        self.answer.begin(head, response, framing, more)
         upstream = self.upstream
         if framing is Framing.TUNNEL and upstream is not None:
             self.tunnelled = True
@@ -268,17 +301,21 @@ class Exchange(ExchangeState):
             self.client.end()
         elif self.phase is Phase.SENT:
             twice = self.head.method in _SAFE_TWICE or b"idempotency-key" in self.head.seen
-            self._failed(detail, safe=twice and not self._heard)
+            self._failed(detail, safe=self._untaken or (twice and not self._heard))
         elif self.phase is Phase.ANSWERING:
             self._broken(detail)
 
     def _failed(self, detail: str, *, safe: bool) -> None:
         """No answer from a backend. `safe`: another may be asked."""
         sent, self._sent = self._sent, None
+        self._untaken = False
         if sent is not None:
             self.proxy.failed(self, sent, detail)
             self._tried = (*self._tried, sent.route.url)
         self.answer.take()
+        if safe and self._keeps and sent is not None and sent.push is not None:
+            self._admit()
+            return
         if safe and self._keeps and self.proxy.may_retry(len(self._tried)):
             self.phase = Phase.CONNECTING
             self._dispatch()
@@ -321,6 +358,8 @@ class Exchange(ExchangeState):
             return
         self.proxy.stats.refused(refusal)
         self.status = refusal.status
+        if b"gtm-push" in self.head.seen and not self._begun and refusal.status != 504:
+            refusal = replace(refusal, headers=(*refusal.headers, (b"gtm-push", b"not-taken")))
         self._say(
             refusal_response(refusal, closes=self.closes, head_only=self.head.method == b"HEAD"), "refused"
         )

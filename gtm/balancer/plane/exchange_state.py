@@ -45,6 +45,7 @@ class ExchangeState:
     """
 
     __slots__ = (
+        "_begun",
         "_body_ended",
         "_connecting",
         "_heard",
@@ -53,6 +54,7 @@ class ExchangeState:
         "_pieces",
         "_sent",
         "_tried",
+        "_untaken",
         "admission",
         "answer",
         "began",
@@ -107,6 +109,10 @@ class ExchangeState:
         self._offered = False
         """Admission knows of it."""
         self.answer = Answer()
+        self._untaken = False
+        """A peer has said that it does not take it."""
+        self._begun = False
+        """It was sent to a backend."""
         self._heard = False
         """Something of an answer came from the present backend."""
 

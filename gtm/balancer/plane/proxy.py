@@ -59,11 +59,21 @@ class Flight(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Pushed:
+    """How a request goes to a peer region: the region, its Host header, and header lines that prove it."""
+
+    region: str
+    host: bytes
+    lines: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
-    """A backend that was picked for a request, and the request's place in its counts."""
+    """A backend that was picked for a request, or a peer that it is pushed to, and the request's place in its counts."""
 
     route: Route
     flight: Flight
+    push: Pushed | None = None
 
 
 class Gate(Protocol):
@@ -85,6 +95,9 @@ class Admission(Protocol):
     def ended(self, exchange: Exchange, now: float) -> None:
         """A request that was offered has ended, however: also if it was refused. Once, and never for one that was not offered."""
 
+    def withdraw(self, exchange: Exchange, now: float) -> None:
+        """A request that was offered goes elsewhere; it may be offered again. Its end is told as of any other."""
+
     def tick(self, now: float) -> None:
         """Time has passed."""
 
@@ -105,6 +118,19 @@ class Picker(Protocol):
         """The ways to all of them."""
 
 
+class Pusher(Protocol):
+    """Says which peer region takes what finds no slot here."""
+
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | None:
+        """A peer for a request that waits, or is to be refused so; None: it stays."""
+
+    def answered(self, sent: Sent, said: bytes | None) -> bool:
+        """Whether the peer took it, by what its answer says of that."""
+
+    def routes(self) -> tuple[Route, ...]:
+        """The ways to all peers."""
+
+
 class Proxy:
     """See above.
 
@@ -112,6 +138,7 @@ class Proxy:
         gate: judges by the law.
         admission: admits.
         picker: picks.
+        pusher: pushes; None: nothing is pushed.
         limits: times.
         loop: the event loop.
         region: this region's name.
@@ -134,10 +161,12 @@ class Proxy:
         now: Callable[[], float] | None = None,
         log: Callable[[Exchange, str], None] | None = None,
         tracer: Tracer | None = None,
+        pusher: Pusher | None = None,
     ) -> None:
         self.gate = gate
         self.admission = admission
         self.picker = picker
+        self.pusher = pusher
         self.loop = loop
         self.now = now or loop.time
         self.region = region
@@ -196,7 +225,7 @@ class Proxy:
             self._ticker = None
         for client in tuple(self._clients):
             client.abort()
-        for route in self.picker.routes():
+        for route in self._routes():
             route.close()
 
     def _tick(self) -> None:
@@ -208,9 +237,13 @@ class Proxy:
         now = self.now()
         for client in tuple(self._clients):
             self._tell(client.look, now)
-        for route in self.picker.routes():
+        for route in self._routes():
             route.expire(now)
         self._tell(self.admission.tick, now)
+
+    def _routes(self) -> tuple[Route, ...]:
+        pushed = () if self.pusher is None else self.pusher.routes()
+        return (*self.picker.routes(), *pushed)
 
     def _tell(self, whom: Callable[..., object], *args: object) -> None:
         """Call what must not keep others from being called: an error is logged."""
@@ -266,8 +299,27 @@ class Proxy:
     def failed(self, exchange: Exchange, sent: Sent, detail: str) -> None:
         """A backend did not answer, or broke off: it counts no more there."""
         self._tell(sent.flight.end, exchange, "failed")
+        if sent.push is not None:
+            return
         self._tell(self.picker.failed, sent, detail, self.now())
         self.stats.failed(sent.route.url)
+
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | None:
+        """A peer for a request that found no slot; None: it stays. See `Pusher.push`."""
+        if self.pusher is None:
+            return None
+        found: Sent | None = None
+        try:
+            found = self.pusher.push(exchange, refusal)
+        except Exception:  # noqa: BLE001 - it is logged; the request stays
+            _log.exception("the pusher failed")
+        if found is not None:
+            self._tell(self.admission.withdraw, exchange, self.now())
+        return found
+
+    def taken(self, sent: Sent, said: bytes | None) -> bool:
+        """See `Pusher.answered`."""
+        return self.pusher is None or self.pusher.answered(sent, said)
 
     def may_retry(self, tries: int) -> bool:
         """Whether another backend may be asked: within the tries of one request, and the budget of all."""
@@ -292,7 +344,8 @@ class Proxy:
                 self.admission.ended(exchange, now)
         except Exception:  # noqa: BLE001 - it is logged
             _log.exception("admission did not hear of an end")
-        self.stats.ended(exchange, "" if sent is None else sent.route.url, how, now)
+        url = "" if sent is None or sent.push is not None else sent.route.url
+        self.stats.ended(exchange, url, how, now)
         if self._log is not None:
             self._tell(self._log, exchange, how)
         if self.tracer is not None and exchange.span is not None:
@@ -311,11 +364,14 @@ class Proxy:
         head.lines = [line for line in head.lines if line[:12].lower() != b"traceparent:"]
         return more + written(exchange.span.context)
 
-    def said(self, exchange: Exchange) -> bytes:
-        """Header lines of gtm's own for the client."""
+    def said(self, exchange: Exchange, sent: Sent | None) -> bytes:
+        """Header lines of gtm's own for the client: which region serves it, and to a balancer that pushed it, that it was taken."""
+        if sent is not None and sent.push is not None:
+            return b"x-gtm-region: %b\r\n" % sent.push.region.encode()
+        said = self._said + b"gtm-push: taken\r\n" if b"gtm-push" in exchange.head.seen else self._said
         if exchange.fallback:
-            return self._said + b"x-gtm-model: %b\r\n" % quote(exchange.fallback, safe="/:").encode()
-        return self._said
+            said += b"x-gtm-model: %b\r\n" % quote(exchange.fallback, safe="/:").encode()
+        return said
 
     def last_event(self, detail: str) -> bytes:
         """What ends a stream of events that broke off, so that its reader can say why."""

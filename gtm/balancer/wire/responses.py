@@ -37,6 +37,8 @@ _NOT_IN_TRAILERS = frozenset(
         *(b"expect", b"max-forwards", b"range", b"pragma", b"warning", b"via", b"forwarded"),
     )
 )
+_OWN = (b"gtm-", b"x-gtm-")
+"""Beginnings of the names of fields that gtm alone says to clients; what a peer's balancer says so is for this one."""
 _TEXT = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _NO_BODY = (204, 304)
 
@@ -82,9 +84,9 @@ def read_response_head(status: int, reason: bytes, headers: Headers, version: st
     seen: dict[bytes, bytes] = {}
     for name, value in headers:
         low = name.lower()
-        if low in _LOOKED_AT:
+        if low in _LOOKED_AT or low.startswith(_OWN):
             seen[low] = seen[low] + b"," + value if low in seen else value
-            if low in _TAKEN:
+            if low not in _READ:
                 continue
         lines.append(b"%b: %b\r\n" % (name, value))
     if b"connection" in seen:

@@ -216,7 +216,7 @@ def _known(snapshot: Snapshot, claims: Claims) -> bool:
 
 def _near(seen: Seen, claims: Claims) -> bool:
     """Whether the client is in the network that the handoff was given to; or a balancer found what it states, and carries it."""
-    return claims.carried or bool(claims.client) and client_network(seen.client) == claims.client
+    return claims.carried or (bool(claims.client) and client_network(seen.client) == claims.client)
 
 
 def _stated(service: str, seen: Seen, claims: Claims | None) -> Request:

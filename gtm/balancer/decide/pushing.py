@@ -1,0 +1,313 @@
+"""Requests that find no slot here, pushed to a peer region that has some: `gtm.core.balance.spill.push` over connections of this process.
+
+Laws:
+  1. A push goes where the gate's verdict reaches (`Verdict.reach`) and the class's ways lead, and nowhere else; `onward` checks it again.
+  2. A push is signed by a key of this balancer's that is published, or does not happen: no peer would believe it.
+  3. What owes a quota takes a token of it, or does not happen.
+  4. A peer that does not take a push leaves the request where it was: it waits here, unless some backend may have begun it.
+
+A peer says whether it takes a push, in a field of its answer that no client gets: `taken`, or `not-taken` where it was refused before any
+backend had it. One that says nothing has not understood that it was a push; it is left alone for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from base64 import urlsafe_b64encode
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.decide.gate import PUSH
+from gtm.balancer.decide.handoffs import OwnHandoffs
+from gtm.balancer.plane.proxy import Pushed
+from gtm.balancer.plane.proxy import Sent as SentTo
+from gtm.balancer.wire.refusals import Refusal
+from gtm.core.balance.admission import Code, Ticket, TicketState
+from gtm.core.balance.spill.outcomes import Why
+from gtm.core.balance.spill.push import Peer, expected_wait, push
+from gtm.core.balance.spill.room import Slots, Standing, standing
+from gtm.core.balance.spill.senders import Sender, Sent
+from gtm.core.balance.spill.ways import ways
+from gtm.core.decision.decide import Routing
+from gtm.core.decision.endpoints import endpoint_for
+from gtm.core.decision.ranking import RankingClass
+from gtm.core.decision.view import View
+from gtm.core.handoff.judge import onward
+from gtm.core.handoff.verdict import Verdict
+from gtm.core.model.names import host_name
+from gtm.core.model.outcomes import Reason
+from gtm.core.model.requests import Location
+from gtm.core.quota.names import QuotaText
+from gtm.feed.current import CurrentView
+from gtm.handoff.carried import HEADER
+
+if TYPE_CHECKING:
+    from gtm.balancer.plane.exchange import Exchange
+
+IDLE = 30.0
+"""Seconds after which a connection to a peer that waits is closed: a balancer waits for longer."""
+SHUNNED = 2.0
+"""Seconds for which a peer's endpoint is left alone that failed, or did not take a push: until what it says of its slots is new."""
+MISUNDERSTOOD = 60.0
+"""The same of one that did not say that it had understood."""
+_REMEMBERED = 4096
+"""Classes whose ways are remembered, for as long as a View lasts."""
+_NONCE = 12
+"""Random bytes of a nonce."""
+_FOR_WANT_OF_ROOM = frozenset((Code.QUEUE_FULL.value, Code.WAIT_TOO_LONG.value, Code.NO_BACKEND.value))
+NO_KEY = "no_key"
+"""Beside the codes of `Why`: no key of this balancer's is published yet."""
+NO_HANDOFF = "no_handoff"
+"""None can be made: what this follows from is over within the second."""
+FAILED = "failed"
+"""A peer did not answer, or did not take it."""
+
+
+class _To(NamedTuple):
+    """A region as an outcome that names it, for the choice of its endpoint."""
+
+    number: int
+    reason: Reason = Reason.SPILLOVER
+
+
+class _Flight:
+    """A request at a peer."""
+
+    __slots__ = ("_ended", "_pusher", "region", "url")
+
+    def __init__(self, pusher: Pusher, region: str, url: str) -> None:
+        self._pusher = pusher
+        self._ended = False
+        self.region = region
+        self.url = url
+
+    def end(self, exchange: Exchange, how: str) -> None:  # noqa: ARG002 - the contract
+        """See `Flight`."""
+        if not self._ended:
+            self._ended = True
+            self._pusher.landed(self, how)
+
+
+class Pusher:
+    """See above.
+
+    Args:
+        current: the View, and what regions say of their slots.
+        region: this balancer's.
+        name: this balancer's.
+        own: signs.
+        slots: how many there are here, how many of them are free and how many requests wait, without the one that is asked for;
+            None: nobody knows.
+        service_s: mean seconds that a request holds a slot.
+        afford: takes one token of each quota, or none and says no.
+        route: makes the way to an endpoint.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        current: CurrentView,
+        region: str,
+        name: str,
+        own: OwnHandoffs,
+        *,
+        slots: Callable[[], Slots | None],
+        service_s: Callable[[], float],
+        afford: Callable[[tuple[QuotaText, ...]], bool],
+        now: Callable[[], float],
+        route: Callable[[str], Route] = Route,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Requests that found no slot, by the region that took them (empty: none) and why."""
+        self.in_flight: Counter[str] = Counter()
+        """Requests at peers, by region."""
+        self._current = current
+        self._region = region
+        self._name = name
+        self._own = own
+        self._slots = slots
+        self._service_s = service_s
+        self._afford = afford
+        self._now = now
+        self._make_route = route
+        self._draw = draw
+        self._sent = Sent()
+        self._routes: dict[str, Route] = {}
+        self._shunned: dict[str, float] = {}
+        self._view: View | None = None
+        self._ways: dict[RankingClass, tuple[Peer, ...]] = {}
+        self._extra: dict[int, float] = {}
+
+    # --- for the proxy ---
+
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentTo | None:
+        """See `gtm.balancer.plane.proxy.Pusher`."""
+        verdict = exchange.verdict
+        if not isinstance(verdict, Verdict) or verdict.routing is None or not self._asks(exchange, refusal):
+            return None
+        routing = verdict.routing
+        hops = 0 if verdict.believed is None else verdict.believed.hop
+        if not hops and not self._own.signs:
+            self.counts["", NO_KEY] += 1
+            return None
+        peers = self._peers(routing, verdict.reach, exchange.facts.model)
+        current = self._current
+        part = exchange.facts.model or routing.request.service
+        sender = Sender(
+            lambda number: self._known(number, part), self._sent, 1 / max(1, current.senders), self._afford
+        )
+        wait = self._wait() if refusal is None else inf
+        found = push(wait, hops, peers, sender, current.boot(), draws=(self._draw(), self._draw()))
+        if found.peer is None:
+            self.counts["", found.why.value] += 1
+            return None
+        return self._to(exchange, verdict, routing, found.peer.number)
+
+    def answered(self, sent: SentTo, said: bytes | None) -> bool:
+        """Whether a peer took a push, by what its answer says of it."""
+        if said is None:
+            self._shunned[sent.route.url] = self._now() + MISUNDERSTOOD
+        return said != PUSH_NOT_TAKEN
+
+    def routes(self) -> tuple[Route, ...]:
+        """The ways to all peers."""
+        return tuple(self._routes.values())
+
+    def landed(self, flight: _Flight, how: str) -> None:
+        """A request has ended at a peer."""
+        self.in_flight[flight.region] -= 1
+        if how == "failed":
+            self.counts[flight.region, FAILED] += 1
+            until = self._now() + SHUNNED
+            self._shunned[flight.url] = max(until, self._shunned.get(flight.url, until))
+
+    # --- whether ---
+
+    @staticmethod
+    def _asks(exchange: Exchange, refusal: Refusal | None) -> bool:
+        """Whether it is room that a request lacks."""
+        if refusal is None:
+            ticket = exchange.admission
+            return isinstance(ticket, Ticket) and ticket.state is TicketState.WAITING
+        return refusal.status == 503 and (
+            refusal.code in _FOR_WANT_OF_ROOM or refusal.code.startswith("backends_")
+        )
+
+    def _wait(self) -> float:
+        """Seconds that one more request is expected to wait here. Slots that are free are kept for others: it waits."""
+        slots = self._slots()
+        return (
+            inf if slots is None else expected_wait(Slots(0.0, slots.limit, slots.waiting), self._service_s())
+        )
+
+    def _known(self, number: int, part: str) -> Standing | None:
+        current = self._current
+        view = self._view
+        if view is None:
+            return None
+        rooms = current.rooms.get(view.snapshot.regions[number].name)
+        return None if rooms is None else standing(rooms, part, current.boot())
+
+    # --- where ---
+
+    def _peers(self, routing: Routing, reach: int, model: str | None) -> Sequence[Peer]:
+        """Where a request may be pushed. A model that only its body names counts, if the policy knows it."""
+        view, group = routing.view, routing.ranking.group
+        if view is not self._view:
+            self._view, self._ways, self._extra = view, {}, {}
+            self._forget(view)
+        found = self._ways.get(group)
+        if found is None:
+            if len(self._ways) >= _REMEMBERED:
+                self._ways = {}
+            found = self._ways[group] = tuple(self._made(view, group))
+        snapshot, now = view.snapshot, self._now()
+        wanted = model if model in snapshot.models else None
+        return [
+            peer
+            for peer in found
+            if reach >> peer.number & 1
+            and (wanted is None or wanted in snapshot.regions[peer.number].models)
+            and not all(self._shunned.get(one.url, 0.0) > now for one in view.endpoints[peer.number])
+        ]
+
+    def _made(self, view: View, group: RankingClass) -> list[Peer]:
+        here = view.snapshot.region_numbers.get(self._region)
+        return [
+            Peer(way.number, self._extra_s(view, here, way.number), way.quotas, way.key)
+            for way in ways(view, group, self._name)
+            if way.number != here
+        ]
+
+    def _extra_s(self, view: View, here: int | None, number: int) -> float:
+        """The round trip to another region, in seconds: as of a client that stands where this region does."""
+        if here is None:
+            return inf
+        if not self._extra:
+            regions = view.snapshot.regions
+            own = regions[here]
+            place = Location(own.country, lat=own.lat, lon=own.lon)
+            paths = view.basis.estimator.paths(place, tuple(range(len(regions))))
+            self._extra = {other: path.estimate_ms / 1000 for other, path in paths.items()}
+        return self._extra.get(number, inf)
+
+    def _forget(self, view: View) -> None:
+        """Close ways to endpoints that are in no policy any more."""
+        known = {one.url for region in view.snapshot.regions for one in region.endpoints}
+        for url in [url for url in self._routes if url not in known]:
+            self._routes.pop(url).close()
+        now = self._now()
+        self._shunned = {url: until for url, until in self._shunned.items() if until > now}
+
+    # --- how ---
+
+    def _to(self, exchange: Exchange, verdict: Verdict, routing: Routing, number: int) -> SentTo | None:
+        view = routing.view
+        region, now = view.snapshot.regions[number].name, self._now()
+        endpoint = endpoint_for(view, _To(number), routing.key)
+        if endpoint is not None and self._shunned.get(endpoint.url, 0.0) > now:
+            able = (one for one in view.endpoints[number] if self._shunned.get(one.url, 0.0) <= now)
+            endpoint = next(able, None)
+        nonce = urlsafe_b64encode(os.urandom(_NONCE)).decode()
+        claims = onward(
+            verdict,
+            region,
+            self._current.window,
+            issuer=self._own.issuer,
+            nonce=nonce,
+            client=routing.client,
+            push=True,
+        )
+        handoff = None if claims is None else self._own.sign(claims)
+        if endpoint is None or handoff is None:
+            self.counts["", NO_HANDOFF] += 1
+            return None
+        route = self._routes.get(endpoint.url)
+        if route is None:
+            route = self._routes[endpoint.url] = self._make_route(endpoint.url)
+        self.counts[region, Why.MOVED.value] += 1
+        self.in_flight[region] += 1
+        host = exchange.head.host
+        if view.snapshot.host_of(host_name(host)) is None:
+            host = urlsplit(endpoint.url).netloc.encode()
+        lines = _lines(handoff, exchange.head.seen)
+        return SentTo(route, _Flight(self, region, endpoint.url), Pushed(region, host, lines))
+
+
+PUSH_NOT_TAKEN = b"not-taken"
+PUSH_TAKEN = b"taken"
+
+
+def _lines(handoff: bytes, seen: Mapping[bytes, bytes]) -> bytes:
+    """Header lines of a push: what proves it, and what of the request only balancers read."""
+    lines = b"%b: %b\r\n%b: 1\r\n" % (HEADER, handoff, PUSH)
+    for name in (b"gtm-priority", b"gtm-timeout"):
+        if name in seen:
+            lines += b"%b: %b\r\n" % (name, seen[name])
+    return lines
