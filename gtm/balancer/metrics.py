@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import BOUNDS, Histogram
 from gtm.core.balance.admission import Admission
 from gtm.core.balance.choosing.filters import healthy
 
 
-def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate) -> bytes:
+def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate, pusher: Pusher) -> bytes:
     """All of them, as text."""
     stats, snapshot = proxy.stats, admission.snapshot()
     lines: list[str] = []
@@ -33,6 +34,20 @@ def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate
     )
     for name, text, label, counts in counters:
         _family(lines, name, "counter", text, ((count, {label: key}) for key, count in counts.items()))
+    _family(
+        lines,
+        "gtm_balancer_pushes_total",
+        "counter",
+        "Requests that found no slot, by the region that took them (empty: none did) and why.",
+        ((count, {"region": region, "why": why}) for (region, why), count in pusher.counts.items()),
+    )
+    _family(
+        lines,
+        "gtm_balancer_pushed",
+        "gauge",
+        "Requests at peer regions.",
+        ((count, {"region": region}) for region, count in pusher.in_flight.items()),
+    )
     _family(lines, "gtm_balancer_retries_total", "counter", "Requests sent again.", [(stats.retries, {})])
     for name, text, table in (
         ("gtm_balancer_request_seconds", "From a request's head to its end.", stats.durations),

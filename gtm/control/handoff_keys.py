@@ -1,9 +1,11 @@
-"""The public keys by which edges sign handoffs: who told them, which count, and all of them to everybody who follows the feed.
+"""The public keys by which edges and balancers sign handoffs: who told them, which count, and all of them to everybody who follows the feed.
 
 Laws:
   1. A key is told by an edge's report, under the name that its token is bound to, and counts for that name alone.
   2. Silence withdraws nothing: a silent edge may answer alone. What withdraws its keys is that it is forgotten, that the token
      they were told with ends, or that it tells others.
+     A balancer's are told again within a second, whoever is active, and only what knows of peers' slots needs them; so they are
+     written down nowhere (`gtm.control.lead.balancers`).
   3. Nothing is published before what the database holds is known: fewer keys than there are would end the handoffs of the rest.
 """
 
@@ -14,9 +16,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from gtm.control.lead.balancers import ToldKeys
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Current, Present
 from gtm.control.live.tokens import speaks_for
+from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys
 from gtm.core.model.access import Role
 from gtm.storage.errors import StorageUnavailable
@@ -42,6 +46,7 @@ class HandoffKeys:
         current: where they are published; has the tokens.
         heard: the edges heard of within a day, those of one name oldest first.
         clock: POSIX seconds.
+        balancers: the keys that balancers told, by their tokens' names.
     """
 
     def __init__(
@@ -50,7 +55,9 @@ class HandoffKeys:
         current: Current,
         heard: Callable[[], Iterable[LiveEdge]],
         clock: Callable[[], float],
+        balancers: Callable[[], Iterable[ToldKeys]] = tuple,
     ) -> None:
+        self._balancers = balancers
         self._database = database
         self._current = current
         self._heard = heard
@@ -101,18 +108,26 @@ class HandoffKeys:
         for edge in self._heard():
             heard.setdefault(edge.name, []).append(Told(edge.report.handoff_keys, edge.token_id))
         self._told |= heard
-        keys = counting(self._told, now, self._clock())
+        keys = counting(self._told, now, self._clock(), self._balancers())
         if keys != now.handoff_keys.keys or not now.handoff_keys.version:
             version = max(now.handoff_keys.version + 1, int(self._clock() * 1000))
             self._current.become(replace(now, handoff_keys=PublicKeys(keys, version)))
 
 
-def counting(told: dict[str, list[Told]], present: Present, now: float) -> tuple[PublicKey, ...]:
-    """The keys whose tokens still speak for the edges that told them, sorted."""
-    live = {
-        token.id: token.edges
-        for token in present.tokens.values()
-        if token.role is Role.EDGE and (token.ends_at is None or token.ends_at.timestamp() > now)
+def counting(
+    told: dict[str, list[Told]], present: Present, now: float, balancers: Iterable[ToldKeys] = ()
+) -> tuple[PublicKey, ...]:
+    """The keys whose tokens still speak for the edges that told them, or are still those of their balancers; sorted."""
+    count = [
+        token for token in present.tokens.values() if token.ends_at is None or token.ends_at.timestamp() > now
+    ]
+    live = {token.id: token.edges for token in count if token.role is Role.EDGE}
+    named = {(token.id, token.name) for token in count if token.role is Role.BALANCER}
+    pushing = {
+        PublicKey(one.issuer, key, Issuer.BALANCER)
+        for one in balancers
+        if (one.token_id, one.issuer) in named
+        for key in one.keys
     }
     return tuple(
         sorted(
@@ -123,5 +138,6 @@ def counting(told: dict[str, list[Told]], present: Present, now: float) -> tuple
                 if speaks_for(live.get(one.token_id), name)
                 for key in one.keys
             }
+            | pushing
         )
     )

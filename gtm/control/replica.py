@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +12,7 @@ from gtm.control.dnssec.keys import KeyBook
 from gtm.control.errors import Unavailable
 from gtm.control.handoff_keys import HandoffKeys
 from gtm.control.lead.active import Active
+from gtm.control.lead.balancers import ToldKeys
 from gtm.control.lead.election import Election, Sole, Standing
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Current, Present
@@ -67,7 +68,7 @@ class Replica:
         )
         if election is None:
             self.active = self._become_active()
-        self.handoff_keys = HandoffKeys(database, self.current, self.edges, clock)
+        self.handoff_keys = HandoffKeys(database, self.current, self.edges, clock, self.balancers)
         """Those of the active control; no other publishes any."""
 
     @property
@@ -92,6 +93,10 @@ class Replica:
     def edges(self) -> list[LiveEdge]:
         """The edges that this process heard of within a day: none if it stands by."""
         return [] if self.active is None else self.active.reports.vantages.all()
+
+    def balancers(self) -> Iterable[ToldKeys]:
+        """The keys of the balancers that this process heard of lately: none if it stands by."""
+        return () if self.active is None else self.active.balancers.told()
 
     async def run(self) -> None:
         """Follow the database, and lead when it is this process's turn, until cancelled."""

@@ -259,6 +259,24 @@ class EdgeReply:
     notice: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class BalancerReport:
+    """Balancer → control, `POST /v1/balancers/{name}/report`: what was done with the quotas' leases, and its public keys.
+
+    `handoff_keys` are those that it signs pushes with, or will, or did (`gtm.core.handoff.keys.key_text`).
+    """
+
+    leases: LeaseUse | None = None
+    handoff_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BalancerReply:
+    """Control → balancer, in answer to its report: the quotas' leases it holds from now on."""
+
+    leases: LeaseGrant | None = None
+
+
 def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:
     """SHA-256, in hex, of the canonical JSON of what a snapshot consists of."""
     return sha256(msgspec.json.encode([policy, jurisdictions], order="sorted")).hexdigest()

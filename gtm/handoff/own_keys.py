@@ -1,4 +1,4 @@
-"""An edge's own keys: made when there are none, kept in its data directory, rolled as `gtm.core.handoff.keys` has it.
+"""The own keys of an edge or a balancer: made when there are none, kept in its directory, rolled as `gtm.core.handoff.keys` has it.
 
 The file is replaced whole and readable by its owner only. A key is on disk before anybody is told of it, so that an edge that
 starts anew signs by what is published. On a disk that refuses it is another key at each start, and the log says so.
@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import SIZE, OwnKey, PublicKey, Ring, rolled
 from gtm.files import write_whole
 from gtm.handoff.jwt import made
@@ -25,14 +26,17 @@ _MAX_FILE = 4096
 
 
 class OwnKeys:
-    """The keys of one edge.
+    """The keys of one edge, or of one balancer.
 
     Args:
-        directory: the edge's data directory.
+        directory: its data directory.
+        file: the name of its ring in there.
+        kind: what it is.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / FILE
+    def __init__(self, directory: Path, file: str = FILE, kind: Issuer = Issuer.EDGE) -> None:
+        self._path = directory / file
+        self._kind = kind
         self._unsaved = False
         self.ring: Ring | None = None
         """None before `load`."""
@@ -64,12 +68,12 @@ class OwnKeys:
         Args:
             now: POSIX seconds.
             published: the keys on the feed.
-            name: the edge's, by which its own are told.
+            name: that under which its own are published.
         """
         ring = self.ring
         if ring is None:
             return False
-        own = frozenset(key.x for key in published if key.issuer == name)
+        own = frozenset(key.x for key in published if key.issuer == name and key.kind is self._kind)
         following = rolled(ring, now, own, made())
         if following is ring or not self._save(following):
             return False

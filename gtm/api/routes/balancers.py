@@ -16,12 +16,14 @@ from starlette.requests import ClientDisconnect
 
 from gtm.api.context import Balancer, Ctx, reply_lines
 from gtm.api.query import strict_router
+from gtm.api.reported import LEASES, key_problems, lease_problems
 from gtm.api.schemas.base import errors
-from gtm.control.errors import BadRequest, Forbidden
+from gtm.control.errors import BadRequest, Forbidden, Invalid
 from gtm.control.lead.rooms import Rooms
 from gtm.control.live.tokens import speaks_for
+from gtm.core.handoff.keys import MOST
 from gtm.core.model.access import Role
-from gtm.feed.wire import CONTENT_TYPE, RoomReport
+from gtm.feed.wire import CONTENT_TYPE, BalancerReport, RoomReport
 
 router = strict_router(prefix="/v1/balancers", tags=["balancers"])
 
@@ -65,6 +67,61 @@ async def balancer_feed(
     ctx.leading()
     lines = ctx.replica.subscribers.stream_to_balancer(name, revision, sha256, still_allowed)
     return reply_lines(lines)
+
+
+REPLY = {
+    "description": "Taken in; the leases of quotas that the balancer holds from now on.",
+    "content": {"application/json": {"schema": {"type": "object", "properties": {"leases": LEASES}}}},
+}
+_REPORT = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "handoff_keys": {
+                        "type": "array",
+                        "maxItems": MOST,
+                        "description": "The public keys (Ed25519, base64url) that it signs pushes with, will or did.",
+                        "items": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
+                    },
+                },
+            }
+        }
+    },
+}
+
+
+@router.post(
+    "/{name:segment}/report",
+    operation_id="report_balancer",
+    summary="Report keys and quotas, as a balancer",
+    description="The public keys that it signs pushes with, which are published under the token's name, and what it did with the leases of "
+    "quotas; the reply leases it its part, as edges have theirs. Once a second.",
+    openapi_extra={"requestBody": _REPORT},
+    responses={200: REPLY, **errors(409, 413, 415)},
+)
+async def report_balancer(
+    ctx: Ctx,
+    who: Balancer,
+    request: Request,
+    name: Annotated[
+        str, Path(pattern=_NAME, description="The balancer's name, which tells it from others of its token.")
+    ],
+) -> Response:
+    """Take it in."""
+    active = ctx.leading()
+    try:
+        found = msgspec.json.decode(await request.body(), type=BalancerReport)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
+    problems = [*key_problems(found.handoff_keys), *lease_problems(found.leases)]
+    if problems:
+        raise Invalid("the report is not acceptable; it was ignored", problems)
+    held = ctx.present.tokens.get(who.sha256)
+    reply = active.balancers.take(who.name, "" if held is None else held.id, name, found)
+    return Response(msgspec.json.encode(reply), media_type="application/json")
 
 
 _MAX_REPORT = 64 * 1024

@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
 from gtm.api.query import strict_router
+from gtm.api.reported import LEASES, key_problems, lease_problems
 from gtm.api.schemas.base import Schema, errors
 from gtm.api.schemas.state import EdgeSchema
 from gtm.control.errors import Forbidden, Invalid
@@ -22,7 +23,7 @@ from gtm.control.lead.latency import MAX_DELTAS, delta_problem, witness_problem
 from gtm.control.lead.takeover import plan_problem
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
-from gtm.core.handoff.keys import MOST, key_bytes
+from gtm.core.handoff.keys import MOST
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
@@ -200,30 +201,7 @@ _REPLY = {
                         "description": "Control has just started: the next report should hold the plan.",
                     },
                     "notice": {"type": "string", "description": "For people: what is wrong with this edge."},
-                    "leases": {
-                        "anyOf": [
-                            {
-                                "type": "object",
-                                "properties": {
-                                    "report": {"type": "integer"},
-                                    "sequence": {"type": "integer"},
-                                    "duration": {"type": "number", "description": "Seconds."},
-                                    "leases": {
-                                        "type": "array",
-                                        "items": {
-                                            "type": "object",
-                                            "properties": {
-                                                "quota": {"type": "string"},
-                                                "rate": {"type": "number"},
-                                                "parts": {"type": "integer"},
-                                            },
-                                        },
-                                    },
-                                },
-                            },
-                            {"type": "null"},
-                        ]
-                    },
+                    "leases": LEASES,
                 },
             }
         }
@@ -295,18 +273,6 @@ def _listed(field: str, items: Sequence[_T], problem: Callable[[_T], str | None]
     return list(islice(wrong, _MAX_LISTED))
 
 
-def _key_problems(keys: tuple[str, ...]) -> list[Problem]:
-    if len(keys) > MOST:
-        return [Problem("handoff_keys", "too_long", f"an edge may have {MOST} of them")]
-    problems = []
-    for number, key in enumerate(keys):
-        try:
-            key_bytes(key)
-        except ValueError as error:
-            problems.append(Problem(f"handoff_keys[{number}]", "invalid_format", str(error)))
-    return problems
-
-
 def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     problems = []
     if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
@@ -327,11 +293,10 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     problems += _listed("witnesses", found.witnesses, witness_problem)
     if found.plan is not None and (text := plan_problem(found.plan)) is not None:
         problems.append(Problem("plan", "out_of_range", text))
-    if found.leases is not None and len(found.leases.instance) > 100:
-        problems.append(Problem("leases.instance", "too_long", "an instance may have 100 characters"))
+    problems += lease_problems(found.leases)
     if len(found.overruled) > _MAX_OVERRULED:
         problems.append(Problem("overruled", "too_long", f"a report may have {_MAX_OVERRULED} of them"))
-    problems += _key_problems(found.handoff_keys)
+    problems += key_problems(found.handoff_keys)
     known = len(present.policy.regions)
     # Edges report on the regions of the revision they hold; far more than there are is a mistake.
     if len(found.health) > 2 * known + 1000:

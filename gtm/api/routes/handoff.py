@@ -8,6 +8,7 @@ from gtm.api.context import Ctx
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
 from gtm.control.errors import Unavailable
+from gtm.core.handoff.claims import Issuer
 from gtm.handoff import jwks
 
 router = strict_router(prefix="/v1")
@@ -63,7 +64,7 @@ async def handoff_keys(ctx: Ctx) -> Response:
             headers={"Retry-After": "1"},
         )
     return Response(
-        jwks.written(key.x for key in known.keys),
+        jwks.written(key.x for key in known.keys if key.kind is Issuer.EDGE),
         media_type=jwks.MEDIA_TYPE,
         headers={"Cache-Control": f"public, max-age={jwks.KEPT}"},
     )

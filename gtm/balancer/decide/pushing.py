@@ -21,9 +21,9 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from gtm.balancer.plane.backends import Route
 from gtm.balancer.decide.gate import PUSH
 from gtm.balancer.decide.handoffs import OwnHandoffs
+from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.proxy import Pushed
 from gtm.balancer.plane.proxy import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal

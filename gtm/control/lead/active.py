@@ -16,6 +16,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from gtm.control.lead import recorder
+from gtm.control.lead.balancers import Balancers
 from gtm.control.lead.demand import PerAnswer
 from gtm.control.lead.edges import Sightings
 from gtm.control.lead.election import Election, Sole
@@ -65,6 +66,7 @@ class Active:
         self.rooms = Rooms(current, senders, monotonic)
         self.latency = LatencyBook(database, clock, half_life)
         self.leases = Leases(election, clock, monotonic)
+        self.balancers = Balancers(self.leases, monotonic)
         self.reports = Reports(current, self.latency, self.leases, clock, monotonic)
         self.verdicts = Verdicts(current, self.reports, clock)
         self.planning = Planning(

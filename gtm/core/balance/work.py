@@ -74,6 +74,12 @@ class Costs:
         """Seconds that a request is expected to be served."""
         return self.left(asked, 0.0)
 
+    @property
+    def mean(self) -> float:
+        """Seconds that requests are served, in the mean of all."""
+        seen, mean = self._all.beyond(0.0)
+        return mean if seen else FIRST_GUESS_S
+
     def left(self, asked: Asked, age: float) -> float:
         """Seconds that a request is expected to be served on, after `age` seconds."""
         seen, mean = self._all.beyond(age)

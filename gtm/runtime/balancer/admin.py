@@ -14,6 +14,7 @@ from httptools import HttpParserError, HttpRequestParser
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.metrics import render
 from gtm.balancer.plane.proxy import Proxy
@@ -39,6 +40,7 @@ class Admin:
         admission: QueueAdmission,
         health: HealthLoop,
         settings: BalancerSettings,
+        pusher: Pusher,
     ) -> None:
         self._current = current
         self._proxy = proxy
@@ -47,6 +49,7 @@ class Admin:
         self._admission = admission
         self._health = health
         self._settings = settings
+        self._pusher = pusher
 
     def connection(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
@@ -67,7 +70,11 @@ class Admin:
         if not self.allows(peer):
             return 403, _JSON, msgspec.json.encode({"detail": "not for this address: see --metrics-allow"})
         if path == b"/metrics":
-            return 200, _TEXT, render(self._proxy, self._picker, self._admission.admission, self._gate)
+            return (
+                200,
+                _TEXT,
+                render(self._proxy, self._picker, self._admission.admission, self._gate, self._pusher),
+            )
         if path == b"/state":
             return 200, _JSON, msgspec.json.format(msgspec.json.encode(self.state()), indent=2)
         return 404, _JSON, msgspec.json.encode({"detail": "there are /metrics, /state and /readyz"})
@@ -111,6 +118,11 @@ class Admin:
                 }
                 for tier, counts in snapshot.tiers.items()
             },
+            "pushes": [
+                {"region": region, "why": why, "requests": count}
+                for (region, why), count in sorted(self._pusher.counts.items())
+            ],
+            "at_peers": {region: count for region, count in self._pusher.in_flight.items() if count},
             "tenants": {
                 name or "": {"running": counts.running, "waiting": counts.waiting}
                 for name, counts in snapshot.tenants.items()

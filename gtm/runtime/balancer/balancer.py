@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import assert_never
@@ -50,6 +51,7 @@ from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
 from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.pushes import Pushes
 from gtm.runtime.balancer.reporting import Reporter
 from gtm.runtime.balancer.room_line import RoomLine
 from gtm.runtime.following.clock_keeper import ClockKeeper
@@ -155,17 +157,34 @@ class Balancer:
             told = TraceSettings(tracing.endpoint, tracing.sample, tracing.follow)
             tracer = Tracer(told, settings.region, wall=time.time, now=loop.time, random=Random())
             self._tasks.start(tracer.run())
-        proxy = Proxy(gate, self._admission, self._picker, loop=loop, region=settings.region, tracer=tracer)
+        pushes = Pushes(
+            settings,
+            self._current,
+            self._owned,
+            kept=self._kept,
+            picker=self._picker,
+            slots=self._slots_beside,
+        )
+        proxy = Proxy(
+            gate,
+            self._admission,
+            self._picker,
+            loop=loop,
+            region=settings.region,
+            pusher=pushes.pusher,
+            tracer=tracer,
+        )
         health = HealthLoop(watched, self._picker, self._admission)
         await health.configure(self._document)
         try:
             await self._load_last_good()
+            await pushes.load()
             self._tasks.start(self._follow())
             self._tasks.start(health.run())
             await first_of(self._loaded, self._stopping)
             if not self._stopping.is_set():
                 await health.first_round(FIRST_ROUND)
-                await self._serve(proxy, gate, health)
+                await self._serve(proxy, gate, health, pushes)
         finally:
             await self._tasks.cancel()
             self._picker.stop()
@@ -176,7 +195,7 @@ class Balancer:
         if self._tasks.failure is not None:
             raise self._tasks.failure
 
-    async def _serve(self, proxy: Proxy, gate: LawGate, health: HealthLoop) -> None:
+    async def _serve(self, proxy: Proxy, gate: LawGate, health: HealthLoop, pushes: Pushes) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
         admin = Admin(
             current=self._current,
@@ -186,6 +205,7 @@ class Balancer:
             admission=self._admission,
             health=health,
             settings=settings,
+            pusher=pushes.pusher,
         )
         reporter = Reporter(
             settings=settings,
@@ -209,6 +229,7 @@ class Balancer:
         self._tasks.start(self._owned.leave_to_successor(self.stop))
         self._tasks.start(self._tick(health))
         self._tasks.start(reporter.run())
+        self._tasks.start(pushes.run())
         line = RoomLine(settings, self._free_slots)
         self._tasks.start(line.run())
         await self._stopping.wait()
@@ -238,6 +259,11 @@ class Balancer:
         taken = sum(one.flight.outstanding for one in self._picker.pool.candidates)
         waiting = sum(tier.waiting for tier in self._admission.admission.snapshot().tiers.values())
         return Slots(max(0.0, limit - taken), float(limit), float(waiting))
+
+    def _slots_beside(self) -> Slots | None:
+        """The same for a request that waits already: without itself."""
+        found = self._free_slots()
+        return None if found is None else replace(found, waiting=max(0.0, found.waiting - 1))
 
     # The file of backends
 

@@ -48,6 +48,9 @@ class Admission:
     def ended(self, exchange: Exchange, now: float) -> None:
         """Nothing to count."""
 
+    def withdraw(self, exchange: Exchange, now: float) -> None:
+        """Nothing is pushed."""
+
     def tick(self, now: float) -> None:
         """Nothing waits."""
 

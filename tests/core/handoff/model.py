@@ -49,6 +49,11 @@ class Map:
         self.parts = cache(atlas.parts)
 
 
+def _near(address: IPv4Address | None, claims: Claims) -> bool:
+    """Whether the client is in the network that a handoff was given to."""
+    return address is not None and claims.client != "" and address in IPv4Network(claims.client)
+
+
 class Page:
     """docs/handoff.md for one balancer: the policy that it has in a state, and where addresses are."""
 
@@ -69,6 +74,12 @@ class Page:
         """The fence for the client as the balancer sees it."""
         location = Location() if address is None else self.map.at(address)
         return self.world.fence(request._replace(location=location))
+
+    def seen(self, case: Case, claims: Claims | None, request: Request) -> set[str]:
+        """The fence for the client as this balancer sees it, or as the one saw it that carries the request here."""
+        if claims is not None and claims.pushed is not None:
+            return self.said_by(claims.pushed, request)
+        return self.seen_at(case.address, request)
 
     def wrong(self, case: Case, claims: Claims) -> str | None:
         """The first line of the table that holds of a handoff (those of keys and form aside)."""
@@ -104,10 +115,7 @@ class Page:
         # A balancer that carries a request found what it states, and is nobody's place: the client's is in the handoff.
         carried = claims is not None and claims.pushed is not None
         if claims is not None:
-            if carried:
-                tenant, data_class = tenant or claims.tenant, data_class or claims.data_class
-                model = model or claims.model
-            elif case.address is not None and claims.client and case.address in IPv4Network(claims.client):
+            if carried or _near(case.address, claims):
                 tenant, data_class = tenant or claims.tenant, data_class or claims.data_class
                 model = model or claims.model
             else:
@@ -120,9 +128,7 @@ class Page:
             if name is not None and name not in known:
                 return Expected(f"unknown_{what}", told=frozenset(told))
         request = Request(service, Location(), tenant, data_class, model)
-        fence = self.seen_at(case.address, request)
-        if claims is not None and carried:
-            fence = self.said_by(claims.pushed or "", request)
+        fence = self.seen(case, claims, request)
         agreed = True
         if claims is not None:
             fence &= self.said_by(claims.client, request)

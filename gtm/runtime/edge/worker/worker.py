@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from gtm.core.decision.router import Router
+from gtm.core.handoff.claims import Issuer
 from gtm.core.latency import SampleMethod
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import Parts
@@ -109,7 +110,8 @@ class Worker:
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
         self.handoffs = Handoffs(
-            lambda: self.current.window, lambda: (key.x for key in self.current.handoff_keys.keys)
+            lambda: self.current.window,
+            lambda: (key.x for key in self.current.handoff_keys.keys if key.kind is Issuer.EDGE),
         )
         self._parts = 0
         self._data = 0

@@ -1,0 +1,77 @@
+"""Balancers' reports, taken in: the keys that they sign pushes with, and what they did with the quotas' leases.
+
+Laws:
+  1. A balancer's keys count for the name of the token that they were told with, and for no other: whoever reads the feed knows it.
+  2. They live in memory only. A control that becomes active hears each of them again within a second, and while it has not, nothing is pushed.
+  3. Leases are of the same books as edges': no quota is spent twice because of who spends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gtm.control.errors import Conflict
+from gtm.control.lead.leases import Leases
+from gtm.feed.wire import BalancerReply, BalancerReport
+
+MOST = 64
+"""Balancers of one token whose keys are kept."""
+KNOWN_FOR = 3600.0
+"""Seconds after its last report for which a balancer's keys stay published: what it signed is over after one minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldKeys:
+    """The keys that a balancer told last: under which name, with which token (its id), when (monotonic seconds)."""
+
+    issuer: str
+    token_id: str
+    keys: tuple[str, ...]
+    at: float
+
+
+class Balancers:
+    """See above.
+
+    Args:
+        leases: the books of quotas.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(self, leases: Leases, monotonic: Callable[[], float]) -> None:
+        self._leases = leases
+        self._monotonic = monotonic
+        self._told: dict[tuple[str, str], ToldKeys] = {}
+
+    def take(self, token: str, token_id: str, name: str, report: BalancerReport) -> BalancerReply:
+        """Take in what a balancer reports; the reply leases it its part of the quotas.
+
+        Args:
+            token: its token's name.
+            token_id: the token's id.
+            name: the balancer's, which tells it from others of that token.
+            report: what was read of it.
+
+        Raises:
+            Conflict: the token has as many balancers as are kept.
+        """
+        now = self._monotonic()
+        self._forget(now)
+        known = token_id, name
+        if known not in self._told and sum(one == token_id for one, _ in self._told) >= MOST:
+            raise Conflict(
+                f"the token `{token}` has {MOST} balancers already: make others a token of their own"
+            )
+        self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now)
+        # No edge has such a name: two that share one are told apart by their tokens.
+        return BalancerReply(self._leases.answer(f"{token}/{name}", report.leases, now))
+
+    def told(self) -> Iterable[ToldKeys]:
+        """The keys of all that were heard of lately."""
+        self._forget(self._monotonic())
+        return tuple(self._told.values())
+
+    def _forget(self, now: float) -> None:
+        for known in [known for known, one in self._told.items() if now - one.at > KNOWN_FOR]:
+            del self._told[known]

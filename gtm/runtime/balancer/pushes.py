@@ -1,0 +1,143 @@
+"""What pushes need of control: a published key to sign them with, and leases of the quotas that they count against.
+
+A report each second, or at once where others wait for what this balancer has given up. Without control leases end after
+their seconds, and what owes a quota is pushed no more; nor is anything else, for nothing is known of peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+import msgspec
+
+from gtm.balancer.decide.handoffs import OwnHandoffs
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.pushing import IDLE, Pusher
+from gtm.balancer.plane.backends import Route
+from gtm.core.balance.spill.room import Slots
+from gtm.core.handoff.claims import Issuer
+from gtm.core.handoff.keys import OwnKey
+from gtm.core.quota.leases import LeaseHolder
+from gtm.feed.current import CurrentView
+from gtm.feed.wire import BalancerReply, BalancerReport
+from gtm.handoff.own_keys import OwnKeys
+from gtm.http.quotas import QuotaGate
+from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.following.kept import Kept
+from gtm.runtime.process.clocks import boot_time
+from gtm.settings import BalancerSettings
+from gtm.transport import context_for, tls_context
+
+logger = logging.getLogger(__name__)
+
+EVERY = 1.0
+"""Seconds between reports."""
+FILE = "balancer-handoff-keys"
+"""Of a balancer's directory: its ring, as JSON."""
+_TIMEOUT = 2.0
+_ENCODER = msgspec.json.Encoder()
+
+
+class Pushes:
+    """See above.
+
+    Args:
+        settings: whose they are.
+        current: the View, and what is published.
+        owned: has the directory.
+        kept: the way to the disk.
+        picker: knows how long requests take here.
+        slots: how many there are here, and how many requests wait.
+    """
+
+    def __init__(
+        self,
+        settings: BalancerSettings,
+        current: CurrentView,
+        owned: Ownership,
+        *,
+        kept: Kept,
+        picker: PoolPicker,
+        slots: Callable[[], Slots | None],
+    ) -> None:
+        self._settings = settings
+        self._current = current
+        self._kept = kept
+        self._keys = OwnKeys(owned.home, FILE, Issuer.BALANCER)
+        self._own = OwnHandoffs(current)
+        self._signing: OwnKey | None = None
+        self._holder = LeaseHolder(uuid4().hex, 1)
+        self._gate = QuotaGate(self._holder.started(0), boot_time)
+        tls = tls_context(settings.ca_file)
+        self.pusher = Pusher(
+            current,
+            settings.region,
+            settings.name,
+            self._own,
+            slots=slots,
+            service_s=lambda: picker.costs.mean,
+            afford=self._gate.afford,
+            now=asyncio.get_running_loop().time,
+            route=lambda url: Route(url, tls, idle=IDLE),
+        )
+
+    async def load(self) -> None:
+        """Read the keys, or make the first."""
+        ring = await self._kept.on_disk(self._keys.load, self._current.window.now)
+        self._signing = ring.current
+        self._own.use(ring.current)
+
+    async def run(self) -> None:
+        """Report until cancelled. While control is away reports are lost: the next is a second later."""
+        settings = self._settings
+        url = f"{settings.control_url.rstrip('/')}/v1/balancers/{quote(settings.name, safe='')}/report"
+        headers = {"Authorization": f"Bearer {settings.token}", "Content-Type": "application/json"}
+        verify = context_for(settings.control_url, settings.ca_file, direct=True)
+        failing = False
+        async with httpx.AsyncClient(
+            headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify
+        ) as client:
+            while True:
+                problem = ""
+                try:
+                    sent = await client.post(url, content=_ENCODER.encode(self._report()))
+                    if sent.status_code == httpx.codes.OK:
+                        self._take(msgspec.json.decode(sent.content, type=BalancerReply))
+                    else:
+                        problem = f"status {sent.status_code}: {sent.text[:300]}"
+                except (httpx.HTTPError, msgspec.MsgspecError, ValueError) as error:
+                    problem = str(error) or type(error).__name__
+                if problem and not failing:
+                    logger.warning(
+                        "control does not take keys and quotas, nothing new is leased: %s", problem
+                    )
+                failing = bool(problem)
+                await self._roll()
+                if failing or not self._holder.overdue:
+                    await asyncio.sleep(EVERY)
+
+    def _report(self) -> BalancerReport:
+        self._holder.count(*self._gate.take_counts())
+        return BalancerReport(self._holder.use(boot_time()), self._keys.public)
+
+    def _take(self, reply: BalancerReply) -> None:
+        if reply.leases is not None and self._holder.take(reply.leases):
+            (parts,) = self._holder.parts()
+            self._gate.update(parts)
+            self._holder.taken(0, parts.sequence)
+
+    async def _roll(self) -> None:
+        """Take what step is due with the keys."""
+        now, published = self._current.window.now, self._current.handoff_keys.keys
+        if not self._own.issuer:
+            return
+        await self._kept.on_disk(self._keys.roll, now, published, self._own.issuer)
+        ring = self._keys.ring
+        if ring is not None and ring.current is not self._signing:
+            self._signing = ring.current
+            self._own.use(ring.current)
