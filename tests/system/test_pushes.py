@@ -1,0 +1,139 @@
+"""Two balancers, each with one slot, under control: what finds no slot in Ashburn is served in Frankfurt, never the other way round for Europeans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, REGIONS, Backends
+from tests.system.harness import Process, eventually, system
+from tests.system.lone import free_port
+from tests.system.test_balancer_fleet import Fleet, policy
+
+pytestmark = pytest.mark.system
+
+RATE = 2.0
+"""Requests per second that may leave Ashburn."""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Everything, up: one model server a region, of one slot."""
+    folder: Path = tmp_path_factory.mktemp("pushes")
+    with ExitStack() as stack:
+        backends = Backends(folder / "backends.log", 2)
+        stack.callback(backends.process.popen.kill)
+        ports, admin = {name: free_port() for name in REGIONS}, {name: free_port() for name in REGIONS}
+        running = stack.enter_context(
+            system(folder / "data", "--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8")
+        )
+        rule = {"name": "out", "from_region": "iad", "to_regions": ["fra"], "max_requests_per_second": RATE}
+        body = {"policy": policy(ports) | {"spillover_rules": [rule]}}
+        applied = running.api("POST", "/v1/policy:apply?force=true&force_reason=test", json=body)
+        assert applied.status_code == 200, applied.text
+        for number, name in enumerate(REGIONS):
+            made = {"name": f"{name}-balancer", "role": "balancer", "regions": name}
+            token = running.api("POST", "/v1/tokens", json=made)
+            assert token.status_code == 201, token.text
+            file = folder / f"{name}.yaml"
+            file.write_text(f"backends: [{{url: {backends.urls[number]}, slots: 1}}]\n")
+            process = Process(
+                [
+                    *("balancer", "--region", name, "--name", f"{name}-1", "--data-dir", str(folder / name)),
+                    *("--control", running.control, "--balancer-port", str(ports[name])),
+                    *("--admin-port", str(admin[name]), "--trusted-proxies", "127.0.0.0/8", "--file", str(file)),
+                ],
+                folder / f"{name}.log",
+                {"GTM_TOKEN": token.json()["token"]},
+            )
+            stack.callback(process.popen.kill)
+        found = Fleet(running, backends, ports, admin)
+        for name in REGIONS:
+            eventually(lambda name=name: _served(found, name, MOUNTAIN_VIEW) == name or None, f"{name} serves", 60)
+        yield found
+
+
+def _ask(address: str, tokens: int, *, stream: bool = False) -> dict[str, object]:
+    content = json.dumps(
+        {"model": "demo", "messages": [{"role": "user", "content": "Say."}], "max_tokens": tokens, "stream": stream}
+    )
+    return {
+        "content": content,
+        "headers": {"Host": HOST, "X-Forwarded-For": address, "Content-Type": "application/json"},
+    }
+
+
+def _url(fleet: Fleet, region: str) -> str:
+    return f"http://127.0.0.1:{fleet.ports[region]}/v1/chat/completions"
+
+
+def _served(fleet: Fleet, region: str, address: str) -> str | None:
+    """The region that serves a request of somebody who asks a region; None: none did."""
+    try:
+        answer = httpx.post(_url(fleet, region), **_ask(address, 1), timeout=20, trust_env=False)  # type: ignore[arg-type]
+    except httpx.HTTPError:
+        return None
+    return answer.headers.get("x-gtm-region") if answer.status_code == 200 else None
+
+
+@contextmanager
+def _filled(fleet: Fleet, region: str, address: str) -> Iterator[None]:
+    """A stream that goes on for long has the region's only slot."""
+    with httpx.stream(
+        "POST",
+        _url(fleet, region),
+        **_ask(address, 3_000, stream=True),  # type: ignore[arg-type]
+        timeout=60,
+        trust_env=False,
+    ) as stream:
+        assert stream.status_code == 200
+        assert stream.headers["x-gtm-region"] == region
+        yield
+
+
+def _seen(fleet: Fleet, region: str) -> int:
+    return int(fleet.backends.state()[list(REGIONS).index(region)]["arrived"])
+
+
+def _state(fleet: Fleet, region: str) -> dict[str, object]:
+    found: dict[str, object] = httpx.get(f"http://127.0.0.1:{fleet.admin[region]}/state", trust_env=False).json()
+    return found
+
+
+def test_keys_of_balancers_are_for_balancers(fleet: Fleet) -> None:
+    """Others' verifiers go by edges' keys alone: they cannot tell a push."""
+    published = httpx.get(f"{fleet.system.control}/v1/handoff/jwks.json", trust_env=False).json()["keys"]
+    assert len(published) == 1, "the edge's"
+
+
+def test_an_american_is_served_in_frankfurt_while_ashburn_is_full(fleet: Fleet) -> None:
+    """By the balancer of Ashburn, under the rule's quota: tokens are leased to it once it has asked for some."""
+    with _filled(fleet, "iad", MOUNTAIN_VIEW):
+        eventually(lambda: _served(fleet, "iad", MOUNTAIN_VIEW) == "fra" or None, "Frankfurt serves it", 60)
+        pushes = {(one["region"], one["why"]): one["requests"] for one in _state(fleet, "iad")["pushes"]}  # type: ignore[attr-defined,index]
+        assert pushes["fra", "moved"] >= 1
+        assert "gtm_balancer_pushes_total{" in fleet.metrics("iad")
+    assert "gtm_balancer_handoff_flaws_total{" not in fleet.metrics("fra")
+    eventually(lambda: not _state(fleet, "iad")["at_peers"] or None, "nothing is left at peers")
+
+
+def test_a_european_waits_in_frankfurt_while_ashburn_is_free(fleet: Fleet) -> None:
+    """It is served where it may be, once there is room; nothing of it reaches a model server in America."""
+    before = _seen(fleet, "iad")
+    with ThreadPoolExecutor(1) as pool:
+        with _filled(fleet, "fra", BERLIN):
+            asked = pool.submit(_served, fleet, "fra", BERLIN)
+
+            def waits() -> bool | None:
+                tiers = _state(fleet, "fra")["tiers"]
+                return any(one["waiting"] for one in tiers.values()) or None  # type: ignore[attr-defined]
+
+            eventually(waits, "it waits")
+        assert asked.result(30) == "fra"
+    assert _seen(fleet, "iad") == before
