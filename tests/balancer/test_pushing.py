@@ -276,7 +276,7 @@ def test_a_client_that_goes_away_is_gone_everywhere() -> None:
             asked.abort()
             await w.until(lambda: fra.held[0].reader.at_eof(), "the model server sees it")
             fra.held.clear()
-            await w.until(lambda: not w.all["iad"].pusher.in_flight["fra"])
+            await w.until(lambda: w.all["iad"].pusher.in_flight["fra"] == 0)
             assert not fra.admission.admission.running
 
     run(main)

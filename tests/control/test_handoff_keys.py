@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from gtm.control.errors import Conflict
 from gtm.control.handoff_keys import HandoffKeys, Told, counting
+from gtm.control.lead.balancers import MOST, Balancers, ToldKeys
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Current, Present
+from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey
 from gtm.core.model.access import Role
 from gtm.core.model.state import State
-from gtm.feed.wire import EdgeReport
+from gtm.feed.wire import BalancerReport, EdgeReport
 from gtm.storage.tokens import Token
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -104,3 +110,37 @@ def test_nothing_is_published_of_what_is_not_known() -> None:
     book.look()
     book.forget("fra-1")
     assert not current.now.handoff_keys.version
+
+
+def test_balancers_keys_count_under_their_tokens_names_alone() -> None:
+    """While the token that they were told with is one of role balancer, and is not over; an edge's of the same name is another's."""
+    now = present(token("1", None, Role.BALANCER), token("2", None, Role.BALANCER, ends=NOW), token("3", "*"))
+    told = [
+        ToldKeys("token-1", "1", ("a", "b"), 0.0),
+        ToldKeys("token-2", "1", ("c",), 0.0),
+        ToldKeys("token-2", "2", ("d",), 0.0),
+        ToldKeys("token-3", "3", ("e",), 0.0),
+        ToldKeys("token-4", "4", ("f",), 0.0),
+    ]
+    edges = {"token-1": [Told(("g",), "3")]}
+    assert set(counting(edges, now, LATER, told)) == {
+        PublicKey("token-1", "a", Issuer.BALANCER),
+        PublicKey("token-1", "b", Issuer.BALANCER),
+        PublicKey("token-1", "g"),
+    }
+
+
+def test_what_balancers_tell_is_bounded_and_forgotten() -> None:
+    """So many of one token; a token that ended makes no room for itself; silence for an hour ends it."""
+    times = [0.0]
+    leases: Any = SimpleNamespace(answer=lambda *args: args[0])
+    book = Balancers(leases, lambda: times[0])
+    for number in range(MOST):
+        book.take("fra", "1", f"b{number}", BalancerReport(None, ("k",)))
+    with pytest.raises(Conflict):
+        book.take("fra", "1", "one-more", BalancerReport(None, ("k",)))
+    times[0] = 3000.0
+    reply = book.take("fra", "1", "b0", BalancerReport(None, ("k2",)))
+    assert reply.leases == "fra/b0", "no edge has such a name"
+    times[0] = 3700.0
+    assert [(one.issuer, one.keys) for one in book.told()] == [("fra", ("k2",))]

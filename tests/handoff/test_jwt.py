@@ -199,6 +199,11 @@ def test_no_secret_is_made_of_a_public_key() -> None:
         {"hop": -1},
         {"hop": True},
         {"once": 1},
+        {"pushed": "192.0.2.0/24"},
+        {"pushed": ""},
+        {"pushed": "192.0.2.0/24", "hop": 1, "once": False},
+        {"pushed": "192.0.2.1/32", "hop": 1, "once": True},
+        {"pushed": 1, "hop": 1, "once": True},
         {"fence": "0123456789ABCDEF"},
         {"fence": "0123456789abcdef\n"},
         {"fence": ""},
@@ -285,3 +290,12 @@ def test_keys_that_are_not_published() -> None:
     token = Signer(made()).sign(CLAIMS)
     assert Verifier().verify(token) is Flaw.UNKNOWN_KEY
     assert Verifier(PUBLISHED).verify(token) is Flaw.UNKNOWN_KEY
+
+
+@pytest.mark.parametrize("network", ["192.0.2.0/24", ""])
+def test_a_push_says_whom_its_balancer_saw(network: str) -> None:
+    """A network, or that it saw none, which is another thing than a client that comes itself."""
+    claims = replace(CLAIMS, hop=1, pushed=network)
+    assert claims.carried
+    assert parsed(Signer(KEY).sign(claims)).claims == claims
+    assert not replace(CLAIMS, hop=1).carried

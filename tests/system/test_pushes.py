@@ -47,7 +47,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 [
                     *("balancer", "--region", name, "--name", f"{name}-1", "--data-dir", str(folder / name)),
                     *("--control", running.control, "--balancer-port", str(ports[name])),
-                    *("--admin-port", str(admin[name]), "--trusted-proxies", "127.0.0.0/8", "--file", str(file)),
+                    *(
+                        "--admin-port",
+                        str(admin[name]),
+                        "--trusted-proxies",
+                        "127.0.0.0/8",
+                        "--file",
+                        str(file),
+                    ),
                 ],
                 folder / f"{name}.log",
                 {"GTM_TOKEN": token.json()["token"]},
@@ -55,13 +62,20 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             stack.callback(process.popen.kill)
         found = Fleet(running, backends, ports, admin)
         for name in REGIONS:
-            eventually(lambda name=name: _served(found, name, MOUNTAIN_VIEW) == name or None, f"{name} serves", 60)
+            eventually(
+                lambda name=name: _served(found, name, MOUNTAIN_VIEW) == name or None, f"{name} serves", 60
+            )
         yield found
 
 
 def _ask(address: str, tokens: int, *, stream: bool = False) -> dict[str, object]:
     content = json.dumps(
-        {"model": "demo", "messages": [{"role": "user", "content": "Say."}], "max_tokens": tokens, "stream": stream}
+        {
+            "model": "demo",
+            "messages": [{"role": "user", "content": "Say."}],
+            "max_tokens": tokens,
+            "stream": stream,
+        }
     )
     return {
         "content": content,
@@ -102,7 +116,9 @@ def _seen(fleet: Fleet, region: str) -> int:
 
 
 def _state(fleet: Fleet, region: str) -> dict[str, object]:
-    found: dict[str, object] = httpx.get(f"http://127.0.0.1:{fleet.admin[region]}/state", trust_env=False).json()
+    found: dict[str, object] = httpx.get(
+        f"http://127.0.0.1:{fleet.admin[region]}/state", trust_env=False
+    ).json()
     return found
 
 

@@ -153,6 +153,45 @@ def test_a_push_says_where_the_edge_saw_the_client() -> None:
     assert outside is None
 
 
+@pytest.mark.parametrize("edge", [True, False])
+def test_a_push_that_is_carried_is_judged_by_whom_the_balancer_saw(edge: bool) -> None:
+    """Not by the address of the balancer that carries it, with or without an edge's word; for a minute at most."""
+    router = world(AT_HOME, service=replace(SERVICE, ttl=300))
+    presented = Presented(given(router), IN_GERMANY) if edge else None
+    here = Seen(Location("IE"), b"\x0a\x09\x09\x09", "chat", tenant="acme")
+    verdict = judge(
+        router,
+        "dub",
+        NOW,
+        seen=here,
+        presented=presented and replace(presented, claims=replace(presented.claims, region="dub")),
+        used=lambda _: Memory.NEW,
+    )
+    assert verdict.code is Code.SERVE
+    pushed = onward(verdict, "fra", NOW, issuer="dub-b1", nonce="m", client=here.client, push=True)
+    assert pushed is not None
+    assert pushed.carried
+    assert (pushed.pushed, pushed.client) == ("10.9.9.0/24", "10.1.2.0/24" if edge else "10.9.9.0/24")
+    assert pushed.expires - pushed.issued == 60
+    carrier = Seen(Location("US"), b"\x08\x08\x08\x08", "chat")
+    places = (IN_GERMANY if edge else Location("IE")), Location("IE")
+    for region, code in (("fra", Code.SERVE), ("iad", Code.WRONG_REGION_AGAIN if edge else Code.SERVE)):
+        there = judge(
+            router,
+            region,
+            NOW,
+            seen=carrier,
+            presented=Presented(replace(pushed, region=region), *places),
+            used=lambda _: Memory.NEW,
+        )
+        assert there.code is code
+        assert there.flaws == ()
+        assert there.routing is not None
+        assert there.routing.request.tenant == "acme", "the balancer found it"
+        assert there.routing.client == b"\x0a\x09\x09\x00"
+        assert there.reach.bit_count() <= 1, "one hop"
+
+
 def test_one_hop_only() -> None:
     """One hop only."""
     router = world(AT_HOME)
