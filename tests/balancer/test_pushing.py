@@ -274,7 +274,7 @@ def test_a_client_that_goes_away_is_gone_everywhere() -> None:
             fra = w.all["fra"]
             await w.until(lambda: len(fra.held) == 1)
             asked.abort()
-            await w.until(lambda: fra.held[0].reader.at_eof(), "the model server sees it")
+            await w.until(fra.held[0].reader.at_eof, "the model server sees it")
             fra.held.clear()
             await w.until(lambda: w.all["iad"].pusher.in_flight["fra"] == 0)
             assert not fra.admission.admission.running
