@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from gtm.balancer.backends import Route
-from gtm.balancer.gate import LawGate
-from gtm.balancer.handoffs import Handoffs, OwnHandoffs
-from gtm.balancer.picking import PoolPicker
-from gtm.balancer.proxy import Proxy
-from gtm.balancer.pushing import Pusher
-from gtm.balancer.queueing import QueueAdmission
+from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.pushing import Pusher
+from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.choosing.values import Settings
@@ -92,7 +92,7 @@ class Here:
     port: int
     arrived: list[Message] = field(default_factory=list)
     held: list[Peer] = field(default_factory=list)
-    listening: list[asyncio.AbstractServer] = field(default_factory=list)
+    listening: list[asyncio.Server] = field(default_factory=list)
     sequence: int = 0
     answers: bool = False
     """What arrives is answered at once."""
@@ -245,7 +245,7 @@ async def regions(
             f"{name}-1",
             own,
             slots=beside,
-            service_s=lambda picker=picker: picker.costs.mean,
+            service_s=picker.service_s,
             afford=bank.afford,
             now=loop.time,
             route=Route,

@@ -7,6 +7,8 @@ outside a client's fence sees anything of it, what was pushed is pushed no more,
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,11 +18,15 @@ from hypothesis import strategies as st
 
 from gtm.core.balance import admission as core
 from gtm.core.balance.work import Asked
+from gtm.core.handoff.claims import Claims, fence_hash
+from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
+from gtm.feed.wire import HandoffKeysMessage
+from gtm.handoff.jwt import Signer, made
 from tests.balancer.regions import COUNTRIES, HOST, NO_RESERVES, Regions, regions
-from tests.balancer.world import run
+from tests.balancer.world import Peer, run
 from tests.effort import examples
 
 PLACES = {"fra": ("DE", 50.1, 8.7), "dub": ("IE", 53.3, -6.3), "iad": ("US", 39.0, -77.5)}
@@ -52,7 +58,7 @@ def policy(
 ) -> Callable[[Mapping[str, int]], Policy]:
     """Three regions under these rules."""
 
-    def made(ports: Mapping[str, int]) -> Policy:
+    def written(ports: Mapping[str, int]) -> Policy:
         places = tuple(
             Region(name, lat, lon, country, (Endpoint(f"http://127.0.0.1:{ports[name]}", ("192.0.2.7",)),))
             for name, (country, lat, lon) in PLACES.items()
@@ -64,7 +70,7 @@ def policy(
         service = Service("chat", members, hostnames=(HOST.decode(),), zone="test", refusal=refusal)
         return Policy(places, (zone,), (service,), residency_rules=rules, spillover_rules=spillover)
 
-    return made
+    return written
 
 
 LAWS = policy(GDPR, BRAZIL, JAPAN)
@@ -150,8 +156,7 @@ def test_what_keeps_a_request_here(why: str, code: str) -> None:
             elif why == "silent":
                 w.tell("fra")
             else:
-                for _ in range(200):
-                    iad.picker.costs.learn(_asked(), 0.001)
+                iad.pusher._service_s = lambda: 0.001
             await w.ask("iad", "US")
             await w.until(lambda: iad.admission.admission.waiting == 1)
             assert dict(iad.pusher.counts) == {("", code): 1}
@@ -162,6 +167,31 @@ def test_what_keeps_a_request_here(why: str, code: str) -> None:
 
 def _asked() -> Asked:
     return Asked("", 0, None)
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_what_an_edge_allowed_otherwise_stays(agreed: bool) -> None:
+    """The edge's fence is not known to be ours: pushed nowhere, and no quota is asked."""
+
+    async def main() -> None:
+        rule = SpilloverRule("out", "iad", ("fra",), max_requests_per_second=1.0)
+        async with regions(policy(GDPR, spillover=(rule,)), {"fra": 3, "iad": 1}) as w:
+            await w.fill("iad")
+            edge, iad = made(), w.all["iad"]
+            keys = (*iad.current.handoff_keys.keys, PublicKey("edge", key_text(edge.public)))
+            iad.current.apply(HandoffKeysMessage(PublicKeys(keys, 9)))
+            now = int(time.time())
+            fence = fence_hash(LAW["US"] - {"dub"} if agreed else {"iad"})
+            claims = Claims(
+                "edge", "iad", "chat", now - 1, now + 60, "n", fence, 1, client="10.2.0.0/24", once=True
+            )
+            await w.ask("iad", "US", b"gtm-handoff: " + Signer(edge).sign(claims))
+            await w.until(lambda: iad.pusher.counts.total() == 1)
+            assert dict(iad.pusher.counts) == ({("fra", "moved"): 1} if agreed else {("", "no_room"): 1})
+            assert bool(iad.bank.spent) is agreed
+            assert set(iad.proxy.gate.flaws) == (set() if agreed else {"handoff_fence_differs"})  # type: ignore[attr-defined]
+
+    run(main)
 
 
 def test_a_queue_that_is_full_pushes_whatever_the_wait() -> None:
@@ -293,45 +323,69 @@ _step = st.one_of(
 )
 
 
-@settings(max_examples=examples(200, 20), deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.lists(_step, min_size=5, max_size=40),
-    st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 2)),
-    st.integers(0, 3),
-)
-def test_in_every_world(steps: list[tuple[Any, ...]], slots: tuple[int, int, int], tokens: int) -> None:
+@pytest.mark.endurance
+def test_in_every_world() -> None:
     """Never outside the fence, one hop, no more than the quotas have; and nothing is left."""
+    met: Counter[str] = Counter()
 
-    async def main() -> None:
-        rule = SpilloverRule("out", "iad", ("fra", "dub"), max_requests_per_second=1.0)
-        rules = policy(GDPR, BRAZIL, JAPAN, spillover=(rule,))
-        async with regions(rules, dict(zip(PLACES, slots, strict=True)), tokens=tokens) as w:
-            asked = []
-            for what, *more in steps:
-                if what == "ask":
-                    asked.append((more, await w.ask(*more)))
-                elif what == "let_go":
-                    w.all[more[0]].let_go()
-                elif what == "cancel":
-                    if more[0] < len(asked):
-                        asked[more[0]][1].abort()
-                elif what == "breathe":
-                    await asyncio.sleep(0.005)
-                else:
-                    getattr(w, what)(*more)
-            await asyncio.sleep(0.02)
-            _holds(w, tokens)
-            await w.nothing_left()
-            for (region, country), client in asked:
-                if not client.writer.transport.is_closing():
-                    answer = await w.answer(client)
-                    served = answer.body.decode()
-                    legal = region in LAW[country]
-                    assert (answer.status == 200) is legal, (region, country, answer)
-                    assert not legal or served in LAW[country]
-            _holds(w, tokens)
+    @settings(max_examples=examples(200, 25), deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        st.lists(_step, min_size=5, max_size=40),
+        st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 2)),
+        st.sets(st.sampled_from(list(PLACES))),
+        st.integers(0, 3),
+    )
+    def every(steps: list[tuple[Any, ...]], slots: tuple[int, ...], full: set[str], tokens: int) -> None:
+        run(lambda: _one(steps, dict(zip(PLACES, slots, strict=True)), full, tokens, met))
 
-    run(main)
+    every()
+    assert {"moved", "no_room"} <= met.keys(), f"the worlds are too tame: {met}"
+
+
+async def _one(
+    steps: list[tuple[Any, ...]], slots: dict[str, int], full: set[str], tokens: int, met: Counter[str]
+) -> None:
+    rule = SpilloverRule("out", "iad", ("fra", "dub"), max_requests_per_second=1.0)
+    async with regions(policy(GDPR, BRAZIL, JAPAN, spillover=(rule,)), slots, tokens=tokens) as w:
+        for here in w.all.values():
+            here.pusher._service_s = lambda: 9.0  # whatever is gained
+        for region in full:
+            await w.fill(region)
+        asked = await _played(w, steps)
+        await asyncio.sleep(0.02)
+        _holds(w, tokens)
+        await w.nothing_left()
+        for (region, country), client in asked:
+            if not client.writer.transport.is_closing():
+                await _answered(w, client, region, country)
+        _holds(w, tokens)
+        for here in w.all.values():
+            met.update(why for _, why in here.pusher.counts.elements())
+
+
+async def _played(w: Regions, steps: list[tuple[Any, ...]]) -> list[tuple[tuple[str, str], Peer]]:
+    """Do what a world has happen; who asked where, from where."""
+    asked: list[tuple[tuple[str, str], Peer]] = []
+    for what, *more in steps:
+        if what == "ask":
+            asked.append(((more[0], more[1]), await w.ask(*more)))
+        elif what == "let_go":
+            w.all[more[0]].let_go()
+        elif what == "cancel":
+            if more[0] < len(asked):
+                asked[more[0]][1].abort()
+        elif what == "breathe":
+            await asyncio.sleep(0.005)
+        else:
+            getattr(w, what)(*more)
+    return asked
+
+
+async def _answered(w: Regions, client: Peer, region: str, country: str) -> None:
+    answer = await w.answer(client)
+    legal = region in LAW[country]
+    assert (answer.status == 200) is legal, (region, country, answer)
+    assert not legal or answer.body.decode() in LAW[country]
 
 
 def _holds(w: Regions, tokens: int) -> None:
@@ -356,5 +410,25 @@ def test_the_model_is_the_policy_s() -> None:
                 for region in PLACES:
                     answer = await w.answer(await w.ask(region, country))
                     assert (answer.status == 200) is (region in allowed), (country, region, answer)
+
+    run(main)
+
+
+def test_a_slot_that_is_held_for_long_is_expected_to_be_held_for_longer() -> None:
+    """Short requests have ended; one that holds the only slot has not, and says more of the wait than they."""
+
+    async def main() -> None:
+        async with regions(LAWS, {"fra": 3, "iad": 1}) as w:
+            iad = w.all["iad"]
+            for _ in range(200):
+                iad.picker.costs.learn(_asked(), 0.001)
+            assert iad.picker.service_s() < 0.01
+            await w.fill("iad")
+            await w.until(lambda: iad.picker.service_s() > 0.3, "its age counts")
+            w.tell()
+            await w.ask("iad", "US")
+            await w.until(lambda: iad.pusher.counts["fra", "moved"] == 1)
+            iad.let_go()
+            await w.until(lambda: iad.picker.service_s() < 0.01, "nothing is in flight")
 
     run(main)

@@ -1,4 +1,4 @@
-"""Two balancers, each with one slot, under control: what finds no slot in Ashburn is served in Frankfurt, never the other way round for Europeans."""
+"""Two balancers with few slots under control: what finds no slot in Ashburn is served in Frankfurt, never the other way round for Europeans."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,13 +19,15 @@ from tests.system.test_balancer_fleet import Fleet, policy
 
 pytestmark = pytest.mark.system
 
+SLOTS = {"fra": 3, "iad": 1}
+"""Of Frankfurt's three a report lets each of three senders (two balancers, an edge) use one."""
 RATE = 2.0
 """Requests per second that may leave Ashburn."""
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Everything, up: one model server a region, of one slot."""
+    """Everything, up: one model server a region."""
     folder: Path = tmp_path_factory.mktemp("pushes")
     with ExitStack() as stack:
         backends = Backends(folder / "backends.log", 2)
@@ -34,7 +37,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             system(folder / "data", "--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8")
         )
         rule = {"name": "out", "from_region": "iad", "to_regions": ["fra"], "max_requests_per_second": RATE}
-        body = {"policy": policy(ports) | {"spillover_rules": [rule]}}
+        document: dict[str, Any] = policy(ports) | {"spillover_rules": [rule]}
+        for region in document["regions"]:
+            region["slow_start"] = 0  # one that has just come up takes nothing of others'
+        body = {"policy": document}
         applied = running.api("POST", "/v1/policy:apply?force=true&force_reason=test", json=body)
         assert applied.status_code == 200, applied.text
         for number, name in enumerate(REGIONS):
@@ -42,7 +48,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             token = running.api("POST", "/v1/tokens", json=made)
             assert token.status_code == 201, token.text
             file = folder / f"{name}.yaml"
-            file.write_text(f"backends: [{{url: {backends.urls[number]}, slots: 1}}]\n")
+            file.write_text(f"backends: [{{url: {backends.urls[number]}, slots: {SLOTS[name]}}}]\n")
             process = Process(
                 [
                     *("balancer", "--region", name, "--name", f"{name}-1", "--data-dir", str(folder / name)),
@@ -63,12 +69,16 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         found = Fleet(running, backends, ports, admin)
         for name in REGIONS:
             eventually(
-                lambda name=name: _served(found, name, MOUNTAIN_VIEW) == name or None, f"{name} serves", 60
+                lambda name=name: (
+                    _served(found, name, BERLIN if name == "fra" else MOUNTAIN_VIEW) == name or None
+                ),
+                f"{name} serves",
+                60,
             )
         yield found
 
 
-def _ask(address: str, tokens: int, *, stream: bool = False) -> dict[str, object]:
+def _ask(address: str, tokens: int, *, stream: bool = False) -> dict[str, Any]:
     content = json.dumps(
         {
             "model": "demo",
@@ -79,7 +89,12 @@ def _ask(address: str, tokens: int, *, stream: bool = False) -> dict[str, object
     )
     return {
         "content": content,
-        "headers": {"Host": HOST, "X-Forwarded-For": address, "Content-Type": "application/json"},
+        "headers": {
+            "Host": HOST,
+            "X-Forwarded-For": address,
+            "gtm-timeout": "4",
+            "Content-Type": "application/json",
+        },
     }
 
 
@@ -90,7 +105,7 @@ def _url(fleet: Fleet, region: str) -> str:
 def _served(fleet: Fleet, region: str, address: str) -> str | None:
     """The region that serves a request of somebody who asks a region; None: none did."""
     try:
-        answer = httpx.post(_url(fleet, region), **_ask(address, 1), timeout=20, trust_env=False)  # type: ignore[arg-type]
+        answer = httpx.post(_url(fleet, region), **_ask(address, 1), timeout=20, trust_env=False)
     except httpx.HTTPError:
         return None
     return answer.headers.get("x-gtm-region") if answer.status_code == 200 else None
@@ -98,16 +113,20 @@ def _served(fleet: Fleet, region: str, address: str) -> str | None:
 
 @contextmanager
 def _filled(fleet: Fleet, region: str, address: str) -> Iterator[None]:
-    """A stream that goes on for long has the region's only slot."""
-    with httpx.stream(
-        "POST",
-        _url(fleet, region),
-        **_ask(address, 3_000, stream=True),  # type: ignore[arg-type]
-        timeout=60,
-        trust_env=False,
-    ) as stream:
-        assert stream.status_code == 200
-        assert stream.headers["x-gtm-region"] == region
+    """Streams that go on for long have the region's slots."""
+    with ExitStack() as stack:
+        for _ in range(SLOTS[region]):
+            stream = stack.enter_context(
+                httpx.stream(
+                    "POST",
+                    _url(fleet, region),
+                    **_ask(address, 3_000, stream=True),
+                    timeout=60,
+                    trust_env=False,
+                )
+            )
+            assert stream.status_code == 200
+            assert stream.headers["x-gtm-region"] == region
         yield
 
 
@@ -115,10 +134,8 @@ def _seen(fleet: Fleet, region: str) -> int:
     return int(fleet.backends.state()[list(REGIONS).index(region)]["arrived"])
 
 
-def _state(fleet: Fleet, region: str) -> dict[str, object]:
-    found: dict[str, object] = httpx.get(
-        f"http://127.0.0.1:{fleet.admin[region]}/state", trust_env=False
-    ).json()
+def _state(fleet: Fleet, region: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{fleet.admin[region]}/state", trust_env=False).json()
     return found
 
 
@@ -131,8 +148,11 @@ def test_keys_of_balancers_are_for_balancers(fleet: Fleet) -> None:
 def test_an_american_is_served_in_frankfurt_while_ashburn_is_full(fleet: Fleet) -> None:
     """By the balancer of Ashburn, under the rule's quota: tokens are leased to it once it has asked for some."""
     with _filled(fleet, "iad", MOUNTAIN_VIEW):
-        eventually(lambda: _served(fleet, "iad", MOUNTAIN_VIEW) == "fra" or None, "Frankfurt serves it", 60)
-        pushes = {(one["region"], one["why"]): one["requests"] for one in _state(fleet, "iad")["pushes"]}  # type: ignore[attr-defined,index]
+        try:
+            eventually(lambda: _served(fleet, "iad", MOUNTAIN_VIEW) == "fra", "Frankfurt serves it", 40)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {_state(fleet, 'iad')}") from None
+        pushes = {(one["region"], one["why"]): one["requests"] for one in _state(fleet, "iad")["pushes"]}
         assert pushes["fra", "moved"] >= 1
         assert "gtm_balancer_pushes_total{" in fleet.metrics("iad")
     assert "gtm_balancer_handoff_flaws_total{" not in fleet.metrics("fra")
@@ -148,7 +168,7 @@ def test_a_european_waits_in_frankfurt_while_ashburn_is_free(fleet: Fleet) -> No
 
             def waits() -> bool | None:
                 tiers = _state(fleet, "fra")["tiers"]
-                return any(one["waiting"] for one in tiers.values()) or None  # type: ignore[attr-defined]
+                return any(one["waiting"] for one in tiers.values()) or None
 
             eventually(waits, "it waits")
         assert asked.result(30) == "fra"

@@ -96,6 +96,8 @@ class PoolPicker:
         self._conditions: dict[str, Condition] = {}
         self._routes: dict[str, Route] = {}
         self._flying: dict[_Flying, None] = {}
+        self._begun = 0.0
+        """The sum of the times at which requests in flight began."""
         self._settled = 0
         self._timer: asyncio.TimerHandle | None = None
         self.pool: Pool = self._pooled(backends, settings)
@@ -165,12 +167,14 @@ class PoolPicker:
         flying = _Flying(self, asked, begin(self.pool, found, wanted), sending, now)
         self._look(now)
         self._flying[flying] = None
+        self._begun += now
         return Sent(self._routes[name], flying)
 
     def landed(self, flying: _Flying, exchange: Exchange, how: str) -> None:
         """A request has ended at its backend."""
         now = self._loop.time()
-        self._flying.pop(flying, None)
+        if self._flying.pop(flying, self) is None:
+            self._begun -= flying.began
         took = now - flying.began
         good = how == "answered" and exchange.status < 400
         flying.ticket.end(took if good else None, now)
@@ -187,6 +191,16 @@ class PoolPicker:
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         """See `Picker`: the end of its place in the counts says it."""
+
+    def service_s(self) -> float:
+        """Seconds that a request holds a slot, in the mean: of those that ended; or, if that is longer, of those in flight so far.
+
+        Those that ended are the short ones first. Those in flight have as long before them, in the mean, as they have behind them
+        (in a renewal process age and residual life are distributed alike: Cox, "Renewal Theory", 1962, §5).
+        """
+        count = len(self._flying)
+        age = self._loop.time() - self._begun / count if count else 0.0
+        return max(self.costs.mean, age)
 
     def usable(self) -> int:
         """See `Picker`."""

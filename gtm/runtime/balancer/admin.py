@@ -122,6 +122,19 @@ class Admin:
                 {"region": region, "why": why, "requests": count}
                 for (region, why), count in sorted(self._pusher.counts.items())
             ],
+            "rooms": {
+                region: [
+                    {
+                        "balancer": room.source,
+                        "open": room.whole.open,
+                        "limit": room.whole.limit,
+                        "at": room.at,
+                    }
+                    for room in rooms
+                ]
+                for region, rooms in self._current.rooms.items()
+            },
+            "senders": self._current.senders,
             "at_peers": {region: count for region, count in self._pusher.in_flight.items() if count},
             "tenants": {
                 name or "": {"running": counts.running, "waiting": counts.waiting}

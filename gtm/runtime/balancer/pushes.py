@@ -80,7 +80,7 @@ class Pushes:
             settings.name,
             self._own,
             slots=slots,
-            service_s=lambda: picker.costs.mean,
+            service_s=picker.service_s,
             afford=self._gate.afford,
             now=asyncio.get_running_loop().time,
             route=lambda url: Route(url, tls, idle=IDLE),
