@@ -66,7 +66,11 @@ def server(
             yield process.pid
         finally:
             process.terminate()
-            process.wait(10)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def listening(port: int) -> bool:
