@@ -75,6 +75,8 @@ class LawGate:
         self._draw = draw
         self._router: Router | None = None
         self._memory: dict[Any, Verdict] = {}
+        self._peers: dict[str | None, bytes] = {}
+        """Peers that are no trusted proxies → their addresses in network order."""
 
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:  # noqa: ARG002 - the contract
         """None if the request may be served here."""
@@ -111,7 +113,9 @@ class LawGate:
         """Who the client is, and for whom it asks, as far as that is known."""
         head, verdict = exchange.head, exchange.verdict
         peer = exchange.client.peer or "unknown"
-        before = head.seen.get(b"x-forwarded-for") if self._finder.trusts(exchange.client.peer) else None
+        before = head.seen.get(b"x-forwarded-for")
+        if before is not None and not self._finder.trusts(exchange.client.peer):
+            before = None
         chain = peer.encode() if before is None else before + b", " + peer.encode()
         lines = (
             b"x-forwarded-for: %b\r\nx-forwarded-proto: %b\r\nx-forwarded-host: %b\r\nvia: 1.1 gtm\r\n"
@@ -127,11 +131,21 @@ class LawGate:
     def _client(self, exchange: Exchange) -> bytes:
         """The client's address in network order, empty if it is unknown."""
         peer, seen = exchange.client.peer, exchange.head.seen
-        if not self._finder.trusts(peer):
-            address = self._finder.find(peer, None, None)
-        else:
-            address = self._finder.find(peer, seen.get(b"x-forwarded-for"), seen.get(b"forwarded"))
-        return b"" if address is None else address.packed
+        found = self._peers.get(peer)
+        if found is not None:
+            return found
+        trusted = self._finder.trusts(peer)
+        address = (
+            self._finder.find(peer, seen.get(b"x-forwarded-for"), seen.get(b"forwarded"))
+            if trusted
+            else self._finder.find(peer, None, None)
+        )
+        packed = b"" if address is None else address.packed
+        if not trusted:
+            if len(self._peers) >= _REMEMBERED:
+                self._peers.clear()
+            self._peers[peer] = packed
+        return packed
 
     def _judged(
         self, router: Router, head: RequestHead, client: bytes, handoff: bytes | Flaw | None
@@ -202,6 +216,8 @@ def _not_believed(verdict: Verdict) -> Refusal:
 def _taken(head: RequestHead) -> bytes | Flaw | None:
     """The handoff of a request, taken out of it: no backend gets it."""
     given = head.seen.get(HEADER)
+    if b"?" not in head.target:
+        return given
     path, _, query = head.target.partition(b"?")
     rest, values = split(query)
     if values:

@@ -44,6 +44,8 @@ _FEW = 8.0
 _REMEMBERED = 512.0
 """Requests after which the older half of what a class knows has faded."""
 _REBUILD = 16
+_ANSWERS = 1024
+"""Expectations that are kept until something changes them."""
 
 
 class Asked(NamedTuple):
@@ -65,6 +67,7 @@ class Costs:
         self._most = classes
         self._all = _Durations()
         self._classes: OrderedDict[tuple[str, int, int], _Durations] = OrderedDict()
+        self._answers: dict[Asked, float] = {}  # of `expected`, until what was learned changes one
 
     def __len__(self) -> int:
         """How many classes and models are remembered."""
@@ -72,7 +75,13 @@ class Costs:
 
     def expected(self, asked: Asked) -> float:
         """Seconds that a request is expected to be served."""
-        return self.left(asked, 0.0)
+        found = self._answers.get(asked)
+        if found is None:
+            found = self.left(asked, 0.0)
+            if len(self._answers) >= _ANSWERS:
+                self._answers.clear()
+            self._answers[asked] = found
+        return found
 
     @property
     def mean(self) -> float:
@@ -95,15 +104,20 @@ class Costs:
         """A request ended well after being served for so long. What is no duration is left out."""
         if not isfinite(seconds) or seconds < 0:
             return
-        self._all.add(seconds)
+        seconds = min(seconds, _MOST_S)
+        bucket, classes = _bucket(seconds), self._classes
+        changed = self._all.add(seconds, bucket)
         for key in _keys(asked):
-            durations = self._classes.get(key)
+            durations = classes.get(key)
             if durations is None:
-                durations = self._classes[key] = _Durations()
-            self._classes.move_to_end(key)
-            durations.add(seconds)
-        while len(self._classes) > self._most:
-            self._classes.popitem(last=False)
+                durations = classes[key] = _Durations()
+            classes.move_to_end(key)
+            changed |= durations.add(seconds, bucket)
+        while len(classes) > self._most:
+            classes.popitem(last=False)
+            changed = True
+        if changed:
+            self._answers.clear()
 
 
 def tokens_of(length: int) -> int:
@@ -128,18 +142,19 @@ class _Durations:
         self._tails: list[tuple[float, float]] | None = None
         self._learned = 0
 
-    def add(self, seconds: float) -> None:
-        seconds = min(seconds, _MOST_S)
-        bucket = _bucket(seconds)
+    def add(self, seconds: float, bucket: int) -> bool:
+        """Learn of one that took so long; whether `beyond` may say something else now."""
         self._counts[bucket] += 1.0
         self._sums[bucket] += seconds
-        self._learned += 1
-        if self._learned % _REBUILD == 0 or self._learned < _REBUILD:
-            self._tails = None
-        if self._learned % 64 == 0:
+        self._learned = learned = self._learned + 1
+        if learned >= _REBUILD and learned % _REBUILD:
+            return False
+        self._tails = None
+        if learned % 64 == 0:
             kept = 0.5 ** (64 / _REMEMBERED)
             self._counts = [count * kept for count in self._counts]
             self._sums = [total * kept for total in self._sums]
+        return True
 
     def beyond(self, age: float) -> tuple[float, float]:
         """How many requests took longer than `age`, and how much longer on average; (0, 0): none."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
+from typing import NamedTuple
 
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.in_flight import InFlight
@@ -97,8 +98,7 @@ class Settings:
             raise ValueError("shares of versions are parts of 1, and no more than 1 together")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):  # made for each request
     """What a request needs.
 
     `model`, `adapter` (LoRA): None: none is named. `version`: one that the request names itself. `key`: a session, or a hash of the

@@ -1,0 +1,212 @@
+"""What the own data plane does for a request and for a streamed chunk, without sockets: `python tests/bench/balancer_loop.py [--profile]`.
+
+The whole way of `gtm balancer` (head read, law, admission, choice, head written anew, answer, accounts) between transports that only
+take bytes: what is left is the cost of the code, without the kernel's. Slices of the least processor time of many: a busy machine
+hardly moves it, so that two checkouts can be compared by running this in each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import pstats
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import uvloop
+
+from gtm.balancer import config
+from gtm.balancer.backends import Route
+from gtm.balancer.downstream import Downstream
+from gtm.balancer.gate import LawGate
+from gtm.balancer.handoffs import Handoffs
+from gtm.balancer.picking import PoolPicker
+from gtm.balancer.proxy import Proxy
+from gtm.balancer.queueing import QueueAdmission
+from gtm.balancer.upstream import Upstream
+from gtm.core.balance.health import BackendHealth, Check, Settings
+from gtm.core.balance.work import Asked
+from gtm.core.health.verdicts import ProbeResult
+from gtm.core.model.access import Access
+from gtm.core.model.requests import UNKNOWN_LOCATION
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.feed.current import CurrentView
+from gtm.feed.wire import AccessMessage, SnapshotMessage
+from gtm.geoip.client import ClientFinder
+from tests.system.balancers import HOST, policy
+
+_BODY = b'{"model":"bench","messages":[{"role":"user","content":"Say hello."}],"max_tokens":16}'
+_COMMON = b"host: %b\r\nuser-agent: bench/1\r\naccept: */*\r\nauthorization: Bearer sk-bench\r\n" % HOST.encode()
+CHAT = (
+    b"POST /v1/chat/completions HTTP/1.1\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+    % (_COMMON, len(_BODY), _BODY)
+)
+GET = b"GET /v1/models HTTP/1.1\r\n%b\r\n" % _COMMON
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 250\r\n\r\n" + b"x" * 250
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+CHUNK = b"bb\r\n" + b"data: " + b"x" * 179 + b"\n\n\r\n"
+
+
+class Taking(asyncio.Transport):
+    """A transport that takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.written = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Take it."""
+        self.written += 1
+
+    def is_closing(self) -> bool:
+        """Never."""
+        return False
+
+    def is_reading(self) -> bool:
+        """Always."""
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    def abort(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def resume_reading(self) -> None:
+        """Nothing to do."""
+
+    def pause_reading(self) -> None:
+        """Nothing to do."""
+
+
+class Ways(Route):
+    """A way to a backend whose connections are `Taking`; the last one that was taken is `Ways.last`."""
+
+    last: Upstream
+
+    def take(self, now: float) -> Upstream | None:
+        """One that waits, or a new one."""
+        found = super().take(now)
+        if found is None:
+            found = Upstream(self, time.monotonic)
+            found.connection_made(Taking())
+        Ways.last = found
+        return found
+
+
+def plane(loop: asyncio.AbstractEventLoop) -> Proxy:
+    """As `gtm.runtime.balancer` makes it, with four backends."""
+    urls = tuple(f"http://127.0.0.1:{port}" for port in range(9001, 9005))
+    document = config.of_urls(urls, None)
+    servers = [one.__class__(one.name, slots=4096, models=frozenset(("bench",))) for one in document.servers()]
+    current = CurrentView(time.time)
+    ports = {"fra": 9001, "iad": 9002}
+    for message in (AccessMessage(Access()), SnapshotMessage.of(1, 1.0, policy(ports), shipped_jurisdictions())):
+        current.apply(message)
+    health = BackendHealth(Settings(), servers, loop.time())
+    picker = PoolPicker(servers, document.choice(), health, loop=loop, route=Ways)
+    for one in servers:
+        for _ in range(3):
+            health.checked(one.name, Check.HEALTH, ProbeResult(True, time.time(), "", 1.0), loop.time())
+    picker.conditions(health.tick(loop.time()))
+    admission = QueueAdmission(
+        document.admission.settings(),
+        loop=loop,
+        cost=lambda exchange: picker.costs.expected(
+            Asked(exchange.facts.model or "", exchange.facts.input_tokens, exchange.facts.max_tokens)
+        ),
+    )
+    admission.resize(picker.slots())
+    gate = LawGate(
+        current,
+        "fra",
+        lambda _: UNKNOWN_LOCATION,
+        ClientFinder(()),
+        Handoffs(current, lambda _: UNKNOWN_LOCATION),
+        keys=document.keys(),
+    )
+    return Proxy(gate, admission, picker, loop=loop, region="fra")
+
+
+def connected(proxy: Proxy) -> Downstream:
+    """A client's connection."""
+    client = proxy.connection()
+    client.connection_made(Taking())
+    return client
+
+
+def asking(client: Downstream, request: bytes) -> Callable[[], None]:
+    """A request and its answer."""
+
+    def once() -> None:
+        client.data_received(request)
+        Ways.last.data_received(ANSWER)
+
+    return once
+
+
+def streaming(client: Downstream) -> Callable[[], None]:
+    """A chunk of a stream."""
+    client.data_received(CHAT)
+    upstream = Ways.last
+    upstream.data_received(STREAM)
+    return lambda: upstream.data_received(CHUNK)
+
+
+def least(act: Callable[[], None], slices: int, each: int) -> float:
+    """Processor µs of one act: of the slice that took the least."""
+    best = 1e9
+    for _ in range(slices):
+        began = time.process_time()
+        for _ in range(each):
+            act()
+        best = min(best, time.process_time() - began)
+    return 1e6 * best / each
+
+
+async def measure(options: argparse.Namespace) -> None:
+    """Measure and print."""
+    proxy = plane(asyncio.get_running_loop())
+    acts = {
+        "chat": asking(connected(proxy), CHAT),
+        "get": asking(connected(proxy), GET),
+        "chunk": streaming(connected(proxy)),
+    }
+    found = {}
+    for name, act in acts.items():
+        act()
+        assert proxy.stats.refusals.total() == 0, proxy.stats.refusals
+        if options.profile:
+            profile = cProfile.Profile()
+            profile.enable()
+            least(act, 1, 5000)
+            profile.disable()
+            print(name)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(options.lines)
+        else:
+            found[name] = round(least(act, options.slices, 250), 2)
+    print(json.dumps(found))
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--profile", action="store_true", help="by function")
+    parser.add_argument("--lines", type=int, default=45)
+    parser.add_argument("--slices", type=int, default=60)
+    cast("Callable[[object], None]", uvloop.run)(measure(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
