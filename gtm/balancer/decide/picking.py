@@ -31,6 +31,7 @@ SETTLE_EVERY = 0.1
 _REVISE_EVERY = 5
 """Settlings between two times that what is left of running requests is estimated anew."""
 
+_NONE: frozenset[str] = frozenset()
 _WORDS = {
     Why.NO_BACKEND: "the region has no backend",
     Why.NO_MODEL: "no backend here serves this model",
@@ -115,8 +116,7 @@ class PoolPicker:
 
     def _look(self, now: float) -> None:
         """Take in what live requests have changed."""
-        if self._health.pending:
-            self.conditions(self._health.changes(now))
+        self.conditions(self._health.changes(now))
 
     def start(self) -> None:
         """Begin to settle counts."""
@@ -151,13 +151,11 @@ class PoolPicker:
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
         """See `Picker`."""
         facts = exchange.facts
-        asked = Asked(facts.model or "", facts.input_tokens, facts.max_tokens)
-        wanted = Wanted(
-            facts.model,
-            key=facts.session if self._affinity else None,
-            cost=self.costs.expected(asked),
-            tried=frozenset(tried),
-        )
+        model = facts.model
+        asked = Asked(model or "", facts.input_tokens, facts.max_tokens)
+        session = facts.session if self._affinity else None
+        cost = self.costs.expected(asked)
+        wanted = Wanted(model, None, None, session, (), cost, frozenset(tried) if tried else _NONE)
         found = choose(self.pool, wanted, self._draw())
         if isinstance(found, Why):
             status = 404 if found is Why.NO_MODEL else 503
@@ -165,7 +163,8 @@ class PoolPicker:
         name = found.backend.name
         sending = self._health.begun(name, now)
         flying = _Flying(self, asked, begin(self.pool, found, wanted), sending, now)
-        self._look(now)
+        if self._health.pending:
+            self._look(now)
         self._flying[flying] = None
         self._begun += now
         return Sent(self._routes[name], flying)
@@ -187,7 +186,8 @@ class PoolPicker:
             self._health.cancelled(flying.sending)
         else:
             self._health.failed(flying.sending, exchange.failure, now)
-        self._look(now)
+        if self._health.pending:
+            self._look(now)
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         """See `Picker`: the end of its place in the counts says it."""

@@ -53,6 +53,8 @@ _MOST_COST_US = 86_400 * US
 
 def _us(seconds: float) -> int:
     """Seconds as whole microseconds, between 0 and a day. What is no number counts as nothing."""
+    if 0.0 <= seconds < 1000.0:
+        return int(seconds * US)
     return int(min(max(seconds, 0.0) * US, _MOST_COST_US)) if seconds == seconds else 0  # noqa: PLR0124 - NaN
 
 
@@ -98,7 +100,8 @@ class InFlight:
         """Count a request that is expected to cost `cost` seconds of work. Whoever begins must end the ticket."""
         ticket = Ticket(self, _us(cost), self.outstanding)
         self.requests += 1
-        self._most = max(self._most, self.requests)
+        if self.requests > self._most:
+            self._most = self.requests
         self._add(ticket.work_us)
         return ticket
 
