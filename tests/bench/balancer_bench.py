@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -35,7 +36,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from balancer_peers import ALL, AbsentError, Running, Start, own
+from balancer_peers import ALL, SLOW, AbsentError, Running, Start, own
 from measure import CLIENT_CORE, cpu_seconds, free_port, listening, missing
 from rich.console import Console
 from rich.table import Table
@@ -47,6 +48,10 @@ BACKENDS = 4
 CONNECTIONS = 64
 HELD = 2000
 WARM = 0.5
+SLOWLY = 5
+"""Times longer, what is measured of those that are slow; they stand still (SIGSTOP) while it is others' turn, and get no more than"""
+SLOW_STREAMS = 50
+"""so many streams."""
 
 Figures = dict[str, float]
 Load = dict[str, float]
@@ -75,33 +80,46 @@ def backends(program: Path) -> Iterator[list[int]]:
         process.wait()
 
 
+def processes(pid: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield from processes(int(child))
+
+
+def signal_all(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process and all below it."""
+    for one in processes(pid):
+        os.kill(one, number)
+
+
 def resident(pid: int) -> int:
-    """Bytes of memory that a process and its children have (proportional set size)."""
-    total, children = 0, [pid]
-    while children:
-        one = children.pop()
+    """Bytes of memory that a process and all below it have (proportional set size)."""
+    total = 0
+    for one in processes(pid):
         text = Path(f"/proc/{one}/smaps_rollup").read_text()
         total += 1024 * sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
-        for task in Path(f"/proc/{one}/task").iterdir():
-            children += map(int, (task / "children").read_text().split())
     return total
 
 
 class Bench:
     """One balancer under load."""
 
-    def __init__(self, program: Path, running: Running, seconds: float, *, direct: bool) -> None:
+    def __init__(self, program: Path, running: Running, seconds: float, name: str) -> None:
         self._program = program
         self._running = running
-        self._seconds = seconds
-        self._direct = direct
+        self._slow = name in SLOW
+        self._times = SLOWLY if self._slow else 1
+        self._seconds = seconds * self._times
+        self._direct = name == DIRECT
         self._idle = 0.0
 
     def load(self, mode: str, connections: int, *, rate: float = 0.0, warm: float = WARM) -> tuple[Load, float]:
         """What the load saw, and the balancer's processor seconds meanwhile (less those it takes idle)."""
         command = [
             *("taskset", "-c", CLIENT_CORE, str(self._program), str(self._running.port), mode),
-            *(str(connections), str(warm), str(self._seconds), str(rate)),
+            *(str(connections), str(warm * self._times), str(self._seconds), str(rate)),
         ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
@@ -121,6 +139,18 @@ class Bench:
         before, began = self._cpu(), time.monotonic()
         time.sleep(1.0)
         self._idle = (self._cpu() - before) / (time.monotonic() - began)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """While the block runs, it is this one's turn."""
+        if self._slow:
+            signal_all(self._running.pid, signal.SIGCONT)
+            time.sleep(1.0)
+        try:
+            yield
+        finally:
+            if self._slow:
+                signal_all(self._running.pid, signal.SIGSTOP)
 
     def requests(self, rate: float) -> Figures:
         """See `chat` and `get` above.
@@ -146,6 +176,8 @@ class Bench:
 
     def streams(self, count: int) -> Figures:
         """See above."""
+        if self._slow and count > SLOW_STREAMS:
+            return {}
         seen, spent = self.load("stream", count, warm=1.0)
         return {
             f"chunks_per_s_{count}": seen["answers"] / seen["seconds"],
@@ -217,8 +249,10 @@ def summary(rounds: dict[str, list[Figures]], levels: list[int]) -> dict[str, di
         for old, new in [("p50_ms", "added_p50_ms"), ("p99_ms", "added_p99_ms")] + [
             (f"chunk_{part}_ms_{level}", f"chunk_added_{part}_ms_{level}") for level in levels for part in ("p50", "p99")
         ]:
-            middle[new] = middle[old] - own_ms.get(old, 0.0)
-        middle["cpu_us_per_chunk"] = middle[f"cpu_us_per_chunk_{levels[len(levels) // 2]}"]
+            if old in middle:
+                middle[new] = middle[old] - own_ms.get(old, 0.0)
+        each = [middle[f"cpu_us_per_chunk_{level}"] for level in levels if f"cpu_us_per_chunk_{level}" in middle]
+        middle["cpu_us_per_chunk"] = each[min(len(levels) // 2, len(each) - 1)]
         result[name] = {
             **{key: round(value, 3) for key, value in middle.items()},
             "range": {key: [round(min(found), 3), round(max(found), 3)] for key, found in values.items()},
@@ -274,7 +308,7 @@ def tables(console: Console, result: dict[str, dict[str, object]], running: dict
         for heading, _, _ in columns:
             table.add_column(heading, justify="right")
         for name in result:
-            if all(key not in result[name] for _, key, _ in columns):
+            if columns[0][1] not in result[name]:
                 continue
             said = f"{name} {running[name].version}" if name in running and name != "gtm" else name
             table.add_row(said, *(cell(name, key, places) for _, key, places in columns))
@@ -334,11 +368,11 @@ def main() -> None:
     loads = [os.getloadavg()[0]]
     with backends(compiled("balancer_backend")) as ports, ExitStack() as stack:
         chosen = wanted(options)
-        held, absent_ones = memory(chosen, ports, lambda one: Bench(program, one, WARM, direct=False).held())
+        held, absent_ones = memory(chosen, ports, lambda one: Bench(program, one, WARM, "").held())
         running = {name: stack.enter_context(alone(chosen[name], ports)) for name in held}
         every = {DIRECT: Running(ports[0], 0, ""), **running}
         measured = {
-            name: Bench(program, one, options.seconds, direct=name == DIRECT) for name, one in every.items()
+            name: Bench(program, one, options.seconds, name) for name, one in every.items()
         }
         for number in range(options.rounds):
             names = list(measured)
@@ -346,11 +380,13 @@ def main() -> None:
             turn = {name: measured[name] for name in names[first:] + names[:first]}
             found: dict[str, Figures] = {name: {} for name in turn}
             for one in turn.values():
-                one.idle()
+                with one.turn():
+                    one.idle()
             steps = [partial(Bench.requests, rate=options.rate), *(partial(Bench.streams, count=level) for level in levels)]
             for step in steps:
                 for name, one in turn.items():
-                    found[name] |= step(one)
+                    with one.turn():
+                        found[name] |= step(one)
             loads.append(os.getloadavg()[0])
             print(f"round {number + 1}: load average {loads[-1]:.1f}", flush=True)
             for name in names:

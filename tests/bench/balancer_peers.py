@@ -345,3 +345,5 @@ ALL: dict[str, Start] = {
     "litellm": litellm,
 }
 """Balancer → how it is started."""
+SLOW = frozenset(("litellm",))
+"""Those that take so long for what they have been asked that they would still work on it while others are measured."""
