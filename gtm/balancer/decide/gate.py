@@ -33,6 +33,7 @@ _REMEMBERED = 16_384
 PUSH = b"gtm-push"
 """A field that says that a request was pushed: then its client is whom its handoff says, never whoever carries it. And of an answer to such a
 one: whether it was taken."""
+_SERVE = Code.SERVE
 _PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 _STATUS_CODES = {451: "refused_residency"}
 
@@ -96,14 +97,14 @@ class LawGate:
         if verdict is None or not self._holds(verdict):
             verdict = self._judged(router, head, client, handoff)
             lasting = verdict.believed is None or not verdict.believed.once
-            if verdict.code is Code.SERVE and lasting and not verdict.flaws:
+            if verdict.code is _SERVE and lasting and not verdict.flaws:
                 if len(self._memory) >= _REMEMBERED:
                     self._memory = {}
                 self._memory[key] = verdict
         exchange.verdict = verdict
         if PUSH in head.seen and (verdict.believed is None or not verdict.believed.carried):
             return _not_believed(verdict)
-        return None if verdict.code is Code.SERVE else self._refusal(verdict, head)
+        return None if verdict.code is _SERVE else self._refusal(verdict, head)
 
     def _holds(self, verdict: Verdict) -> bool:
         """Whether a verdict that is remembered still counts: the View is the same, the handoff may be over."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FALLBACKS = 4
 """Models that a request is offered for instead of its own, one after the other."""
+_ADMITTED = core.TicketState.ADMITTED
 _OUTPUT_TOKENS = 256
 """What a request that does not bound its output is expected to make."""
 
@@ -60,7 +61,7 @@ class QueueAdmission:
             return _refusal(found)
         exchange.admission = found
         found.context = exchange
-        if found.state is core.TicketState.ADMITTED:
+        if found.state is _ADMITTED:
             exchange.admitted()
         else:
             self._watch(now)
@@ -133,7 +134,7 @@ class QueueAdmission:
     def _tell(self, changed: Sequence[core.Ticket]) -> None:
         for ticket in changed:
             exchange = cast("Exchange", ticket.context)
-            if ticket.state is core.TicketState.ADMITTED:
+            if ticket.state is _ADMITTED:
                 exchange.admitted()
             elif ticket.refusal is not None:
                 exchange.refuse(_refusal(ticket.refusal))

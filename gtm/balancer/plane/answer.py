@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gtm.balancer.wire.heads import MAX_HEADERS, RequestHead
-from gtm.balancer.wire.responses import Framing, ResponseHead, answer_head, is_trailer
+from gtm.balancer.wire.responses import CHUNKED, NONE, Framing, ResponseHead, answer_head, is_trailer
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """What an event ends with (WHATWG HTML §9.2.5)."""
@@ -15,7 +15,7 @@ class Answer:
     __slots__ = ("_out", "_tail", "_trailers", "events", "framing", "size")
 
     def __init__(self) -> None:
-        self.framing = Framing.NONE
+        self.framing: Framing = NONE
         self.events = False
         """It is a stream of server-sent events."""
         self.size = 0
@@ -39,17 +39,17 @@ class Answer:
     def body(self, piece: bytes) -> None:
         """A piece of its body."""
         self.size += len(piece)
-        if self.framing is Framing.CHUNKED:
+        if self.framing is CHUNKED:
             self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
             if self.events:
                 # The piece itself where it is a usual one: nothing is copied.
                 self._tail = piece if 3 < len(piece) < 1024 else self._tail[-4:] + piece[-4:]
-        elif self.framing is not Framing.NONE:
+        elif self.framing is not NONE:
             self._out.append(piece)
 
     def trailer(self, name: bytes, value: bytes) -> None:
         """A field behind its body (RFC 9110 §6.5): it goes on where the framing has a place for it."""
-        if self.framing is not Framing.CHUNKED or not is_trailer(name):
+        if self.framing is not CHUNKED or not is_trailer(name):
             return
         if self._trailers is None:
             self._trailers = []
@@ -58,12 +58,12 @@ class Answer:
 
     def last_event(self, event: bytes) -> None:
         """An event of gtm's own behind those that came: not in the middle of one, of which it would become a part."""
-        if self.framing is Framing.CHUNKED and (not self.size or self._tail.endswith(_EVENT_ENDS)):
+        if self.framing is CHUNKED and (not self.size or self._tail.endswith(_EVENT_ENDS)):
             self._out.append(b"%x\r\n%b\r\n" % (len(event), event))
 
     def end(self) -> None:
         """It is complete."""
-        if self.framing is Framing.CHUNKED:
+        if self.framing is CHUNKED:
             self._out.append(b"0\r\n%b\r\n" % b"".join(self._trailers or ()))
 
     def take(self) -> bytes:

@@ -21,11 +21,20 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gtm.balancer.plane.exchange_state import ExchangeState, Phase
+from gtm.balancer.plane.exchange_state import (
+    ANSWERING,
+    CONNECTING,
+    ENDED,
+    NEW,
+    READING,
+    SENT,
+    WAITING,
+    ExchangeState,
+)
 from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, wants_body, with_model
 from gtm.balancer.wire.heads import forwarded_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
-from gtm.balancer.wire.responses import Framing, ResponseError, ResponseHead, framing_of
+from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
@@ -48,7 +57,7 @@ class Exchange(ExchangeState):
 
     def begin(self) -> None:
         """It is its turn."""
-        if self.phase is not Phase.NEW:
+        if self.phase is not NEW:
             return
         answer = self.proxy.judge(self)
         if isinstance(answer, Refusal):
@@ -56,14 +65,14 @@ class Exchange(ExchangeState):
         elif answer is not None:
             self._say(answer)
         elif wants_body(self.head) and not self._body_ended:
-            self.phase = Phase.READING
+            self.phase = READING
             self._continue()
         else:
             self._admit()
 
     def body(self, piece: bytes) -> None:
         """A piece of the request's body."""
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
         self.received += len(piece)
         upstream = self.upstream
@@ -72,7 +81,7 @@ class Exchange(ExchangeState):
             self._forget_body()
         if self._keeps:
             self._pieces.append(piece)
-        if self.phase is Phase.READING:
+        if self.phase is READING:
             if self.received > MAX_INSPECTED:
                 self._admit()
         else:
@@ -82,7 +91,7 @@ class Exchange(ExchangeState):
         """The request is complete."""
         self._body_ended = True
         upstream = self.upstream
-        if self.phase is Phase.READING:
+        if self.phase is READING:
             self._admit()
         elif upstream is not None:
             upstream.heard = self.proxy.now()
@@ -98,16 +107,19 @@ class Exchange(ExchangeState):
     # --- admission, pick, connection ---
 
     def _admit(self) -> None:
-        whole = self._body_ended and self._keeps
-        self.facts = read_facts(self.head, b"".join(self._pieces) if whole and wants_body(self.head) else b"")
-        self.phase = Phase.WAITING
+        read = self._pieces and self._body_ended and self._keeps
+        if read and (self.phase is READING or wants_body(self.head)):
+            self.facts = read_facts(self.head, b"".join(self._pieces))
+        else:
+            self.facts = read_facts(self.head, b"")
+        self.phase = WAITING
         self._offered = True
         refusal = self.proxy.admit(self)
-        if self.phase is Phase.WAITING and self._push(refusal):
+        if self.phase is WAITING and self._push(refusal):
             return
         if refusal is not None:
             self.refuse(refusal)
-        elif self.phase is Phase.WAITING:
+        elif self.phase is WAITING:
             self.regulate()
 
     def use_model(self, model: str) -> bool:
@@ -133,15 +145,15 @@ class Exchange(ExchangeState):
         sent = None if self._tried else self.proxy.push(self, refusal)
         if sent is None:
             return False
-        self.phase = Phase.CONNECTING
+        self.phase = CONNECTING
         self._send(sent)
         return True
 
     def admitted(self) -> None:
         """There is room for it."""
-        if self.phase is not Phase.WAITING:
+        if self.phase is not WAITING:
             return
-        self.phase = Phase.CONNECTING
+        self.phase = CONNECTING
         if self.proxy.ending:
             # Another's end made room. Were it refused now, its end would make room again: without an end to the stack.
             self.proxy.loop.call_soon(self._dispatch)
@@ -149,7 +161,7 @@ class Exchange(ExchangeState):
             self._dispatch()
 
     def _dispatch(self) -> None:
-        if self.phase is not Phase.CONNECTING:
+        if self.phase is not CONNECTING:
             return
         sent = self.proxy.pick(self, self._tried)
         if isinstance(sent, Refusal):
@@ -180,7 +192,7 @@ class Exchange(ExchangeState):
                 self._failed(f"cannot connect: {why}", safe=True)
             return
         self._connecting = None
-        if self._sent is not sent or self.phase is not Phase.CONNECTING:
+        if self._sent is not sent or self.phase is not CONNECTING:
             sent.route.put(upstream, proxy.now())
         elif upstream.usable:
             self._attach(upstream)
@@ -198,7 +210,7 @@ class Exchange(ExchangeState):
         self.upstream = upstream
         self._begun = True
         self._heard = False
-        self.phase = Phase.SENT
+        self.phase = SENT
         head, route, host = self.head, upstream.route, self.head.host
         push = None if self._sent is None else self._sent.push
         if push is not None:
@@ -228,7 +240,7 @@ class Exchange(ExchangeState):
     def interim(self, response: ResponseHead) -> None:
         """A 1xx response, which goes on as it is (RFC 9110 §15.2)."""
         self._heard = True
-        if self.head.version == "1.1" and self.phase is Phase.SENT:
+        if self.head.version == "1.1" and self.phase is SENT:
             if response.status == 100:
                 if not self.head.expects:
                     return  # the client does not wait for it
@@ -251,9 +263,9 @@ class Exchange(ExchangeState):
                 raise ResponseError("the peer does not take it")
         self.first_byte = self.proxy.now()
         self.status = response.status
-        if self.closes or framing is Framing.CLOSE:
+        if self.closes or framing is CLOSE:
             head.keep_alive = False
-        self.phase = Phase.ANSWERING
+        self.phase = ANSWERING
         self._keeps = False
         self._pieces.clear()
         more = self.proxy.said(self, sent)
@@ -261,7 +273,7 @@ class Exchange(ExchangeState):
             more += b"x-gtm-model: %b\r\n" % response.seen[b"x-gtm-model"]
         self.answer.begin(head, response, framing, more)
         upstream = self.upstream
-        if framing is Framing.TUNNEL and upstream is not None:
+        if framing is TUNNEL and upstream is not None:
             self.tunnelled = True
             upstream.tunnel()
             early = self.client.tunnel()
@@ -272,7 +284,7 @@ class Exchange(ExchangeState):
         """Send the client what there is for it."""
         out = self.answer.take()
         if out:
-            self.client.write(out)
+            self.client.transport.write(out)
 
     def response_ended(self, *, reusable: bool) -> None:
         """The answer is complete."""
@@ -299,10 +311,10 @@ class Exchange(ExchangeState):
             self.flush()
             self._end("answered")
             self.client.end()
-        elif self.phase is Phase.SENT:
+        elif self.phase is SENT:
             twice = self.head.method in _SAFE_TWICE or b"idempotency-key" in self.head.seen
             self._failed(detail, safe=self._untaken or (twice and not self._heard))
-        elif self.phase is Phase.ANSWERING:
+        elif self.phase is ANSWERING:
             self._broken(detail)
 
     def _failed(self, detail: str, *, safe: bool) -> None:
@@ -317,7 +329,7 @@ class Exchange(ExchangeState):
             self._admit()
             return
         if safe and self._keeps and self.proxy.may_retry(len(self._tried)):
-            self.phase = Phase.CONNECTING
+            self.phase = CONNECTING
             self._dispatch()
             return
         self.refuse(Refusal(502, "backend_failed", f"a backend did not answer: {detail}"))
@@ -331,7 +343,7 @@ class Exchange(ExchangeState):
             self.answer.last_event(self.proxy.last_event(detail))
         self.flush()
         self._end("broken")
-        if self.answer.framing is Framing.CLOSE:
+        if self.answer.framing is CLOSE:
             self.client.abort()  # its end must not look like the answer's
         else:
             self.client.end()  # without the last chunk, or short of its length: nobody takes it for whole
@@ -340,7 +352,7 @@ class Exchange(ExchangeState):
         """What was awaited from the backend did not come in time."""
         self.failure = failure
         self._drop()
-        if self.phase is Phase.ANSWERING:
+        if self.phase is ANSWERING:
             self._broken(refusal.detail)
             return
         sent, self._sent = self._sent, None
@@ -350,9 +362,9 @@ class Exchange(ExchangeState):
 
     def refuse(self, refusal: Refusal) -> None:
         """End it with a refusal."""
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
-        if self.phase is Phase.ANSWERING:
+        if self.phase is ANSWERING:
             self._drop()
             self._broken(refusal.detail)
             return
@@ -375,7 +387,7 @@ class Exchange(ExchangeState):
 
     def cancel(self) -> None:
         """The client is gone."""
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
         self._drop()
         self._end("answered" if self.tunnelled else "cancelled")
@@ -400,10 +412,10 @@ class Exchange(ExchangeState):
 
     def _end(self, how: str) -> None:
         """Give back what was taken. Once."""
-        if self.phase is Phase.ENDED:
+        if self.phase is ENDED:
             return
-        begun = self.phase is not Phase.NEW
-        self.phase = Phase.ENDED
+        begun = self.phase is not NEW
+        self.phase = ENDED
         self._pieces.clear()
         sent, self._sent = self._sent, None
         if begun or how != "cancelled":  # nothing was done for one whose turn never came
@@ -425,9 +437,7 @@ class Exchange(ExchangeState):
             full = not upstream.writable
         else:
             full = (
-                self.phase in (Phase.WAITING, Phase.CONNECTING)
-                and self.received > _MAX_BUFFER
-                and not self._body_ended
+                self.phase in (WAITING, CONNECTING) and self.received > _MAX_BUFFER and not self._body_ended
             )
         self.client.regulate(full=full)
 

@@ -190,14 +190,14 @@ class Upstream(asyncio.Protocol, Outflow):
         rest = self._feed(exchange, data)
         if rest is None:
             return
-        exchange.flush()
-        if exchange.tunnelled:
-            if rest:
-                exchange.carry(rest)
-        elif self._done:
+        if self._done and not self._tunnel:
             self.exchange = None
             self.served += 1
             exchange.response_ended(reusable=self.usable)
+            return
+        exchange.flush()
+        if rest and self._tunnel:
+            exchange.carry(rest)
 
     def _feed(self, exchange: Exchange, data: bytes) -> bytes | None:
         """Parse what came; what of it is behind an upgrade, None if the exchange has failed."""

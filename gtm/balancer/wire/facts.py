@@ -93,16 +93,23 @@ def read_facts(head: RequestHead, body: bytes) -> Facts:
     found = _read(body)
     if found is None:
         return Facts(input_tokens=size // _BYTES_A_TOKEN)
-    text = next((raw for raw in map(bytes, (found.messages, found.prompt, found.input)) if raw), None)
-    limits = (found.max_completion_tokens, found.max_tokens, found.max_output_tokens)
+    text = bytes(found.messages) or bytes(found.prompt) or bytes(found.input)
     return Facts(
-        model=_short(found.model),
-        input_tokens=len(text if text is not None else body) // _BYTES_A_TOKEN,
-        max_tokens=next((limit for limit in limits if limit is not None and 0 <= limit < 2**31), None),
-        streams=bool(found.stream),
-        session=_short(found.prompt_cache_key) or _short(found.user),
-        prefix=None if text is None else blake2b(text[:_PREFIX], digest_size=8).digest(),
+        _short(found.model),
+        len(text or body) // _BYTES_A_TOKEN,
+        _limit(found),
+        bool(found.stream),
+        _short(found.prompt_cache_key) or _short(found.user),
+        blake2b(text[:_PREFIX], digest_size=8).digest() if text else None,
     )
+
+
+def _limit(found: _Body) -> int | None:
+    """The first bound of the output that can be one."""
+    for limit in (found.max_completion_tokens, found.max_tokens, found.max_output_tokens):
+        if limit is not None and 0 <= limit < 2**31:
+            return limit
+    return None
 
 
 def _short(text: str | None) -> str | None:

@@ -114,6 +114,10 @@ class Framing(Enum):
     TUNNEL = auto()
 
 
+NONE, LENGTH, CHUNKED, CLOSE, TUNNEL = Framing
+"""By names of their own: what is looked up in an Enum takes ten times as long."""
+
+
 def framing_of(request: RequestHead, response: ResponseHead) -> Framing:
     """How the answer's end is told to the client.
 
@@ -123,12 +127,12 @@ def framing_of(request: RequestHead, response: ResponseHead) -> Framing:
     if response.status == 101:
         if not request.upgrade or response.upgrade.lower() != request.upgrade:
             raise ResponseError("it switches to a protocol that was not asked for (RFC 9110 §15.2.2)")
-        return Framing.TUNNEL
+        return TUNNEL
     if request.method == b"HEAD" or response.status in _NO_BODY:
-        return Framing.NONE
+        return NONE
     if response.length is not None:
-        return Framing.LENGTH
-    return Framing.CHUNKED if request.version == "1.1" else Framing.CLOSE
+        return LENGTH
+    return CHUNKED if request.version == "1.1" else CLOSE
 
 
 def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, more: bytes) -> bytes:
@@ -143,9 +147,9 @@ def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, 
     said = b""
     if response.length is not None and response.status not in (101, 204):
         said = b"content-length: %d\r\n" % response.length
-    if framing is Framing.CHUNKED:
+    if framing is CHUNKED:
         said = b"transfer-encoding: chunked\r\n"
-    if framing is Framing.TUNNEL:
+    if framing is TUNNEL:
         said += b"connection: upgrade\r\nupgrade: %b\r\n" % response.upgrade
     elif not request.keep_alive:
         said += b"connection: close\r\n"

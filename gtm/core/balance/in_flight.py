@@ -100,8 +100,7 @@ class InFlight:
         """Count a request that is expected to cost `cost` seconds of work. Whoever begins must end the ticket."""
         ticket = Ticket(self, _us(cost), self.outstanding)
         self.requests += 1
-        if self.requests > self._most:
-            self._most = self.requests
+        self._most = max(self._most, self.requests)
         self._add(ticket.work_us)
         return ticket
 

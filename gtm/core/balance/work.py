@@ -30,6 +30,7 @@ longer it will).
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import accumulate
 from math import isfinite, log2
 from typing import NamedTuple
 
@@ -167,10 +168,9 @@ class _Durations:
         return count, max(0.0, total / count - age)
 
     def _suffixes(self) -> list[tuple[float, float]]:
-        tails = [(0.0, 0.0)]
-        for count, total in zip(reversed(self._counts), reversed(self._sums), strict=True):
-            tails.append((tails[-1][0] + count, tails[-1][1] + total))
-        return tails[::-1]
+        counts = accumulate(reversed(self._counts), initial=0.0)
+        sums = accumulate(reversed(self._sums), initial=0.0)
+        return list(zip(counts, sums, strict=True))[::-1]
 
 
 def _bucket(seconds: float) -> int:

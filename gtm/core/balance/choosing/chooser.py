@@ -54,7 +54,7 @@ from gtm.core.balance.flights import Flights
 from gtm.core.balance.in_flight import Ticket
 
 ANY_KIND = Kind(None, None, None)
-_SCANNING = (Pick.SCAN, Pick.P2C)
+_P2C, _SCANNING = Pick.P2C, (Pick.SCAN, Pick.P2C)
 MOST_KINDS = 1024
 """Eligible sets that are remembered: clients may name models that do not exist."""
 
@@ -225,7 +225,7 @@ def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
 
 def _picked(pool: Pool, eligible: Eligible, cost: float, draw: float) -> Candidate:
     pick = pool.settings.pick
-    if pick is Pick.P2C and len(eligible.candidates) > pool.settings.scans:
+    if pick is _P2C and len(eligible.candidates) > pool.settings.scans:
         return p2c.pick(eligible, pool.score, cost, draw)
     if pick in _SCANNING:
         return scan.pick(eligible.candidates, pool.score, cost, draw)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.health.breaker import Circuit
+from gtm.core.balance.health.breaker import CLOSED, HALF_OPEN
 from gtm.core.balance.health.monitor import Monitor
 from gtm.core.balance.health.outliers import outliers
 from gtm.core.balance.health.settings import Settings
@@ -85,7 +85,7 @@ class BackendHealth:
         if monitor is None:
             return Sending(name, -1, now)
         sending = monitor.breaker.begun(name, now)
-        self._touch(name, monitor.breaker.state is Circuit.HALF_OPEN)
+        self._touch(name, monitor.breaker.state is HALF_OPEN)
         return sending
 
     def answered(self, sending: Sending, status: int, latency: float | None, now: float) -> None:
@@ -104,7 +104,7 @@ class BackendHealth:
         monitor = self._monitors.get(sending.name)
         if monitor is None:
             return
-        half_open = monitor.breaker.state is Circuit.HALF_OPEN
+        half_open = monitor.breaker.state is HALF_OPEN
         monitor.breaker.good(sending, latency, now)
         self._touch(sending.name, half_open)
 
@@ -122,7 +122,7 @@ class BackendHealth:
         if monitor is None:
             return
         monitor.breaker.cancelled(sending)
-        self._touch(sending.name, monitor.breaker.state is Circuit.HALF_OPEN)
+        self._touch(sending.name, monitor.breaker.state is HALF_OPEN)
 
     # --- draining ---
 
@@ -198,24 +198,22 @@ class BackendHealth:
     def _look(self, now: float) -> None:
         """Eject who was unlike the others in the window that ends."""
         closed = {
-            name: monitor
-            for name, monitor in self._monitors.items()
-            if monitor.breaker.state is Circuit.CLOSED
+            name: monitor for name, monitor in self._monitors.items() if monitor.breaker.state is CLOSED
         }
         windows = {name: monitor.breaker.window for name, monitor in closed.items()}
         for name, why in tuple(outliers(windows, self._settings)):
             monitor = closed[name]
-            if monitor.breaker.state is Circuit.CLOSED and self._may_eject(monitor):
+            if monitor.breaker.state is CLOSED and self._may_eject(monitor):
                 monitor.breaker.eject(why, now)
         for monitor in closed.values():
             monitor.breaker.window.clear()
 
     def _may_eject(self, monitor: Monitor) -> bool:
         """Whether one more may be ejected: a part of them, one at least, never all. Who is out already may stay out."""
-        if monitor.breaker.state is not Circuit.CLOSED:
+        if monitor.breaker.state is not CLOSED:
             return True
         staying = [one for one in self._monitors.values() if one.drained_by is None]
-        out = sum(one.breaker.state is not Circuit.CLOSED for one in staying)
+        out = sum(one.breaker.state is not CLOSED for one in staying)
         if monitor.drained_by is not None:
             return False
         return out < min(max(int(self._settings.most_ejected * len(staying)), 1), len(staying) - 1)
