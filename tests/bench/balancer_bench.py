@@ -43,7 +43,7 @@ from rich.table import Table
 
 BENCH = Path(__file__).parent
 BUILD = BENCH.parents[1] / "build" / "bench"
-DIRECT, BESIDE = "direct", "gtm beside"
+DIRECT, BESIDE, OTHERWISE = "direct", "gtm beside", "gtm by --python"
 BACKENDS = 4
 CONNECTIONS = 64
 HELD = 2000
@@ -215,8 +215,12 @@ def wanted(options: argparse.Namespace) -> dict[str, Start]:
     every = dict(ALL)
     if options.beside:
         every = {"gtm": every.pop("gtm"), BESIDE: own(options.beside.resolve()), **every}
+    if options.python:
+        every = {"gtm": every.pop("gtm"), OTHERWISE: own(python=options.python), **every}
     return {
-        name: start for name, start in every.items() if not options.only or name in (*options.only, BESIDE)
+        name: start
+        for name, start in every.items()
+        if not options.only or name in (*options.only, BESIDE, OTHERWISE)
     }
 
 
@@ -381,6 +385,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="SERVER", choices=list(ALL))
     parser.add_argument(
         "--beside", type=Path, help="another checkout, with a .venv, whose gtm balancer runs too"
+    )
+    parser.add_argument(
+        "--python", type=Path, help="another interpreter of the same version: gtm runs by it too"
     )
     options = parser.parse_args()
     if absent := missing("taskset", "cc"):

@@ -138,24 +138,33 @@ def _started(
 class _Own(LoneBalancer):
     """`gtm balancer` as shipped, on the server core."""
 
-    python = sys.executable
+    def __init__(
+        self, checkout: Path, python: Path | None, home: Path, ports: dict[str, int], *arguments: str
+    ) -> None:
+        self.checkout = checkout
+        self.python = python
+        super().__init__(home, "fra", ports, *arguments)
 
     def start(self, *more: str) -> Process:
-        running = Process(
-            [*self.arguments, *more], self.log, {"GTM_TOKEN": "gtm_test", "PYTHONSAFEPATH": "1"}, self.python
-        )
+        environment = self.checkout / ".venv"
+        packages = next(environment.glob("lib/python*/site-packages"))
+        told = {"GTM_TOKEN": "gtm_test", "PYTHONSAFEPATH": "1", "PYTHONPATH": f"{self.checkout}:{packages}"}
+        python = self.python or environment / "bin" / "python"
+        running = Process([*self.arguments, *more], self.log, told, str(python))
         os.sched_setaffinity(running.popen.pid, {int(SERVER_CORE)})
         return running
 
 
-def own(checkout: Path = HERE) -> Start:
-    """`gtm balancer` of a checkout, from its `.venv`, with law, slots and models: without control, from a last-good file."""
+def own(checkout: Path = HERE, python: Path | None = None) -> Start:
+    """`gtm balancer` of a checkout, with law, slots and models: without control, from a last-good file.
+
+    Args:
+        checkout: whose files and packages (`.venv`) are used.
+        python: the interpreter; None: that of the `.venv`.
+    """
 
     @contextmanager
     def start(backends: Sequence[int], home: Path) -> Iterator[Running]:
-        class Of(_Own):
-            python = str(checkout / ".venv" / "bin" / "python")
-
         document = {
             "backends": [
                 {"url": f"http://127.0.0.1:{port}", "slots": 4096, "models": [MODEL]} for port in backends
@@ -164,7 +173,7 @@ def own(checkout: Path = HERE) -> Start:
         file = home / "balancer.yaml"
         file.write_text(json.dumps(document))
         ports = {"fra": free_port(), "iad": free_port()}
-        running = Of(home, "fra", ports, "--file", str(file), "--log-level", "warning")
+        running = _Own(checkout, python, home, ports, "--file", str(file), "--log-level", "warning")
         try:
             eventually(running.ready, f"gtm balancer is ready: {running.log}", 60.0)
             yield Running(running.port, running.process.popen.pid, _commit(checkout))
