@@ -190,13 +190,13 @@ class Upstream(asyncio.Protocol, Outflow):
         rest = self._feed(exchange, data)
         if rest is None:
             return
-        if self._done and not self._tunnel:
+        if self._done and not exchange.tunnelled:
             self.exchange = None
             self.served += 1
             exchange.response_ended(reusable=self.usable)
             return
         exchange.flush()
-        if rest and self._tunnel:
+        if rest and exchange.tunnelled:
             exchange.carry(rest)
 
     def _feed(self, exchange: Exchange, data: bytes) -> bytes | None:
