@@ -39,6 +39,10 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Round trips posted, by who measured (beacon, balancer) and what became of them.",
         ("kind", "verdict"),
     ),
+    "gtm_edge_corrections_total": (
+        "HTTP requests by the region that the plan chose (empty: refused), the one that took it instead (empty: none), and why.",
+        ("from", "to", "why"),
+    ),
     "gtm_http_requests_total": ("HTTP requests to the edge, by route and status.", ("route", "status")),
 }
 """Metric name → help and label names. Labels only ever take values from the policy or from closed sets."""
@@ -164,6 +168,7 @@ _DECISIONS = "gtm_decisions_total"
 _TOP_CLIENTS = "gtm_dns_top_clients"
 _TOP = 10
 _DEMAND = "demand"
+_CORRECTIONS = "gtm_edge_corrections_total"
 
 
 def decision_key(group: RankingClass, cell: str, option: Option, via: str) -> str:
@@ -178,6 +183,12 @@ def decision_key(group: RankingClass, cell: str, option: Option, via: str) -> st
         group.service.service.name, option.region or "", option.outcome.value, via, group.key, cell
     )
     return f"{_DEMAND}\t{row}"
+
+
+def correction_key(drawn: Option, moved: Option | None, why: str) -> str:
+    """The key under which what became of the plan's choice is counted; `moved` is None where it stands."""
+    taken = "" if moved is None else moved.region
+    return f"{_CORRECTIONS}\t{drawn.region or ''}\t{taken}\t{why}"
 
 
 def metric_key(key: str) -> str:
@@ -225,6 +236,7 @@ class EdgeMetrics:
         self.registry = CollectorRegistry()
         self.registry.register(_Gauges(gauges))
         self._demand: dict[str, float] = {}
+        self._corrections: dict[str, float] = {}
         self._counters = {
             name: Counter(name, text, labels, registry=self.registry)
             for name, (text, labels) in METRICS.items()
@@ -254,6 +266,9 @@ class EdgeMetrics:
             if row is not None and (row in self._demand or len(self._demand) < MAX_DEMAND_ROWS):
                 self._demand[row] = self._demand.get(row, 0) + increment
             name, *labels = metric_key(key).split("\t")
+            if name == _CORRECTIONS and len(labels) == 3 and labels[1]:
+                way = "\t".join(labels[:2])
+                self._corrections[way] = self._corrections.get(way, 0) + increment
             if name == _TOP_CLIENTS and len(labels) == 1:
                 (prefix,) = labels
                 if prefix in self._clients or len(self._clients) < MAX_CLIENTS:
@@ -273,6 +288,11 @@ class EdgeMetrics:
         """Hand over the demand gathered since the last time."""
         demand, self._demand = self._demand, {}
         return demand
+
+    def take_corrections(self) -> dict[str, float]:
+        """Hand over the requests moved since the last time: by the region that the plan chose and the one that took them, a tab between."""
+        corrections, self._corrections = self._corrections, {}
+        return corrections
 
     def text(self) -> str:
         """The metrics in Prometheus's text format; the top clients are those since the last time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -18,6 +18,7 @@ from gtm.control.lead.demand import requests_of
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
+from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.demand.class_keys import ClassKey
@@ -35,7 +36,11 @@ P99 = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the documents are made from. `now` in POSIX seconds; `rates` in requests, or DNS answers, per second."""
+    """What the documents are made from. `now` in POSIX seconds; `rates` in requests, or DNS answers, per second.
+
+    `corrections` are requests per second by the region that the plan chose (empty: it refused them) and the one that edges sent them
+    to by free slots; `slots` is what regions' balancers say of these, the present at 0 seconds.
+    """
 
     now: float
     revision: int
@@ -44,6 +49,8 @@ class Moment:
     health: HealthTable
     planned: Planned
     rates: Mapping[Row, float]
+    corrections: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    slots: Mapping[str, Standing] = field(default_factory=dict)
 
 
 async def moment_of(present: Present, active: Active | None, now: float) -> Moment:
@@ -62,6 +69,7 @@ async def moment_of(present: Present, active: Active | None, now: float) -> Mome
     )
     if active is None:
         return found
+    found = replace(found, corrections=active.reports.corrected, slots=active.rooms.standings)
     return replace(found, rates=await asyncio.to_thread(active.reports.reported.rates))
 
 
@@ -117,6 +125,10 @@ def top_document(moment: Moment, edges: Iterable[LiveEdge], *, database_up: bool
         "decisions": _by_tier(moment.rates),
         "regions": _regions(moment, flow),
         "spill": _spill(moment, flow),
+        "corrections": [
+            {"from": drawn or None, "to": taken, "requests_per_second": rate}
+            for (drawn, taken), rate in sorted(moment.corrections.items(), key=lambda one: (-one[1], one[0]))
+        ],
         "quotas": _quotas(moment, flow),
         "refusals": _refusals(moment),
     }
@@ -273,6 +285,7 @@ def _regions(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[di
             "admin_state": region.admin_state,
             "health": _health(region, moment.health),
             **_load(planned.capacity.regions.get(region.name), moment.now),
+            "free_slots": _free_slots(moment.slots.get(region.name)),
             "demand": homed[region.name],
             "decided": decided[region.name],
             "planned": intended[region.name],
@@ -311,6 +324,13 @@ def _load(found: RegionCapacity | None, now: float) -> dict[str, Any]:
         "requests_per_second": load.requests_per_second if load is not None else None,
         "service_time_ms": part.service_time_ms if part is not None else None,
     }
+
+
+def _free_slots(found: Standing | None) -> dict[str, float] | None:
+    """What a region's balancers say of their slots; None: nothing is known."""
+    if found is None:
+        return None
+    return {"open": found.open, "limit": found.limit, "waiting": found.waiting, "age": -found.at}
 
 
 def _latencies(

@@ -228,7 +228,9 @@ class EdgeReport:
     done with the quotas' leases, `latency` and `witnesses` what was learned of round trips and of claimed
     locations since the last report, `plan` the plan it follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
     says otherwise (`gtm.core.health.verdicts.overruled`). `place` is where the edge stands. `handoff_keys` are the public keys that
-    it signs handoffs with, or will, or did (`gtm.core.handoff.keys.key_text`).
+    it signs handoffs with, or will, or did (`gtm.core.handoff.keys.key_text`). `corrections` counts requests that it moved by
+    free slots over the last `seconds`, by the region that the plan chose (empty: the plan refused them) and the one that took them, a
+    tab between.
     """
 
     version: str
@@ -244,6 +246,7 @@ class EdgeReport:
     overruled: tuple[str, ...] = ()
     place: EdgePlace = NOWHERE
     handoff_keys: tuple[str, ...] = ()
+    corrections: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

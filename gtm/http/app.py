@@ -28,6 +28,7 @@ from gtm.geoip.client import Client
 from gtm.handoff import jwks
 from gtm.http.access import Grant, check_subject
 from gtm.http.callers import Callers
+from gtm.http.corrections import Corrections
 from gtm.http.handoffs import Handoffs
 from gtm.http.incoming import SAID, Incoming, Receive, Scope, Send
 from gtm.http.lookup import (
@@ -99,6 +100,7 @@ class EdgeApp:
         alone: what `/readyz` says besides of a process that answers without its agent.
         clock: POSIX seconds, for the end of tokens.
         handoffs: signs for the services that ask for it; None: nothing is signed.
+        corrections: by free slots; None: there are none.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class EdgeApp:
         alone: Callable[[], dict[str, object]] = dict,
         clock: Callable[[], float] = time.time,
         handoffs: Handoffs | None = None,
+        corrections: Corrections | None = None,
     ) -> None:
         self._current_view = current
         self._locate = locate
@@ -122,6 +125,7 @@ class EdgeApp:
         self._silent = silent
         self._afford = afford
         self._handoffs = handoffs
+        self._corrections = corrections
         self._alone = alone
         self._callers = Callers(
             current,
@@ -202,7 +206,9 @@ class EdgeApp:
             current.tick()  # this process slept across a boundary
         router = current.router
         if self._routes.router is not router:
-            self._routes = Routes(router, self._locate, self._afford, handoffs=self._handoffs)
+            self._routes = Routes(
+                router, self._locate, self._afford, handoffs=self._handoffs, corrections=self._corrections
+            )
         return self._routes
 
     def _count_request(self, page: Page, status: int) -> None:
@@ -324,9 +330,9 @@ class EdgeApp:
             resolved = routes.resolve(lookup, _subject(lookup, caller, grant), instance)
         except ProblemError as error:
             return error.document(instance)
-        option = resolved.pick()
+        option, _, document, _ = resolved.answered()
         self._counts.add(resolved.counted_as(option, "lookup"))
-        return resolved.told(option)[1]
+        return document
 
     def _healthz(self, _incoming: Incoming, _routes: Routes) -> Response:
         return json_response(200, {"status": "ok"})

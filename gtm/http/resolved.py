@@ -16,6 +16,7 @@ from gtm.core.decision.router import Router
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.geoip.client import Client
+from gtm.http.corrections import RouterCorrections
 from gtm.http.handoffs import Handoffs
 from gtm.http.problems import problem
 from gtm.telemetry import decision_key
@@ -54,6 +55,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     """All requests that are alike but for the draw.
 
     `client` is None where its address is unknown. `handoffs` signs what is answered, of a service that asks for it.
+    `corrections` are those by free slots.
     """
 
     router: Router
@@ -63,11 +65,27 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     full: bool
     afford: Afford | None
     handoffs: Handoffs | None = None
+    corrections: RouterCorrections | None = None
 
     def pick(self) -> Option:
         """How one such request ends."""
+        routing, corrections = self.routing, self.corrections
+        option = pick(routing.choice, routing.request, random(), self.afford)
+        if corrections is None or not corrections.current.rooms:
+            return option
+        return corrections.corrected(routing, option)
+
+    def answered(self) -> tuple[Option, int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """How one such request ends, as `told`; where it is to be explained in full, with what is known of free slots."""
+        corrections = self.corrections
+        if not self.full or corrections is None or not corrections.current.rooms:
+            option = self.pick()
+            return option, *self.told(option)
         routing = self.routing
-        return pick(routing.choice, routing.request, random(), self.afford)
+        drawn = pick(routing.choice, routing.request, random(), self.afford)
+        option, said = corrections.said(routing, drawn)
+        status, document, headers = self.told(option)
+        return option, status, {**document, "free_slots": said}, headers
 
     def counted_as(self, option: Option, via: str) -> str:
         """The key that an answer is counted under."""

@@ -19,6 +19,7 @@ from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.geoip.client import Client
 from gtm.handoff import carried
+from gtm.http.corrections import Corrections
 from gtm.http.handoffs import Handoffs
 from gtm.http.lookup import Lookup
 from gtm.http.prepared import Prepared
@@ -137,6 +138,7 @@ class Routes:
         afford: asked before a spillover quota is used; None: nothing is asked.
         limit: how many kinds are remembered in each table; past it the table starts anew.
         handoffs: signs for the services that ask for it; None: nothing is signed.
+        corrections: by free slots; None: there are none.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Routes:
         limit: int = 8192,
         *,
         handoffs: Handoffs | None = None,
+        corrections: Corrections | None = None,
     ) -> None:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
@@ -156,6 +159,7 @@ class Routes:
         self._locate = locate
         self._afford = afford
         self._handoffs = handoffs
+        self._corrections = None if router is None or corrections is None else corrections.under(router)
         self._limit = limit if router is None else min(limit, router.ranker.limit)
         self.prepared = Prepared(None if router is None else router.view)
 
@@ -189,9 +193,8 @@ class Routes:
         handoffs = self._handoffs
         if handoffs is not None and not handoffs.signs(routing):
             handoffs = None
-        resolved: ResolvedRequest = tuple.__new__(
-            ResolvedRequest, (router, routing, client, instance, lookup.explain, self._afford, handoffs)
-        )
+        known = router, routing, client, instance, lookup.explain, self._afford, handoffs, self._corrections
+        resolved: ResolvedRequest = tuple.__new__(ResolvedRequest, known)
         return resolved
 
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:
@@ -214,11 +217,10 @@ class Routes:
 
     def lookup(self, resolved: ResolvedRequest) -> Response:
         """The response to a look-up that is not remembered."""
-        option = resolved.pick()
         if resolved.full:
-            status, document, headers = resolved.told(option)
+            option, status, document, headers = resolved.answered()
             return json_response(status, document, headers, resolved.counted_as(option, "lookup"))
-        return self.prepared.response(resolved, option)
+        return self.prepared.response(resolved, resolved.pick())
 
     def again(self, key: Hashable) -> bool:
         """Whether the same was asked for before, as far as that is known; from now on it was.

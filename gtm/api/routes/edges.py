@@ -143,6 +143,12 @@ _REPORT = {
                         "description": "Decisions by row over the last `seconds`.",
                         "additionalProperties": {"type": "number", "minimum": 0},
                     },
+                    "corrections": {
+                        "type": "object",
+                        "description": "Requests moved by free slots over the last `seconds`: the region that the plan chose "
+                        "(empty: it refused them), a tab, the region that took them.",
+                        "additionalProperties": {"type": "number", "minimum": 0},
+                    },
                     "seconds": {"type": "number", "minimum": 0, "maximum": 3600},
                     "latency": {
                         "type": "array",
@@ -287,8 +293,11 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     problems += _place_problems(found.place)
     if not 0 <= found.seconds <= 3600:
         problems.append(Problem("seconds", "out_of_range", "must be between 0 and 3600"))
-    if not all(0 <= count < 1e12 for count in found.demand.values()):
-        problems.append(Problem("demand", "out_of_range", "counts must be between 0 and 10^12"))
+    problems += [
+        Problem(field, "out_of_range", "counts must be between 0 and 10^12")
+        for field in ("demand", "corrections")
+        if not all(0 <= count < 1e12 for count in getattr(found, field).values())
+    ]
     problems += _listed("latency", found.latency, delta_problem)
     problems += _listed("witnesses", found.witnesses, witness_problem)
     if found.plan is not None and (text := plan_problem(found.plan)) is not None:

@@ -90,6 +90,17 @@ class TopEdge(Schema):
     epoch: int
 
 
+class TopSlots(Schema):
+    """What a region's balancers say of their slots."""
+
+    open: float
+    """Free, less requests that wait."""
+    limit: float
+    waiting: float
+    age: float
+    """Seconds since the oldest of their reports that count."""
+
+
 class TopRegion(Schema):
     """A region. Rates are in requests per second."""
 
@@ -110,6 +121,8 @@ class TopRegion(Schema):
     requests_per_second: float | None
     """As it reports."""
     service_time_ms: float | None
+    free_slots: TopSlots | None
+    """Null: nothing is known. By these, edges correct the plan's choices of single requests."""
     demand: float
     """Of clients whose home it is."""
     decided: float
@@ -131,6 +144,15 @@ class TopSpill(Schema):
     planned: float
     quotas: list[str]
     """The rules that it counts against."""
+
+
+class TopCorrection(Schema):
+    """What edges send elsewhere than the plan chose, for want of a free slot there; in requests per second."""
+
+    from_: str | None = Field(alias="from")
+    """Null: the plan refused them."""
+    to: str
+    requests_per_second: float
 
 
 class TopRefusal(Schema):
@@ -158,6 +180,8 @@ class TopView(Schema):
     """Per second by tier: `dns`, `lookup`, `redirect`. A DNS answer is one, however many requests follow."""
     regions: list[TopRegion]
     spill: list[TopSpill]
+    corrections: list[TopCorrection]
+    """Those of single requests, by free slots; the largest first. They are among `spill` where they leave home."""
     quotas: list[QuotaUse]
     refusals: list[TopRefusal]
 

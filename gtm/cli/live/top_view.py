@@ -27,7 +27,11 @@ def screen(found: Mapping[str, Any], lost: str = "") -> RenderableType:
         lost: why it is old, if control does not answer now.
     """
     parts: list[RenderableType] = [*_head(found, lost), Text(), _regions(found["regions"])]
-    for title, lines in (("spillover", list(_spill(found))), ("refused", list(_refused(found)))):
+    corrected = list(_corrected(found))
+    sections = [("spillover", list(_spill(found))), ("refused", list(_refused(found)))]
+    if corrected:
+        sections.insert(1, ("corrected by free slots", corrected))
+    for title, lines in sections:
         parts += [Text(), Text(title, style="bold"), *(lines or [Text("  none", style="dim")])]
     return Group(*parts)
 
@@ -102,6 +106,10 @@ def _remarks(region: Mapping[str, Any]) -> Iterator[str]:
         yield region["admin_state"]
     if region["exhausted"]:
         yield "full"
+    slots = region.get("free_slots")
+    if slots:
+        waiting = f", {slots['waiting']:g} waiting" if slots["waiting"] else ""
+        yield f"{slots['open']:g} of {slots['limit']:g} slots free{waiting}"
     if region["freshness"] != "fresh":
         yield "no load reports" if region["freshness"] == "never" else f"reports {region['freshness']}"
 
@@ -123,6 +131,17 @@ def _spill(found: Mapping[str, Any]) -> Iterator[Text]:
             f" {output.plain(flow['to'])}  {_rate(flow['requests_per_second'])}",
             f"  ({told})" if told else "",
         )
+
+
+def _corrected(found: Mapping[str, Any]) -> Iterator[Text]:
+    for flow in found.get("corrections", ()):  # of an older control there are none
+        if flow["requests_per_second"] >= _LITTLE:
+            drawn = "refused" if flow["from"] is None else output.plain(flow["from"])
+            yield Text.assemble(
+                f"  {drawn} ",
+                ("→", "bold cyan"),
+                f" {output.plain(flow['to'])}  {_rate(flow['requests_per_second'])}",
+            )
 
 
 def _used(quota: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ further, however much of it there is. The rest of the report counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
@@ -62,6 +62,7 @@ class Intake:
             leases=None if report.leases is None else self._leases(report.leases),
             plan=None if report.plan is None else self._plan(report.plan, now),
             overruled=tuple(name for name in report.overruled if name in self._endpoints),
+            corrections=self._corrections(report.corrections),
         )
 
     def wanted(self, row: Row) -> bool:
@@ -79,6 +80,16 @@ class Intake:
             self.dropped["health"] += len(endpoints) - len(kept)
             if kept:
                 found[region] = kept
+        return found
+
+    def _corrections(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """Those between two regions; what the plan refused comes from none."""
+        found = {}
+        for pair, count in counts.items():
+            drawn, _, taken = pair.partition("\t")
+            if taken in self._endpoints and (not drawn or drawn in self._endpoints):
+                found[pair] = count
+        self.dropped["corrections"] += len(counts) - len(found)
         return found
 
     def _leases(self, use: LeaseUse) -> LeaseUse:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
+from gtm.control.lead.corrections import CorrectionBook
 from gtm.control.lead.demand import DemandBook, Reported
 from gtm.control.lead.intake import Intake
 from gtm.control.lead.latency import LatencyBook
@@ -38,6 +39,7 @@ class Reports:
     ) -> None:
         self.vantages = Vantages(clock, monotonic)
         self.demand = DemandBook()
+        self.corrections = CorrectionBook()
         self.takeover = Takeover()
         self.dropped: Counter[str] = Counter()
         """Items that were left out of reports, by part of the report."""
@@ -71,11 +73,17 @@ class Reports:
         report, now = self._intake.read(report, self._clock()), self._monotonic()
         known = self.vantages.take(token, edge, address, report, token_id)
         self.demand.take(known.source, report.demand, report.seconds, now, self._intake.wanted)
+        self.corrections.take(known.source, report.corrections, report.seconds, now)
         self._latency.take(report.latency, token or edge, report.witnesses)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
         return replace(reply, leases=self._leases.answer(edge, report.leases, now))
+
+    @property
+    def corrected(self) -> dict[tuple[str, str], float]:
+        """What all edges move by free slots now, in requests per second, by the region that the plan chose and the one that takes them."""
+        return self.corrections.rates(self._monotonic())
 
     @property
     def reported(self) -> Reported:

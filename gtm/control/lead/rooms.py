@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from gtm.control.errors import Conflict
 from gtm.control.live.present import Current
-from gtm.core.balance.spill.room import KNOWN_FOR, Room, newest
+from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing, newest, standing
 from gtm.feed.wire import RoomMessage, RoomReport
 
 BEAT = 0.1
@@ -124,6 +124,13 @@ class Rooms:
         for region in [region for region, until in self._suspects.items() if now >= until]:
             del self._suspects[region]
             self._changed.set()
+
+    @property
+    def standings(self) -> dict[str, Standing]:
+        """What is known of each region as a whole, the present at 0 seconds."""
+        now = self._monotonic()
+        found = {region: standing(rooms.values(), "", now) for region, rooms in self._rooms.items()}
+        return {region: replace(one, at=one.at - now) for region, one in found.items() if one is not None}
 
     def message(self) -> RoomMessage:
         """What is known now."""

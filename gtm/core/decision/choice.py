@@ -282,6 +282,21 @@ def choice(view: View, group: RankingClass) -> Choice:
     )
 
 
+def by_free_slots(view: View, group: RankingClass, number: int, quotas: tuple[QuotaText, ...]) -> Option:
+    """How a request ends that an edge corrects (`gtm.core.balance.spill`): no option of any choice, and never picked.
+
+    Args:
+        view: the state of the world.
+        group: the request's class.
+        number: the region that takes it.
+        quotas: those that it counts against there.
+
+    Raises:
+        FenceError: the region is outside the fence (a bug in gtm).
+    """
+    return _Maker(view, group).served(number, Reason.FREE_SLOTS, quotas)
+
+
 def _canaries(maker: _Maker, shares: Shares) -> Canaries | None:
     """The canaries that take clients now, but for those that stand in for all others; None: there are none."""
     found = {

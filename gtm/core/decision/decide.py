@@ -18,7 +18,7 @@ from gtm.core.decision.candidates import Candidate, candidates
 from gtm.core.decision.choice import Afford, Choice, Option, choice, pick
 from gtm.core.decision.endpoints import endpoint_for
 from gtm.core.decision.fence import Fence
-from gtm.core.decision.ranking import Ranking, rank
+from gtm.core.decision.ranking import Ranking, RankingClass, rank
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.regions import Endpoint
@@ -101,7 +101,7 @@ class Routing(NamedTuple):  # a frozen dataclass takes about twice as long to ma
             reason=option.reason,
             region=option.region,
             number=option.number,
-            ttl=view.ttl_of(group.service),
+            ttl=_ttl(view, group, option),
             revision=view.snapshot.revision,
             epoch=view.state.epoch,
             candidates=candidates(view, ranking, chosen.shares, eligible),
@@ -109,6 +109,12 @@ class Routing(NamedTuple):  # a frozen dataclass takes about twice as long to ma
             ranking_class=group.key,
             shed=chosen.shed_share(ranking.tenant),
         )
+
+
+def _ttl(view: View, group: RankingClass, option: Option) -> int:
+    """How long an answer may be kept, in seconds: by free slots no longer than traffic that moves."""
+    found = view.ttl_of(group.service)
+    return min(found, group.service.service.min_ttl) if option.reason is Reason.FREE_SLOTS else found
 
 
 def routed(view: View, request: Request, client: bytes = b"") -> Routing:

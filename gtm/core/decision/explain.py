@@ -39,6 +39,7 @@ _CHOSEN = {
     Reason.CANARY: "canary: this client is among the {share} of clients that it serves",
     Reason.EXPLORATION: "exploring: one of the few requests spread over all eligible regions to measure the way there",
     Reason.QUOTA_EXHAUSTED: "home region: the plan would have spilled this request, but the quota is used up",
+    Reason.FREE_SLOTS: "it has free slots now, and what the plan chose for this request has none",
     Reason.FAILOVER_ORDER: "first of the {where} in failover order",
     Reason.LOCATION_UNKNOWN: "first of the {where} in the order written, the client's location is unknown",
     Reason.HEALTH_IGNORED: "although it is not healthy: nothing usable is left, and the service then ignores health",

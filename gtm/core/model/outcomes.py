@@ -57,6 +57,8 @@ class Reason(StrEnum):
     """One of the few requests spread over all eligible regions, to measure the way there."""
     QUOTA_EXHAUSTED = "quota_exhausted"
     """The plan would spill the request, but a spillover quota is used up: it goes to its home region."""
+    FREE_SLOTS = "free_slots"
+    """The region has free slots, and what the plan chose for this one request has none: an edge's correction, over HTTP."""
     LOCATION_UNKNOWN = "location_unknown"
     """Nothing to rank by: the members stand in the order written."""
     HEALTH_IGNORED = "health_ignored"

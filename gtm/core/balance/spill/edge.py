@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gtm.core.balance.spill.outcomes import Why
@@ -34,7 +34,7 @@ class Correction(NamedTuple):
 
 
 def correct(
-    drawn: int, ways: Sequence[Way], sender: Sender, now: float, *, paid: tuple[QuotaText, ...] = ()
+    drawn: int, ways: Iterable[Way], sender: Sender, now: float, *, paid: tuple[QuotaText, ...] = ()
 ) -> Correction:
     """Send one request elsewhere if the region drawn has no room and another has, at the least latency.
 

@@ -31,16 +31,20 @@ def allotment(standing: Standing, share: float, key: int) -> int:
 class Sent:
     """What one sender has sent beyond the plan lately, by region's number. Times may not decrease."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_asked", "_entries")
 
     def __init__(self) -> None:
         self._entries: dict[
             int, deque[tuple[float, float, int]]
         ] = {}  # (first of them, last of them, how many)
+        self._asked: dict[int, tuple[float, int]] = {}
+        """What `since` was asked last, and its answer now: a report is gone by again and again."""
 
     def add(self, number: int, now: float) -> None:
         """One more to the region of this number."""
-        entries = self._entries.setdefault(number, deque())
+        entries = self._entries.get(number)
+        if entries is None:
+            entries = self._entries[number] = deque()
         while entries and entries[0][1] < now - 2 * KNOWN_FOR:
             entries.popleft()
         if entries and now < entries[-1][0] + _GRAIN:
@@ -48,14 +52,21 @@ class Sent:
             entries[-1] = (first, now, count + 1)
         else:
             entries.append((now, now, 1))
+        asked = self._asked.get(number)
+        if asked is not None and now >= asked[0]:
+            self._asked[number] = asked[0], asked[1] + 1
 
     def since(self, number: int, at: float) -> int:
         """How many were sent to the region at a time or later, a grain more at the most; as far back as reports can reach."""
+        asked = self._asked.get(number)
+        if asked is not None and asked[0] == at:
+            return asked[1]
         found = 0
         for _, last, count in reversed(self._entries.get(number, ())):
             if last < at:
                 break
             found += count
+        self._asked[number] = at, found
         return found
 
 

@@ -107,4 +107,5 @@ class Reporter:
             plan=self._current.state.plan if self.wants_plan else None,
             overruled=tuple(sorted(self._veto.regions)),
             handoff_keys=self._own_keys.public,
+            corrections=self._metrics.take_corrections(),
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import secrets
 import socket
 from collections.abc import Iterable
 from math import inf
 
 from gtm.dns.io.server import DnsServer
 from gtm.http.app import EdgeApp, EdgeOptions
+from gtm.http.corrections import Corrections
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import FINISH
 from gtm.runtime.edge.orphans import own_listeners
@@ -66,6 +68,13 @@ def run_http(worker: Worker) -> None:
         alone=lambda: worker.alone,
         afford=worker.afford,
         handoffs=worker.handoffs,
+        corrections=Corrections(
+            worker.current,
+            worker.counts,
+            name=secrets.token_hex(8),
+            siblings=edge.workers,
+            afford=worker.afford,
+        ),
     )
     worker.intake = app.intake
     config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, answer=app.answer_head)
