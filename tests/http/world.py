@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
@@ -11,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from gtm.core.decision.choice import Afford
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.policy import DataClass, Match, Places, Policy, ResidencyRule, RuleMode, Tenant
 from gtm.core.model.regions import Endpoint, Region
@@ -21,6 +23,7 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.http.app import EdgeApp, EdgeOptions
+from gtm.http.corrections import Corrections
 from gtm.http.handoffs import Handoffs
 from gtm.telemetry import Counts
 
@@ -126,10 +129,26 @@ ALL_UP = tuple(name for name, *_ in _PLACES)
 
 
 class Edge:
-    """An edge's HTTP tier, with or without a server in front of it."""
+    """An edge's HTTP tier, with or without a server in front of it.
 
-    def __init__(self, options: EdgeOptions, place: EdgePlace | None = None) -> None:
-        self.current = CurrentView(lambda: NOW, edge=place)
+    Args:
+        options: how it behaves.
+        place: where it stands.
+        boot: its clock, by which reports of free slots age.
+        siblings: how many HTTP processes it has.
+        afford: asked before a spillover quota is used.
+    """
+
+    def __init__(
+        self,
+        options: EdgeOptions,
+        place: EdgePlace | None = None,
+        *,
+        boot: Callable[[], float] = time.monotonic,
+        siblings: int = 1,
+        afford: Afford | None = None,
+    ) -> None:
+        self.current = CurrentView(lambda: NOW, edge=place, boot=boot)
         self.counts = Counts()
         self.silent: tuple[str, ...] = ()
         self.handoffs = Handoffs(
@@ -144,6 +163,10 @@ class Edge:
             silent=lambda: self.silent,
             clock=lambda: NOW,
             handoffs=self.handoffs,
+            afford=afford,
+            corrections=Corrections(
+                self.current, self.counts, name="edge-1", siblings=siblings, afford=afford
+            ),
         )
         self.port = 0
 

@@ -137,13 +137,15 @@ def test_what_is_dropped_is_counted_and_loses_nothing_else() -> None:
             {"known": ClassPlan({"a": 1.0}), "unknown": ClassPlan({"ghost": 1.0})},
             {"a": 1.0, "ghost": 2.0},
         ),
+        corrections={"a\tb": 3.0, "\tb": 1.0, "ghost\ta": 1.0, "a\t": 2.0, "a": 1.0},
     )
     dropped: Counter[str] = Counter()
     kept = Intake(SNAPSHOT, dropped).read(report, NOW)
     assert kept.health == {"a": {URL: up}}
     assert kept.leases == LeaseUse("i", 1, used={"spill_in:a": 2}, held=(Lease("spill_in:a", 2.0),))
     assert kept.plan == Plan(NOW, {"known": ClassPlan({"a": 1.0})}, {"a": 1.0})
-    assert dropped == {"health": 1001, "leases": 2, "plan": 1}
+    assert kept.corrections == {"a\tb": 3.0, "\tb": 1.0}
+    assert dropped == {"health": 1001, "leases": 2, "plan": 1, "corrections": 3}
 
 
 def test_a_plan_from_the_future_is_nobodys() -> None:

@@ -87,10 +87,11 @@ class SendingWorker:
     def number(self, regions: Iterable[str], now: float) -> None:
         """Go by a policy's regions, in its order, from now on."""
         names = tuple(regions)
-        if names != self._regions:
-            self._regions, self._since, self._found = names, now, {}
-            self.rooms = _NOTHING  # what was heard before is heard anew
+        if self._regions and names != self._regions:
+            self._since = now
+            self.rooms, self._found = _NOTHING, {}  # what was heard before is heard anew
             self.sender = Sender(self._known, Sent(), self.sender.share, self.sender.afford)
+        self._regions = names
 
     def hear(self, rooms: Mapping[str, Sequence[Room]], senders: int) -> None:
         """Go by what was said last: by region the newest of each balancer, and how many edges and balancers go by it."""

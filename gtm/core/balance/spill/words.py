@@ -14,8 +14,8 @@ from gtm.core.decision.view import View
 
 _STANDS = "the plan's choice stands"
 _STAYS = {
-    Why.ROOM_HERE: "{} has a slot open",
-    Why.UNKNOWN_HERE: "nothing is known of free slots in {}, so " + _STANDS,
+    Why.ROOM_HERE: "{}, which the plan chose, has a slot open",
+    Why.UNKNOWN_HERE: "nothing is known of free slots in {}, which the plan chose: " + _STANDS,
     Why.NO_ROOM: "{}, and no other region that the request may go to is known to have one for this edge: "
     + _STANDS,
     Why.NO_QUOTA: "{}; other regions have, but the tokens of the spillover quotas on the way there are used up: "
@@ -76,4 +76,4 @@ def _text(view: View, drawn: Option, correction: Correction | None) -> str:
     if correction.way is not None:
         return f"{full}; {view.snapshot.regions[correction.way.number].name} has one, and takes the request"
     lacking = correction.why in (Why.NO_ROOM, Why.NO_QUOTA)
-    return _STAYS[correction.why].format(full if lacking else f"{drawn.region}, which the plan chose,")
+    return _STAYS[correction.why].format(full if lacking else drawn.region)
