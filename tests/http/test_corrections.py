@@ -24,7 +24,7 @@ from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule
 from gtm.core.model.regions import AdminState, Endpoint, Region, SpillIn
 from gtm.core.model.requests import Request
-from gtm.core.model.services import Affinity, Handoff, Member, Service, Steering
+from gtm.core.model.services import Affinity, Handoff, Member, OnUnusable, Service, Steering
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import AccessMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
@@ -654,3 +654,85 @@ def test_a_handoff_names_the_region_that_takes_the_request() -> None:
     payload = found["handoff"].split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     assert claims["aud"] == found["region"] == "ie"
+
+
+UNKNOWN = "203.0.113.9"
+
+
+def _changed(name: str, **changes: Any) -> Policy:
+    policy = policy_of(regions_of(NAMES))
+    return replace(
+        policy,
+        services=tuple(replace(one, **changes) if one.name == name else one for one in policy.services),
+    )
+
+
+_RULES = (
+    SpilloverRule("narrow", "de", ("ie",), max_share=0.1),
+    SpilloverRule("wide", "de", ("fr",), max_share=0.1),
+)
+_TO_IRELAND = ([0.0, 1.0, 0.0, 0.0], 0.0)
+_CANARY = tuple(Member(name, share=0.5) if name == "ie" else Member(name) for name in NAMES)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A choice of the plan: where it sends a request, and where that goes if all but `free` are full."""
+
+    reason: str
+    service: str
+    drawn: str
+    moved: str | None
+    client: str = GERMAN
+    free: str = "fr"
+    draw: float = 0.5
+    policy: Policy = field(default_factory=lambda: policy_of(regions_of(NAMES)))
+    plan: tuple[list[float], float] | None = None
+    tokens: dict[str, int] = field(default_factory=dict)
+    down: tuple[str, ...] = ()
+    recovered: tuple[str, ...] = ()
+
+
+CASES = (
+    Case("lowest_latency", "small", "de", "us", free="us"),
+    Case("nearest", "web", "de", "fr"),
+    Case("exploration", "web", "ie", "fr", draw=0.9),
+    Case("spillover", "web", "ie", "fr", draw=0.1, plan=_TO_IRELAND),
+    Case(
+        "quota_exhausted",
+        "web",
+        "de",
+        "fr",
+        draw=0.1,
+        policy=policy_of(regions_of(NAMES), _RULES),
+        plan=_TO_IRELAND,
+        tokens={"wide": 1},
+    ),
+    Case("location_unknown", "small", "de", None, client=UNKNOWN, free="us"),
+    Case("weighted", "split", "ie", None, draw=0.3),
+    Case("failover_order", "order", "de", None),
+    Case("lowest_latency", "sticky", "de", None),
+    Case("slow_start", "web", "fr", None, draw=0.7, free="ie", recovered=("de",)),
+    Case("canary", "web", "ie", None, draw=0.99, policy=_changed("web", members=_CANARY, exploration=0.0)),
+    Case(
+        "health_ignored",
+        "web",
+        "de",
+        None,
+        policy=_changed("web", on_unusable=OnUnusable.IGNORE_HEALTH),
+        down=NAMES,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.reason} of {case.service}" for case in CASES])
+def test_which_choices_are_corrected(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that steering or plan made; not those by weights, an order, a session, a client's share, a ramp, or for want of facts."""
+    monkeypatch.setattr(resolved, "random", lambda: case.draw)
+    health = healthy(case.policy.regions, case.down, case.recovered)
+    checked = Checked(case.policy, health, case.tokens, 1)
+    checked.plan(case.plan)
+    assert redirect(checked.edge, case.service, case.client)[1:] == (case.drawn, case.reason)
+    say(checked.edge, **{name: report(0, 4) for name in NAMES} | {case.free: report(4, 4)})
+    wanted = (case.drawn, case.reason) if case.moved is None else (case.moved, "free_slots")
+    assert redirect(checked.edge, case.service, case.client)[1:] == wanted
