@@ -10,6 +10,7 @@ import pytest
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, _quantile, plan_document, top_document
+from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row
@@ -100,6 +101,24 @@ def test_top_shows_what_regions_say() -> None:
     assert (home["exhausted"], home["price_ms"], home["latency_p99_ms"]) == (True, 12.0, 20.0)
     assert (away["outstanding"], away["utilisation"], away["freshness"]) == (None, None, "never")
     assert (away["limit"], away["demand"], away["decided"]) == (10, 0.0, 11.0)
+
+
+def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
+    """What balancers say, by region; what edges moved, the most first; of what is not known, nothing."""
+    told = replace(
+        MOMENT,
+        corrections={("", "away"): 2.0, ("home", "away"): 7.5},
+        slots={"home": Standing(0.0, 8.0, 3.0, -0.25, 4)},
+    )
+    found = top_document(told, [], database_up=True)
+    assert found["corrections"] == [
+        {"from": "home", "to": "away", "requests_per_second": 7.5},
+        {"from": None, "to": "away", "requests_per_second": 2.0},
+    ]
+    home, away = found["regions"]
+    assert home["free_slots"] == {"open": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.25}
+    assert away["free_slots"] is None
+    assert top_document(MOMENT, [], database_up=True)["corrections"] == []
 
 
 def test_plan_shows_classes() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,7 @@ def policy(ports: dict[str, int]) -> dict[str, object]:
                 "lon": lon,
                 "endpoints": [{"url": f"http://127.0.0.1:{ports[name]}", "ipv4": ["127.0.0.1"]}],
                 "probe": probe,
+                "slow_start": 0,
             }
             for name, (country, lat, lon) in REGIONS.items()
         ],
@@ -121,7 +123,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             body = {"name": f"{name}-balancer", "role": "balancer", "regions": name}
             token = running.api("POST", "/v1/tokens", json=body)
             assert token.status_code == 201, token.text
-            urls = ",".join(backends.urls[2 * number : 2 * number + 2])
+            file = folder / f"{name}.yaml"
+            urls = backends.urls[2 * number : 2 * number + 2]
+            file.write_text(json.dumps({"backends": [{"url": url, "slots": 1} for url in urls]}))
             process = Process(
                 [
                     *("balancer", "--region", name, "--name", f"{name}-1", "--data-dir", str(folder / name)),
@@ -131,8 +135,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                         str(admin[name]),
                         "--trusted-proxies",
                         "127.0.0.0/8",
-                        "--backend",
-                        urls,
+                        "--file",
+                        str(file),
                     ),
                 ],
                 folder / f"{name}.log",
@@ -200,6 +204,72 @@ def test_a_handoff_opens_no_fence(fleet: Fleet) -> None:
     stolen = httpx.get(url, headers={"X-Forwarded-For": BERLIN}, trust_env=False)
     assert stolen.status_code == 421
     assert fleet.arrived("iad") == before
+
+
+@contextmanager
+def full(fleet: Fleet, region: str, client: str) -> Iterator[None]:
+    """Streams that take the two slots of a region, one after the other, for as long as this lasts."""
+    ending = threading.Event()
+
+    def hold() -> None:
+        with fleet.client(f"http://127.0.0.1:{fleet.ports[region]}/v1", client, HOST) as asking:
+            while not ending.is_set():
+                try:
+                    stream = asking.chat.completions.create(
+                        model="demo", messages=HELLO, max_tokens=7000, stream=True
+                    )
+                    with stream:
+                        for _ in stream:
+                            if ending.is_set():
+                                break
+                except openai.APIStatusError:  # a queue that is full
+                    ending.wait(0.1)
+
+    holding = [threading.Thread(target=hold) for _ in range(2)]
+    for one in holding:
+        one.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        for one in holding:
+            one.join(30)
+
+
+def test_a_full_region_s_requests_go_elsewhere_inside_the_fence(fleet: Fleet) -> None:
+    """Americans may be served anywhere: while Ashburn is full some go to Frankfurt. Europeans stay, full or not."""
+
+    def led(address: str) -> tuple[str | None, str | None]:
+        headers = fleet.system.redirect(HOST, "/", address).headers
+        return headers.get("x-gtm-region"), headers.get("x-gtm-reason")
+
+    def slots(region: str) -> float | None:
+        regions = fleet.system.api("GET", "/v1/top").json()["regions"]
+        found = next(one for one in regions if one["region"] == region)["free_slots"]
+        return None if found is None else float(found["open"])
+
+    def corrected() -> bool:
+        flows = fleet.system.api("GET", "/v1/top").json()["corrections"]
+        return any((one["from"], one["to"]) == ("iad", "fra") for one in flows)
+
+    for region in REGIONS:
+        eventually(lambda region=region: slots(region) == 2, f"{region} has two free slots")
+    assert led(MOUNTAIN_VIEW) == ("iad", "lowest_latency")
+    with full(fleet, "iad", MOUNTAIN_VIEW):
+        eventually(lambda: slots("iad") == 0, "Ashburn is full")
+        eventually(lambda: led(MOUNTAIN_VIEW) == ("fra", "free_slots"), "an American goes to Frankfurt")
+        with fleet.client(f"{fleet.system.edge}/v1", BERLIN, HOST) as asking:
+            stream = asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=5, stream=True)
+            assert stream.response.headers["x-gtm-region"] == "fra"
+            assert len(list(stream)) > 1
+        eventually(corrected, "control shows what was corrected")
+        assert 'why="moved"' in httpx.get(f"{fleet.system.edge}/metrics", trust_env=False).text
+    eventually(lambda: slots("iad") == 2, "Ashburn has room again")
+    eventually(lambda: led(MOUNTAIN_VIEW) == ("iad", "lowest_latency"), "Americans stay")
+    with full(fleet, "fra", BERLIN):
+        eventually(lambda: slots("fra") == 0, "Frankfurt is full")
+        assert {led(BERLIN) for _ in range(50)} == {("fra", "lowest_latency")}
+    eventually(lambda: slots("fra") == 2, "Frankfurt has room again")
 
 
 def test_control_sees_the_load(fleet: Fleet) -> None:

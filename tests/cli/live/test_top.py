@@ -119,6 +119,23 @@ def test_screen_says_what_matters() -> None:
     assert "plan epoch 5, 0.4 s old, made in 12 ms" in text
 
 
+def test_screen_says_what_was_corrected_and_why() -> None:
+    """Free slots beside the region, and where requests went instead; nothing of it where nothing is reported."""
+    slots = {"open": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.2}
+    regions = [{**DOCUMENT["regions"][0], "free_slots": slots}]
+    corrections = [
+        {"from": "eu-central", "to": "eu-west", "requests_per_second": 4.0},
+        {"from": None, "to": "eu-west", "requests_per_second": 2.0},
+        {"from": "us-east", "to": "eu-west", "requests_per_second": 0.1},
+    ]
+    text = shown({**DOCUMENT, "regions": regions, "corrections": corrections})
+    assert "full, 0 of 8 slots free, 3 waiting, reports lost" in text
+    lines = text[text.index("corrected by free slots") : text.index("refused\n")].split("\n")[1:3]
+    assert [line.strip() for line in lines] == ["eu-central → eu-west  4.0/s", "refused → eu-west  2.0/s"]
+    assert "us-east →" not in text
+    assert "free slots" not in shown(DOCUMENT)
+
+
 def test_screen_says_what_is_wrong() -> None:
     """Control away, database down, no plan, an old plan, no edge: each is a line."""
     wrong = {**DOCUMENT, "database": "down", "edges": [], "plan": {**DOCUMENT["plan"], "error": "no solver"}}

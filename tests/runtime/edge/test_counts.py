@@ -54,6 +54,19 @@ def test_top_clients_are_those_since_the_last_time() -> None:
     assert "gtm_dns_top_clients{" not in metrics.text()
 
 
+def test_corrections_are_handed_over_by_the_regions_between_which_requests_moved() -> None:
+    """Of all workers, once; what stayed is in the metrics alone."""
+    metrics = EdgeMetrics()
+    moved, stayed = "gtm_edge_corrections_total\tus\tie\tmoved", "gtm_edge_corrections_total\tus\t\tno_room"
+    metrics.add({moved: 2, stayed: 5, "gtm_edge_corrections_total\t\tie\tmoved": 1})
+    metrics.add({moved: 1})
+    assert metrics.take_corrections() == {"us\tie": 3, "\tie": 1}
+    assert metrics.take_corrections() == {}
+    lines = metrics.text().splitlines()
+    assert 'gtm_edge_corrections_total{from="us",to="ie",why="moved"} 3.0' in lines
+    assert 'gtm_edge_corrections_total{from="us",to="",why="no_room"} 5.0' in lines
+
+
 def test_top_clients_that_nobody_writes_down_are_bounded() -> None:
     """A DNS worker that is left alone for days counts on, and serves no metrics."""
     metrics = EdgeMetrics()
