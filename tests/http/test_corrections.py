@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import base64
 import json
@@ -33,6 +34,7 @@ from gtm.http import resolved
 from gtm.http.app import EdgeOptions
 from tests.core.balance.spill import model
 from tests.core.strategies import quick
+from tests.docs.blocks import ROOT
 from tests.http.world import NOW, Edge, locate
 
 NAMES = ("de", "ie", "fr", "us")
@@ -736,3 +738,57 @@ def test_which_choices_are_corrected(case: Case, monkeypatch: pytest.MonkeyPatch
     say(checked.edge, **{name: report(0, 4) for name in NAMES} | {case.free: report(4, 4)})
     wanted = (case.drawn, case.reason) if case.moved is None else (case.moved, "free_slots")
     assert redirect(checked.edge, case.service, case.client)[1:] == wanted
+
+
+@pytest.mark.parametrize(
+    ("service", "asked", "parts", "is_full"),
+    [
+        ("small", {}, {}, False),
+        ("small", {}, {"small": 0, "llama": 2}, True),
+        ("small", {}, {"small": 2, "llama": 0}, True),
+        ("small", {}, {"small": 2, "llama": 2}, False),
+        ("chat", {"model": "llama"}, {"llama": 0}, True),
+        ("chat", {}, {"llama": 0}, False),
+        ("chat", {}, {"chat": 0}, True),
+        ("chat", {}, {"web": 0}, False),
+    ],
+)
+def test_a_request_takes_slots_of_its_service_and_models(
+    service: str, asked: dict[str, str], parts: dict[str, float], is_full: bool
+) -> None:
+    """Where both have slots of their own, the least open counts; other services' and models' slots do not."""
+    edge = simple(Clock())
+    room = report(9, 9, **{name: Slots(free, 2) for name, free in parts.items()})
+    say(edge, us=room, de=report(9, 9))
+    wanted = "de" if is_full else "us"
+    assert look_up(edge, service, AMERICAN, **asked)["region"] == wanted
+
+
+def test_a_service_whose_models_differ_is_asked_about_each() -> None:
+    """One class of requests, two models, of which one region has no slots left for the one."""
+    edge = simple(Clock())
+    say(edge, us=report(9, 9, llama=Slots(0, 2)), de=report(9, 9))
+    for _ in range(2):
+        assert look_up(edge, "small", AMERICAN)["region"] == "de"
+        assert look_up(edge, "web", AMERICAN)["region"] == "us"
+        assert look_up(edge, "web", AMERICAN, model="llama")["region"] == "de"
+
+
+def test_nobody_but_the_edge_s_http_tier_asks_an_edge_s_corrections() -> None:
+    """DNS answers are cached for everyone, and simulations, checks and control's explanations know nothing of free slots."""
+    users = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "gtm").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module
+        in ("gtm.core.balance.spill.corrector", "gtm.core.balance.spill.edge", "gtm.http.corrections")
+        and not {"Way"}.issuperset(one.name for one in node.names)
+    }
+    assert {user for user in users if not user.startswith("gtm/core/balance/spill/")} == {
+        "gtm/http/app.py",
+        "gtm/http/corrections.py",
+        "gtm/http/resolved.py",
+        "gtm/http/routes.py",
+        "gtm/runtime/edge/worker/servers.py",
+    }
