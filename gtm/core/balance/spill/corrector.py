@@ -6,7 +6,7 @@
 Laws:
   1. What is remembered is ways, and sums of what was said. Whether a request is corrected is decided for each.
   2. A report counts only if it was measured after this worker began to note what it sends: of an older one it does not know what
-     it has used. Notes are by a region's number, so they begin anew where a policy numbers the regions otherwise.
+     it has used. Notes are by a region's number, so that they are of no use from before a policy numbered the regions otherwise.
 """
 
 from __future__ import annotations
@@ -90,7 +90,6 @@ class SendingWorker:
         if self._regions and names != self._regions:
             self._since = now
             self.rooms, self._found = _NOTHING, {}  # what was heard before is heard anew
-            self.sender = Sender(self._known, Sent(), self.sender.share, self.sender.afford)
         self._regions = names
 
     def hear(self, rooms: Mapping[str, Sequence[Room]], senders: int) -> None:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.balance.spill.corrector import Corrector, SendingWorker
 from gtm.core.balance.spill.edge import REFUSED, correct
 from gtm.core.balance.spill.room import Standing
 from gtm.core.balance.spill.senders import Sender, Sent
 from gtm.core.balance.spill.ways import ways
 from gtm.core.decision.ranking import rank
-from gtm.core.model.outcomes import FenceError
+from gtm.core.model.outcomes import FenceError, Reason
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Affinity, Steering
@@ -112,3 +113,15 @@ def test_a_region_outside_the_fence_is_never_named() -> None:
     fields = {name: getattr(group, name) for name in type(group).__dataclass_fields__}
     with pytest.raises(FenceError, match="us"):
         ways(view, Broken(**{**fields, "allowed": 0b011}), "worker")
+
+
+def test_a_correction_s_option_is_the_same_each_time_and_counts_against_its_way_s_quotas() -> None:
+    """Answers are remembered by it; its reason is its own."""
+    view = _view(SERVICE, SpilloverRule("abroad", "de", ("ie",), max_share=0.5))
+    group = _ranking(view).group
+    corrector = Corrector(view, SendingWorker("worker", 1, lambda _: True, 0.0))
+    home, abroad = ways(view, group, "worker")
+    option = corrector.option(group, abroad)
+    assert corrector.option(group, abroad) is option
+    assert (option.region, option.reason, option.quotas) == ("ie", Reason.FREE_SLOTS, (QuotaText("abroad"),))
+    assert corrector.option(group, home).region == "de"
