@@ -56,7 +56,9 @@ def tightest(rooms: Sequence[Room], parts: Parts, now: float) -> Standing | None
         now: by the clock of `Room.at`.
     """
     named = {part for part in parts if part is not None and any(part in room.parts for room in rooms)}
-    found = [standing(rooms, part, now) for part in named or {""}]
+    if not named:
+        return standing(rooms, "", now)
+    found = [standing(rooms, part, now) for part in named]
     return min((one for one in found if one is not None), key=lambda one: one.open, default=None)
 
 
@@ -79,6 +81,7 @@ class SendingWorker:
         self._senders = 0
         self._found: dict[Parts, dict[int, Standing | None]] = {}
         self._asked: dict[int, Standing | None] = {}
+        self._named: frozenset[str | None] = frozenset()
         self._regions: tuple[str, ...] = ()
         self._since = now
         self._now = now
@@ -95,6 +98,7 @@ class SendingWorker:
     def hear(self, rooms: Mapping[str, Sequence[Room]], senders: int) -> None:
         """Go by what was said last: by region the newest of each balancer, and how many edges and balancers go by it."""
         self.rooms, self._found = rooms, {}
+        self._named = frozenset(part for several in rooms.values() for room in several for part in room.parts)
         if senders != self._senders:
             self._senders = senders
             share = 1 / (max(1, senders) * self._siblings)
@@ -102,7 +106,9 @@ class SendingWorker:
 
     def ask(self, parts: Parts, now: float) -> Sender:
         """The sender, as `correct` takes it, for a request with these parts."""
-        self._parts, self._now = parts, now
+        named = self._named  # what requests differ in where nobody has slots of its own makes no difference
+        self._parts = parts = tuple([part for part in parts if part in named]) if named else ()
+        self._now = now
         asked = self._found.get(parts)
         if asked is None:
             asked = self._found[parts] = {}
