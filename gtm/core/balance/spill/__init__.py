@@ -2,8 +2,8 @@
 
 docs/spill-back.md is the page of promises.
 
-    balancers ──▶ Room (free slots, 2 to 10 Hz) ──▶ State ──▶ edges: `correct` the plan's choice, over HTTP
-                                                         └──▶ peers: `push` what has no room, one hop
+    balancers ──▶ Room (free slots, 2 to 10 Hz) ──▶ feed ──▶ edges: `correct` the plan's choice, over HTTP (`corrector`)
+                                                        └──▶ peers: `push` what has no room, one hop
 
 Theory. Figures of free slots are old when they are used. If everybody sends to whoever had room 0.5 s ago, everybody goes to the
 same place at once: herding (Mitzenmacher, "How useful is old information?", 2000). Three things prevent it here:

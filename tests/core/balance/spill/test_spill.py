@@ -330,3 +330,19 @@ def test_a_push_that_takes_as_long_as_the_wait_gains_nothing() -> None:
     known = {1: Standing(5.0, 5.0, 0.0, 0.0, 1)}
     for extra, why in ((0.2, Why.NOTHING_GAINED), (0.19, Why.MOVED)):
         assert push(0.2, 0, [Peer(1, extra, (), 1)], _sender(known), 0.0, draws=(0.0, 0.0)).why is why
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 40)), max_size=60))
+@quick(300)
+def test_what_was_sent_since_is_counted(events: list[tuple[bool, int, int]]) -> None:
+    """Asked about any moment, past or to come, again and again, while more is sent: as many as were sent then or later."""
+    sent, noted, now = Sent(), [], 0.0
+    for asks, number, ticks in events:
+        if asks:
+            at = now - 1.0 + ticks * TICK
+            wanted = sum(1 for to, when in noted if to == number and when >= at)
+            assert sent.since(number, at) == wanted
+        else:
+            now += (ticks % 4) * TICK
+            sent.add(number, now)
+            noted.append((number, now))
