@@ -1,7 +1,7 @@
 """Which loopback addresses the demo world stands on, and what a second terminal needs to know of it.
 
-A block is 127.0.N.0/24. Region number i (from 1) listens on 127.0.N.i, the refusal page on 127.0.N.8, and the switch
-that fails and restores regions on 127.0.N.9. Taken addresses move the whole world to the next free block, so that two
+A block is 127.0.N.0/24. The balancer of region number i (from 1) listens on 127.0.N.i, its model servers on 127.0.N.i1 and
+127.0.N.i2, the refusal page on 127.0.N.8, and the switch that fails and restores regions on 127.0.N.9. Taken addresses move the whole world to the next free block, so that two
 demos can run side by side.
 """
 
@@ -18,6 +18,8 @@ from gtm.files import write_whole
 PORT = 9000
 REFUSAL_HOST = 8
 SWITCH_HOST = 9
+SERVERS = 2
+"""Model servers of a region."""
 _BLOCKS = range(1, 251)
 
 
@@ -60,6 +62,11 @@ class DemoFile:
 def address(block: int, host: int) -> str:
     """An address of a block."""
     return f"127.0.{block}.{host}"
+
+
+def server_addresses(block: int, region: int) -> list[str]:
+    """Of the model servers of region number so-and-so."""
+    return [address(block, 10 * region + number) for number in range(1, SERVERS + 1)]
 
 
 def reserve_block() -> tuple[int, socket.socket]:

@@ -46,7 +46,7 @@ def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 async def exchange(stream: Stream, request: bytes, began: float) -> Reply:
-    """Send a request without a body, and read its answer, which must state its length.
+    """Send a request, and read its answer, which must state its length.
 
     Raises:
         FetchError: what comes back is no answer.
@@ -62,14 +62,16 @@ async def exchange(stream: Stream, request: bytes, began: float) -> Reply:
     return Reply(status, headers, await reader.readexactly(int(length)), first)
 
 
-def get(host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """A GET request as bytes; what is in it must be free of control characters."""
+def post(host: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """A POST request of a JSON document as bytes; what is in its head must be free of control characters."""
     lines = [
-        f"GET {target} HTTP/1.1",
+        f"POST {target} HTTP/1.1",
         f"Host: {host}",
         *(f"{key}: {value}" for key, value in headers.items()),
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
     ]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + body
 
 
 async def once(host: str, port: int, request: bytes) -> Reply:

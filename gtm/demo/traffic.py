@@ -2,9 +2,9 @@
 
 Over HTTP a client asks the edge for a redirect (`/r/SERVICE/…`), with its address in X-Forwarded-For; over DNS its
 country's caching resolver asks with the client's subnet. Then it really sends its request to the region that it was
-given. The network in between is loopback: its round trip is estimated from geography, told apart, and not waited for.
-
-Redirects lose the service's host name, so the request states its service in the query; behind DNS it is in the Host.
+given: a chat completion, at the region's balancer, which judges the law by X-Forwarded-For and by the service's name in the Host (a
+client that follows a redirect would lose that name: these keep it; what else the Location holds, a handoff say, goes along). The
+network in between is loopback: its round trip is estimated from geography, told apart, and not waited for.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from urllib.parse import urlsplit
 
 from gtm.core.latency.geographic import Terminal, model_ms, point_at
 from gtm.demo.clients import Client, countries, pick
-from gtm.demo.fetch import FetchError, Pool, Reply, get, once
+from gtm.demo.fetch import FetchError, Pool, Reply, once, post
 from gtm.demo.profiles import Demand, rates
 from gtm.demo.resolver import ResolveError, Resolver, edge
+from gtm.demo.servers import MODEL, answer_tokens
 from gtm.demo.summary import End, Result, Summary
 from gtm.geoip.centres import country_centres
 from gtm.geoip.reader import Locator
@@ -32,10 +33,20 @@ from gtm.geoip.reader import Locator
 SERVICES = {"chat": 0.7, "web": 0.3}
 """What clients ask for, and how often."""
 ZONE = "demo.test"
-PATH = "/v1/generate"
+PATH = "/v1/chat/completions"
+PROMPT = "Say something about the sea."
 MAX_IN_FLIGHT = 5_000
 """Requests open at once; what would be beyond is counted as not sent."""
 _TICK = 0.02
+_GOLDEN = (5**0.5 - 1) / 2
+_ENDS = {
+    421: End.WRONG_REGION,
+    429: End.OVER_FAIR_SHARE,
+    451: End.REFUSED_RESIDENCY,
+    503: End.REGION_FULL,
+    504: End.REGION_FULL,
+}
+"""How a request ended by a region's status; any other than 200: as if the region were gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,9 @@ class Traffic:
         ask = edge(*target.dns)
         self._resolvers: defaultdict[str, Resolver] = defaultdict(lambda: Resolver(ask))
         self._distance = _distances(target.terminals)
+        # Lengths of answers are places in their distribution along a golden-ratio sequence (Kronecker's), so that the mean of some
+        # is close to the mean of all: equal regions are to look equal.
+        self._place = random.random()
         self._open: set[asyncio.Task[None]] = set()
         self._began = clock()
 
@@ -129,34 +143,34 @@ class Traffic:
         if len(self._open) >= MAX_IN_FLIGHT:
             self.summary.not_sent += 1
             return
-        task = asyncio.create_task(self._request(client, service, over_dns=over_dns))
+        self._place = (self._place + _GOLDEN) % 1
+        asked = _Asked(client, service, completion(answer_tokens(self._place)))
+        task = asyncio.create_task(self._request(asked, over_dns=over_dns))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _request(self, client: Client, service: str, *, over_dns: bool) -> None:
+    async def _request(self, asked: _Asked, *, over_dns: bool) -> None:
         ask = self._over_dns if over_dns else self._over_http
-        result = await ask(client, service)
+        result = await ask(asked)
         self.summary.add(result, self._clock())
 
-    async def _over_dns(self, client: Client, service: str) -> Result:
+    async def _over_dns(self, asked: _Asked) -> Result:
         began = self._clock()
+        client = asked.client
         lost = Result(End.NO_DECISION, "dns", client.country)
-        name = f"{service}.{ZONE}"
         try:
-            addresses = await self._resolvers[client.country].resolve(name, client.subnet)
+            addresses = await self._resolvers[client.country].resolve(asked.host, client.subnet)
         except ResolveError:
             return lost
         decided = replace(lost, decision_ms=1000 * (self._clock() - began))
-        request = get(name, f"{PATH}?service={service}", {})
-        return await self._to_region(client, addresses[0], request, decided)
+        return await self._to_region(asked, addresses[0], PATH, decided)
 
-    async def _over_http(self, client: Client, service: str) -> Result:
+    async def _over_http(self, asked: _Asked) -> Result:
         began = self._clock()
-        lost = Result(End.NO_DECISION, "redirect", client.country)
-        target = f"/r/{service}{PATH}?service={service}"
+        lost = Result(End.NO_DECISION, "redirect", asked.client.country)
         host = f"{self._target.edge[0]}:{self._target.edge[1]}"
         try:
-            reply = await self._edge.fetch(get(host, target, {"X-Forwarded-For": str(client.address)}))
+            reply = await self._edge.fetch(asked.request(host, f"/r/{asked.service}{PATH}"))
         except FetchError:
             return lost
         decided = replace(
@@ -167,27 +181,49 @@ class Traffic:
         if reply.status != 307:
             return replace(decided, end=refusal(reply))
         parts = urlsplit(reply.headers.get("location", ""))
-        request = get(parts.netloc, f"{parts.path}?{parts.query}", {})
-        return await self._to_region(client, parts.hostname or "", request, decided)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        return await self._to_region(asked, parts.hostname or "", target, decided)
 
-    async def _to_region(self, client: Client, address: str, request: bytes, decided: Result) -> Result:
+    async def _to_region(self, asked: _Asked, address: str, target: str, decided: Result) -> Result:
         region = self._target.regions.get(address, "")
-        gone = replace(decided, region=region, end=End.REGION_GONE)
+        ended = replace(decided, region=region, end=End.REGION_GONE)
         try:
-            reply = await once(address, self._target.port, request)
+            reply = await once(address, self._target.port, asked.request(asked.host, target))
         except FetchError:
-            return gone
-        if reply.status == 451:
-            return replace(decided, end=End.REFUSED_RESIDENCY)
+            return ended
         if reply.status != 200:
-            return replace(gone, end=End.REGION_FULL if reply.status == 503 else End.REGION_GONE)
+            return replace(ended, end=_ENDS.get(reply.status, End.REGION_GONE))
         return replace(
-            gone,
+            ended,
             end=End.SERVED,
             first_byte_ms=1000 * reply.first_byte,
-            wait_ms=_wait(reply.body),
-            network_ms=self._distance(str(client.subnet.network_address), region),
+            wait_ms=queue_wait(reply),
+            network_ms=self._distance(str(asked.client.subnet.network_address), region),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a client wants of a service."""
+
+    client: Client
+    service: str
+    body: bytes
+
+    @property
+    def host(self) -> str:
+        """The service's name."""
+        return f"{self.service}.{ZONE}"
+
+    def request(self, host: str, target: str) -> bytes:
+        """The request as bytes, from the client as a proxy would say."""
+        return post(host, target, {"X-Forwarded-For": str(self.client.address)}, self.body)
+
+
+def completion(tokens: int) -> bytes:
+    """A request for a chat completion of so many tokens, as OpenAI's API has it."""
+    messages = [{"role": "user", "content": PROMPT}]
+    return json.dumps({"model": MODEL, "messages": messages, "max_tokens": tokens}).encode()
 
 
 def refusal(reply: Reply) -> End:
@@ -198,12 +234,17 @@ def refusal(reply: Reply) -> End:
         return End.NO_DECISION
 
 
-def _wait(body: bytes) -> float:
-    """The time in the queue that a region states."""
-    try:
-        return float(json.loads(body)["queue_wait_ms"])
-    except (ValueError, KeyError, TypeError):
-        return 0.0
+def queue_wait(reply: Reply) -> float:
+    """The time in the queue, in ms, that a region's balancer states (W3C Server Timing); 0 if it states none."""
+    for metric in reply.headers.get("server-timing", "").split(","):
+        name, _, rest = metric.strip().partition(";")
+        key, _, value = rest.strip().partition("=")
+        if (name, key) == ("queue", "dur"):
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 0.0
 
 
 def _distances(terminals: Mapping[str, Terminal]) -> Callable[[str, str], float | None]:

@@ -1,4 +1,4 @@
-"""The demo world's parts: slots, service times, demand, the resolver's cache, summaries."""
+"""The demo world's parts: service times, requests, demand, the resolver's cache, summaries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from ipaddress import IPv4Network
 from random import Random
+from statistics import fmean
 
 import dns.edns
 import dns.message
@@ -15,15 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.demo.backend.requests import read_chat
 from gtm.demo.clients import Country, client_of, countries
-from gtm.demo.fetch import FetchError, Reply
+from gtm.demo.fetch import FetchError, Reply, post
 from gtm.demo.fetch import parse_head as parse_answer
-from gtm.demo.http import Request, RequestError, parse_head
-from gtm.demo.inference import QUEUE_PER_SLOT, InferenceServer, QueueFullError, Slots, service_of
+from gtm.demo.http import RequestError, parse_head
 from gtm.demo.profiles import Demand, Profile, rates
 from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
+from gtm.demo.servers import MAX_SLOTS, MEAN_TOKENS, STEP_S, answer_tokens, profile, shared
 from gtm.demo.summary import End, Histogram, Result, Summary
-from gtm.demo.traffic import refusal
+from gtm.demo.traffic import completion, queue_wait, refusal
 from gtm.geoip.reader import Locator
 
 WORLD = (
@@ -34,118 +36,53 @@ WORLD = (
 LONGITUDES = {"DE": 10.0, "IN": 78.0, "US": -95.0}
 
 
-def request(target: str = "/", **headers: str) -> Request:
-    """A GET request."""
-    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    return parse_head("\r\n".join(lines).encode())
+# --- requests and answers ---
 
 
-# --- slots ---
-
-
-@given(st.lists(st.sampled_from(["take", "give back", "give up", "more", "fewer"]), max_size=60))
-def test_slots_are_never_overdrawn_and_never_leak(steps: list[str]) -> None:
-    """Whatever happens, no more start than there are slots, in the order of their coming, and all slots come back."""
-
-    async def run() -> None:
-        slots = Slots(3)
-        asked = 0
-        started: list[int] = []
-        tasks: dict[int, asyncio.Task[None]] = {}
-
-        async def one(number: int) -> None:
-            await slots.take()
-            started.append(number)
-
-        for step in steps:
-            limit, busy = slots.limit, slots.busy
-            if step == "take":
-                tasks[asked] = asyncio.create_task(one(asked))
-                asked += 1
-            elif step == "give back" and slots.busy:
-                slots.give_back()
-            elif step == "give up" and tasks:
-                tasks[max(tasks)].cancel()
-            elif step in ("more", "fewer"):
-                slots.resize(max(1, slots.limit + (1 if step == "more" else -1)))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert slots.busy <= max(slots.limit, busy, limit)
-            assert slots.queued == 0 or slots.busy >= slots.limit
-            assert started == sorted(started)
-        for task in tasks.values():
-            task.cancel()
-        results = await asyncio.gather(*tasks.values(), return_exceptions=True)
-        assert all(
-            result is None or isinstance(result, QueueFullError | asyncio.CancelledError)
-            for result in results
-        )
-        for _ in range(slots.busy):
-            slots.give_back()
-        assert (slots.busy, slots.queued) == (0, 0)
-
-    asyncio.run(run())
-
-
-def test_the_queue_is_bounded() -> None:
-    """What comes while the queue is full is turned away at once."""
-
-    async def run() -> None:
-        slots = Slots(2)
-        waiting = [asyncio.create_task(slots.take()) for _ in range(2 + 2 * QUEUE_PER_SLOT)]
-        await asyncio.sleep(0)
-        with pytest.raises(QueueFullError):
-            await slots.take()
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-
-    asyncio.run(run())
-
-
-# --- a region ---
-
-
-def test_a_region_reports_what_it_serves() -> None:
-    """Requests count for the region and their service; a slot is free again after an answer; healthz takes none."""
-
-    async def run() -> None:
-        server = InferenceServer("eu-west", 1, Random(1))
-        first = asyncio.create_task(server.answer(request("/x?service=chat&service_time_ms=1")))
-        second = asyncio.create_task(server.answer(request("/x?service_time_ms=0", Host="web.demo.test")))
-        await asyncio.sleep(0)
-        assert server.state() == {"slots": 1, "outstanding": 1, "queue": 1}
-        assert (await server.answer(request("/healthz"))).status == 200
-        answers = [await first, await second]
-        assert [answer.document["service"] for answer in answers] == ["chat", "web"]  # type: ignore[index]
-        assert answers[1].document["queue_wait_ms"] >= 0.9  # type: ignore[index]
-        whole, *services = server.reports()
-        assert whole["limit"] == 1
-        assert (whole["outstanding"], whole["queue"]) == (0, 0)
-        assert whole["requests_per_second"] == sum(one["requests_per_second"] for one in services) > 0
-        assert [one["service"] for one in services] == ["chat", "web"]
-        assert (await server.answer(request("/?service_time_ms=soon"))).status == 400
-
-    asyncio.run(run())
-
-
-def test_equal_regions_report_equal_service_times() -> None:
-    """The mean of the requests a report rests on is near the true mean, so that chance makes no region look faster."""
+def test_service_times_are_about_0_4_s() -> None:
+    """Lengths of answers along a golden-ratio sequence: their mean is near the true one wherever it begins, few are long."""
     for seed in range(20):
-        server = InferenceServer("r", 1, Random(seed))
-        (tally,) = server._tallies_of("")
-        for _ in range(200):
-            tally.served(tally.draw())
-        assert tally.signals(0.0, 5.0)["service_time_ms"] == pytest.approx(400, rel=0.02)
-        assert "service_time_ms" not in InferenceServer("r", 1, Random(seed)).reports()[0]
+        place = Random(seed).random()
+        tokens = [answer_tokens((place + number * (5**0.5 - 1) / 2) % 1) for number in range(200)]
+        assert fmean(tokens) == pytest.approx(MEAN_TOKENS, rel=0.02)
+        assert (fmean(tokens) + 0.5) * STEP_S == pytest.approx(0.4, rel=0.02)
+        assert max(tokens) > 1.7 * MEAN_TOKENS
+    assert answer_tokens(0.0) >= 1
+    assert answer_tokens(1.0) < 10 * MEAN_TOKENS
 
 
-def test_service_is_told_by_query_or_host() -> None:
-    """The query goes first; addresses and odd names are no services."""
-    assert service_of(request("/?service=chat", Host="web.demo.test")) == "chat"
-    assert service_of(request("/", Host="web.demo.test")) == "web"
-    for host in ("127.0.1.1:9000", "", "a_b.demo.test", "[::1]:80"):
-        assert service_of(request("/", Host=host)) == ""
+@given(st.integers(1, MAX_SLOTS), st.integers(1, 9))
+def test_slots_are_shared_out_evenly(slots: int, servers: int) -> None:
+    """All are given to somebody, and nobody has two more than another."""
+    found = shared(slots, servers)
+    assert (len(found), sum(found)) == (servers, slots)
+    assert max(found) - min(found) <= 1
+    profile(max(found))  # no region is too large for its servers
+
+
+def test_a_request_is_a_chat_completion() -> None:
+    """As OpenAI's API has it, from the client that a proxy names, with its length."""
+    sent = post("chat.demo.test", "/v1/chat/completions", {"X-Forwarded-For": "192.0.2.1"}, completion(7))
+    head, _, body = sent.partition(b"\r\n\r\n")
+    read = read_chat(body)
+    assert (read.chat, read.model, read.answer_tokens, read.stream) == (True, "demo", 7, False)
+    line, *fields = head.decode().split("\r\n")
+    assert line == "POST /v1/chat/completions HTTP/1.1"
+    assert {"Host: chat.demo.test", "X-Forwarded-For: 192.0.2.1", f"Content-Length: {len(body)}"} <= {*fields}
+
+
+def test_the_wait_is_what_the_balancer_states() -> None:
+    """By Server-Timing, among others' metrics; anything else is none."""
+    for said, wait in (
+        ("queue;dur=12.5", 12.5),
+        ("cpu;dur=3, queue; dur=7", 7.0),
+        ("queue;dur=x", 0.0),
+        ("queue", 0.0),
+        ("queues;dur=3", 0.0),
+        ("", 0.0),
+    ):
+        assert queue_wait(Reply(200, {"server-timing": said}, b"", 0.0)) == wait
+    assert queue_wait(Reply(200, {}, b"", 0.0)) == 0.0
 
 
 @given(st.binary(max_size=300))

@@ -154,7 +154,7 @@ def test_a_failed_region_stops_reporting(demo: System, top: Top) -> None:
         listed = subprocess.run(
             [sys.executable, "-m", "gtm.cli", *command], check=True, capture_output=True, text=True
         ).stdout
-        assert re.search(r"^sa-east +failed +20 +0 +0$", listed, re.MULTILINE)
+        assert re.search(r"^sa-east +failed +20 +0 +0 +0/10 +0/10$", listed, re.MULTILINE)
     finally:
         demo.demo("restore", "sa-east")
     eventually(lambda: top.region("sa-east")["health"] == "up", "it is back")

@@ -112,7 +112,8 @@ def test_redirect_keeps_path_and_query(demo: System) -> None:
     assert response.status_code == 307
     assert response.headers["location"].endswith("/a%20b//c?x=1&y=%2F")
     assert "private" in response.headers["cache-control"] or "no-store" in response.headers["cache-control"]
-    assert httpx.get(response.headers["location"]).json()["region"]
+    followed = httpx.get(response.headers["location"])
+    assert followed.headers["x-gtm-region"] == response.headers["x-gtm-region"]
 
 
 def test_killing_regions_never_leaves_the_fence(whole: System) -> None:
@@ -308,7 +309,9 @@ def test_two_demos_run_side_by_side(demo: System, stage: Stage) -> None:
     ours, theirs = (one.route(service="chat", client_ip=LONDON).json() for one in (demo, stage.system()))
     assert ours["endpoint"]["url"] != theirs["endpoint"]["url"]
     for answer in (ours, theirs):
-        assert httpx.get(answer["endpoint"]["url"]).json()["region"] == answer["region"]
+        models = httpx.get(f"{answer['endpoint']['url']}/v1/models", headers={"Host": "web.demo.test"})
+        assert models.headers["x-gtm-region"] == answer["region"]
+        assert models.json()["data"][0]["id"] == "demo"
 
 
 def test_answers_go_on_when_control_and_postgres_are_killed(stage: Stage) -> None:

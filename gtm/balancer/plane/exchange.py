@@ -120,6 +120,7 @@ class Exchange(ExchangeState):
         if refusal is not None:
             self.refuse(refusal)
         elif self.phase is WAITING:
+            self._queued = self.proxy.now()
             self.regulate()
 
     def use_model(self, model: str) -> bool:
@@ -154,6 +155,8 @@ class Exchange(ExchangeState):
         if self.phase is not WAITING:
             return
         self.phase = CONNECTING
+        if self._queued:
+            self.waited = self.proxy.now() - self._queued
         if self.proxy.ending:
             # Another's end made room. Were it refused now, its end would make room again: without an end to the stack.
             self.proxy.loop.call_soon(self._dispatch)

@@ -56,6 +56,7 @@ class ExchangeState:
         "_keeps",
         "_offered",
         "_pieces",
+        "_queued",
         "_sent",
         "_tried",
         "_untaken",
@@ -76,6 +77,7 @@ class ExchangeState:
         "tunnelled",
         "upstream",
         "verdict",
+        "waited",
     )
 
     def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
@@ -110,6 +112,10 @@ class ExchangeState:
         self._keeps = True
         """All of the body that came is in `_pieces`."""
         self._body_ended = not head.has_body
+        self._queued = 0.0
+        """Since when it is in the queue."""
+        self.waited = 0.0
+        """Seconds for which it was."""
         self._offered = False
         """Admission knows of it."""
         self.answer = Answer()

@@ -365,12 +365,18 @@ class Proxy:
         return more + written(exchange.span.context)
 
     def said(self, exchange: Exchange, sent: Sent | None) -> bytes:
-        """Header lines of gtm's own for the client: which region serves it, and to a balancer that pushed it, that it was taken."""
+        """Header lines of gtm's own for the client.
+
+        Which region serves it; to a balancer that pushed it, that it was taken; another model than it asked for; how long it was in the
+        queue, if it was (W3C Server Timing).
+        """
         if sent is not None and sent.push is not None:
             return b"x-gtm-region: %b\r\n" % sent.push.region.encode()
         said = self._said + b"gtm-push: taken\r\n" if b"gtm-push" in exchange.head.seen else self._said
         if exchange.fallback:
             said += b"x-gtm-model: %b\r\n" % quote(exchange.fallback, safe="/:").encode()
+        if exchange.waited:
+            said += b"server-timing: queue;dur=%.1f\r\n" % (1000 * exchange.waited)
         return said
 
     def last_event(self, detail: str) -> bytes:

@@ -58,6 +58,8 @@ class Stats:
         self.failures: Counter[str] = Counter()
         """Of backends."""
         self.retries = 0
+        self.waited = 0.0
+        """Seconds that requests which backends have had were in the queue before."""
         self.durations: dict[str, Histogram] = {}
         """Of whole requests, by backend."""
         self.first_bytes: dict[str, Histogram] = {}
@@ -75,15 +77,17 @@ class Stats:
         """Count a request that has ended."""
         self.requests[url, exchange.status, how] += 1
         if url:
+            self.waited += exchange.waited
             self._of(self.durations, url).add(now - exchange.began)
             if exchange.first_byte:
                 self._of(self.first_bytes, url).add(exchange.first_byte - exchange.began)
 
-    def served(self) -> tuple[int, float]:
-        """How many requests backends have had, and their seconds together."""
+    def served(self) -> tuple[int, float, float]:
+        """How many requests backends have had; their seconds together, those in the queue apart."""
         return (
             sum(sum(histogram.counts) for histogram in self.durations.values()),
-            sum(histogram.total for histogram in self.durations.values()),
+            sum(histogram.total for histogram in self.durations.values()) - self.waited,
+            self.waited,
         )
 
     @staticmethod

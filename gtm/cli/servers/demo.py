@@ -22,7 +22,7 @@ _NOTICED = "edges notice by their probes: with the demo's policy within about 3 
 
 @app.command("list")
 def list_regions(*, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False) -> None:
-    """List the regions: state, slots, requests being served and waiting."""
+    """List the regions: state, slots, requests being served and waiting; at each model server, how many of its slots are taken."""
     _show(_call("GET", "/", data_dir), as_json=as_json)
 
 
@@ -30,7 +30,7 @@ def list_regions(*, data_dir: options.DataDir = options.DATA_DIR, as_json: optio
 def fail(
     region: str, *, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False
 ) -> None:
-    """Kill a region: its server stops listening until it is restored."""
+    """Kill a region: its balancer and model servers stop listening until it is restored."""
     _switch(region, "fail", data_dir, _NOTICED, as_json=as_json)
 
 
@@ -70,9 +70,16 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
         output.print_json(state)
         return
     output.table(
-        ("region", "state", "slots", "outstanding", "queue"),
+        ("region", "state", "slots", "outstanding", "queue", "model servers"),
         (
-            (name, output.styled(one["state"]), one["slots"], one["outstanding"], one["queue"])
+            (
+                name,
+                output.styled(one["state"]),
+                one["slots"],
+                one["outstanding"],
+                one["queue"],
+                "  ".join(f"{server['outstanding']}/{server['slots']}" for server in one["backends"]),
+            )
             for name, one in state.items()
         ),
         empty="the demo world has no regions",

@@ -143,9 +143,9 @@ def _print(found: dict[str, Any]) -> None:
         )
     )
     output.say("")
-    failures = ("region_full", "region_gone")
+    failures = ("region_full", "region_gone", "wrong_region")
     output.table(
-        ("region", "served", "per s", "full", "gone", "first byte", "queue", "network (simulated)"),
+        ("region", "served", "per s", "full", "gone", "wrong", "first byte", "queue", "network (simulated)"),
         (
             (
                 name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, cast
 
@@ -69,6 +70,14 @@ class Engine:
         self._ends: float | None = None
         """When the present step ends."""
         self._preempted = 0
+
+    def resize(self, slots: int) -> None:
+        """Have so many slots from now on; what runs goes on.
+
+        Raises:
+            ProfileError: a server cannot have so many.
+        """
+        self.profile = self.scheduler.profile = replace(self.profile, max_num_seqs=slots)
 
     def submit(self, wanted: Wanted, listener: Listener, now: float) -> Job:
         """Take a request.

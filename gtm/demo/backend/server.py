@@ -121,6 +121,15 @@ class Backend:
             self._over = self._loop.call_later(fault.ends_after, self.switch_soon, HEALTHY)
         self._wake()
 
+    def resize(self, slots: int) -> None:
+        """Have so many slots from now on; what runs goes on.
+
+        Raises:
+            ProfileError: a server cannot have so many.
+        """
+        self.engine.resize(slots)
+        self._wake()
+
     def cancel(self, answer: Answering) -> None:
         """The client of an answer is gone: what it held is free from now on."""
         self.engine.cancel(answer.job)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import assert_never
@@ -74,6 +76,15 @@ FIRST_ROUND = 10.0
 """Longest wait for the first look at every backend, in seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Requests that are served and that wait, and those at each backend by its URL."""
+
+    running: int = 0
+    waiting: int = 0
+    backends: Mapping[str, int] = field(default_factory=dict)
+
+
 class Balancer:
     """See above."""
 
@@ -90,14 +101,20 @@ class Balancer:
         self._loaded = asyncio.Event()
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
+        self._servers: list[asyncio.Server] = []
 
     @property
     def name(self) -> str:
         """This balancer's."""
         return self.settings.name
 
+    @property
+    def listening(self) -> bool:
+        """Whether it takes requests."""
+        return bool(self._servers)
+
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or SIGHUP.
+        """Serve as a process of its own, until SIGTERM, SIGINT or SIGHUP.
 
         Raises:
             OSError: another balancer runs on the data directory, or an address cannot be listened on.
@@ -106,10 +123,39 @@ class Balancer:
         """
         conceal()
         raise_descriptor_limit()
+
+        def taken() -> None:
+            conceal()  # again: becoming another user may have undone it
+            for number in lifeline.ending_signals():
+                asyncio.get_running_loop().add_signal_handler(number, self.stop)
+            lifeline.watch(self.stop)
+
+        with closing(Locator(self.settings.geoip_db, self.settings.geoip_overrides)) as locator:
+            await self.serve(locator, taken=taken, ready=notify_ready)
+
+    async def serve(
+        self,
+        locator: Locator,
+        *,
+        taken: Callable[[], None] = lambda: None,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Serve until `stop` is called; several may do so in one event loop.
+
+        Cancelled, it dies: streams break off, and control hears no goodbye.
+
+        Args:
+            locator: knows where addresses are.
+            taken: called once its directory, addresses and user are its own.
+            ready: called once it listens.
+
+        Raises:
+            OSError: another balancer runs on the data directory, or an address cannot be listened on.
+        """
         try:
             self._owned.take()
-            conceal()  # again: becoming another user may have undone it
-            await self._run()
+            taken()
+            await self._serve(locator, ready)
         finally:
             self._kept.close()
             self._owned.release()
@@ -118,12 +164,25 @@ class Balancer:
         """Ask it to stop."""
         self._stopping.set()
 
-    async def _run(self) -> None:
+    def counts(self) -> Counts:
+        """What it has now; nothing before it listens."""
+        if not self.listening:
+            return Counts()
+        tiers = self._admission.admission.snapshot().tiers.values()
+        return Counts(
+            sum(tier.running for tier in tiers),
+            sum(tier.waiting for tier in tiers),
+            {one.backend.name: one.flight.requests for one in self._picker.pool.candidates},
+        )
+
+    def admin_url(self) -> str:
+        """Where its metrics and state are; empty before it has an address."""
+        for one in self._owned.listeners(Use.ADMIN):
+            return f"http://{f'[{one.host}]' if ':' in one.host else one.host}:{one.port}"
+        return ""
+
+    async def _serve(self, locator: Locator, ready: Callable[[], None]) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
-        locator = Locator(settings.geoip_db, settings.geoip_overrides)
-        for number in lifeline.ending_signals():
-            loop.add_signal_handler(number, self.stop)
-        lifeline.watch(self.stop)
         backends = self._document.servers()
         watched = BackendHealth(health_settings(self._document.checks.settings()), backends, loop.time())
         self._front = Front(self._document, settings.file)
@@ -184,18 +243,22 @@ class Balancer:
             await first_of(self._loaded, self._stopping)
             if not self._stopping.is_set():
                 await health.first_round(FIRST_ROUND)
-                await self._serve(proxy, gate, health, pushes)
+                await self._listen(proxy, gate, health, pushes, ready)
         finally:
+            for server in self._servers:
+                server.close()
+            self._servers = []
             await self._tasks.cancel()
             self._picker.stop()
             proxy.close()
             await health.close()
-            locator.close()
             await self._kept.keep_times()
         if self._tasks.failure is not None:
             raise self._tasks.failure
 
-    async def _serve(self, proxy: Proxy, gate: LawGate, health: HealthLoop, pushes: Pushes) -> None:
+    async def _listen(
+        self, proxy: Proxy, gate: LawGate, health: HealthLoop, pushes: Pushes, ready: Callable[[], None]
+    ) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
         admin = Admin(
             current=self._current,
@@ -217,15 +280,15 @@ class Balancer:
         )
         proxy.start()
         self._picker.start()
-        servers, admins = [], []
         for one in self._owned.listeners(Use.REQUESTS):
-            servers.append(await self._front.listen(proxy, one.socket.dup()))
+            self._servers.append(await self._front.listen(proxy, one.socket.dup()))
             logger.info("listening for requests on %s port %d%s", one.host, one.port, self._front.words)
+        requests = len(self._servers)
         for one in self._owned.listeners(Use.ADMIN):
-            admins.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
+            self._servers.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
             logger.info("listening for metrics and state on %s port %d", one.host, one.port)
         self._owned.settle()
-        notify_ready()
+        ready()
         self._tasks.start(self._owned.leave_to_successor(self.stop))
         self._tasks.start(self._tick(health))
         self._tasks.start(reporter.run())
@@ -233,13 +296,11 @@ class Balancer:
         line = RoomLine(settings, self._free_slots)
         self._tasks.start(line.run())
         await self._stopping.wait()
-        for server in servers:
+        for server in self._servers[:requests]:  # not yet the page about what goes on
             server.close()
         line.end()
         proxy.drain()
         await self._finished(proxy)
-        for server in admins:
-            server.close()
 
     async def _finished(self, proxy: Proxy) -> None:
         """Wait until the last stream has ended, for the drain time at most."""

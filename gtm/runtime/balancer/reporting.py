@@ -52,7 +52,7 @@ class Reporter:
         self._admission = admission
         self._document = document
         self._health = health
-        self._before = (0, 0.0)
+        self._before = (0, 0.0, 0.0)
 
     async def run(self) -> None:
         """See above."""
@@ -80,9 +80,8 @@ class Reporter:
     def report(self) -> dict[str, Any]:
         """The load now, and since the last report."""
         snapshot = self._admission.admission.snapshot()
-        served, seconds = self._proxy.stats.served()
-        before, self._before = self._before, (served, seconds)
-        count = served - before[0]
+        before, self._before = self._before, self._proxy.stats.served()
+        count, seconds, waited = (now - then for now, then in zip(self._before, before, strict=True))
         slots = self._picker.slots()
         models = sorted({model for one in self._document().backends for model in one.models})
         found: dict[str, Any] = {
@@ -95,7 +94,9 @@ class Reporter:
         if slots is not None:
             found["limit"] = slots
         if count:
-            found["service_time_ms"] = (seconds - before[1]) / count * 1000
+            # Apart: what waits takes no slot, and a region that counted it as service would look slower the fuller it is.
+            found["service_time_ms"] = max(0.0, seconds) / count * 1000
+            found["queue_wait_ms"] = max(0.0, waited) / count * 1000
         memory = self._health.memory()
         if memory is not None:
             found["kv_cache_usage"] = memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -36,7 +36,7 @@ async def prepare(
     url: str,
     *,
     edge_token: str | None = None,
-    reporter_token: str | None = None,
+    balancer_tokens: Mapping[str, str] | None = None,
     policy: Callable[[Policy], Policy] | None = None,
     comment: str = "",
 ) -> Prepared:
@@ -45,7 +45,7 @@ async def prepare(
     Args:
         url: a Postgres URL.
         edge_token: the text of a token for the edge started beside control, in place of the last such.
-        reporter_token: likewise, of a token for the demo world's regions.
+        balancer_tokens: likewise, of tokens for the demo world's balancers, by their region.
         policy: makes of the policy in force (without regions: there is none yet) the one that is to be.
         comment: kept with the revision, if that changes the policy.
 
@@ -59,8 +59,8 @@ async def prepare(
         made = await tokens.bootstrap(database)
         if edge_token is not None:
             await tokens.install(database, "serve-edge", Role.EDGE, edge_token, edges=LOCAL_EDGE)
-        if reporter_token is not None:
-            await tokens.install(database, "serve-demo", Role.REPORTER, reporter_token)
+        for region, text in (balancer_tokens or {}).items():
+            await tokens.install(database, f"serve-demo-{region}", Role.BALANCER, text, regions=region)
         if policy is not None:
             current, _ = await policies.current_policy(database)
             wanted = policy(current)

@@ -3,53 +3,153 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
+import sys
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
+import httpx
 import uvloop
 
-from gtm.demo.reporter import report
+from gtm.demo.block import PORT, address, server_addresses
+from gtm.demo.servers import ModelServers
 from gtm.demo.world import World
+from gtm.geoip.reader import Locator
 from gtm.runtime.process import lifeline
+from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
+from gtm.runtime.serve.demo_region import DemoRegion
+from gtm.settings import LOOPBACK, BalancerSettings
+from gtm.transport import context_for
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 15.0
+"""Seconds to wait for control before the regions start without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSettings:
+    """A region: its name, its slots, and the token (role `balancer`) of its balancer."""
+
+    name: str
+    slots: int
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
     """What the world is handed.
 
-    `switch` is the descriptor of the listening socket of the block's switch address, which the parent holds too. `slots`
-    are regions with theirs. They report their load to `control_url`, with `token` (role `reporter`).
+    `switch` is the descriptor of the listening socket of the block's switch address, which the parent holds too. The regions'
+    balancers follow `control_url`, and keep what must last in `data_dir`.
     """
 
     block: int
     switch: int
-    slots: tuple[tuple[str, int], ...]
+    regions: tuple[RegionSettings, ...]
     control_url: str
-    token: str
+    data_dir: Path
 
 
-async def run(settings: WorldSettings) -> None:
-    """Run a world until the parent is gone or says so."""
-    world = World(settings.block, dict(settings.slots))
+def _balancer(settings: WorldSettings, region: RegionSettings, number: int) -> BalancerSettings:
+    return BalancerSettings(
+        data_dir=settings.data_dir,
+        bind=(address(settings.block, number),),
+        geoip_db=None,
+        geoip_overrides=None,
+        metrics_allow=LOOPBACK,
+        log_level="info",
+        control_url=settings.control_url,
+        token=region.token,
+        name=f"{region.name}-1",
+        region=region.name,
+        backend=(),
+        file=None,
+        service=None,
+        balancer_port=PORT,
+        admin_port=0,
+        trusted_proxies=LOOPBACK,  # whoever is on this machine says who its simulated client is
+        ca_file=None,
+        drain_time=0.0,
+        user=None,
+    )
+
+
+async def _control(url: str) -> None:
+    """Wait for control, for some time at most: a balancer that finds it away tries again seldom."""
+    verify = context_for(url, None, direct=True)
+    async with httpx.AsyncClient(timeout=2.0, trust_env=False, verify=verify) as client:
+        for _ in range(int(_PATIENCE / 0.1)):
+            try:
+                if (await client.get(f"{url}/readyz")).status_code == httpx.codes.OK:
+                    return
+            except httpx.HTTPError:
+                pass
+            await asyncio.sleep(0.1)
+
+
+async def _start(control_url: str, regions: list[DemoRegion]) -> None:
+    await _control(control_url)
+    await asyncio.gather(*(region.start() for region in regions))
+
+
+async def run(settings: WorldSettings) -> int:
+    """Run a world until the parent is gone or says so.
+
+    Returns:
+        The exit code: 1 if something ended by itself.
+    """
     stop = asyncio.Event()
+    failures: list[bool] = []
+
+    def failed() -> None:
+        failures.append(True)
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     lifeline.watch(stop.set)
-    await world.start(socket.socket(fileno=settings.switch))
-    reporting = asyncio.create_task(report(settings.control_url, settings.token, world.reports))
-    await stop.wait()
-    reporting.cancel()
+    with closing(Locator()) as locator:
+        regions = {
+            one.name: DemoRegion(
+                _balancer(settings, one, number),
+                ModelServers(server_addresses(settings.block, number), one.slots, PORT),
+                locator,
+                failed,
+            )
+            for number, one in enumerate(settings.regions, 1)
+        }
+        await World(settings.block, regions).start(socket.socket(fileno=settings.switch))
+        starting = asyncio.ensure_future(_start(settings.control_url, list(regions.values())))
+        starting.add_done_callback(
+            lambda task: failed() if not task.cancelled() and task.exception() else None
+        )
+        await stop.wait()
+        starting.cancel()
+        found = await asyncio.gather(starting, return_exceptions=True)
+        for error in found:
+            if isinstance(error, Exception):
+                logger.critical("the regions cannot start: %s", error)
+        await asyncio.gather(*(region.kill() for region in regions.values()))
+    return 1 if failures else 0
 
 
 def main() -> None:
     """Run the world that this process was handed."""
     configure("info", "demo")
+    # Seven of everything: what goes as it should is not worth a line each.
+    for chatty in ("gtm.runtime.balancer", "gtm.runtime.following"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(received(WorldSettings)))
+        code = runner.run(run(received(WorldSettings)))
+    sys.exit(code)
 
 
 if __name__ == "__main__":

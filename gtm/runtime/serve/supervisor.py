@@ -25,7 +25,6 @@ import httpx
 from gtm.core.model.policy import Policy
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
-from gtm.demo.inference import DEFAULT_SLOTS
 from gtm.demo.policy import demo_policy, standing
 from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
 from gtm.runtime.edge import orphans
@@ -36,7 +35,7 @@ from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import reserve
-from gtm.runtime.serve.demo_world import WorldSettings
+from gtm.runtime.serve.demo_world import RegionSettings, WorldSettings
 from gtm.runtime.serve.facts import Facts
 from gtm.settings import ControlSettings, EdgeSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
@@ -46,6 +45,10 @@ logger = logging.getLogger(__name__)
 
 _READY = 90.0
 """Seconds until control and edge must be ready for the first time."""
+_REGIONS = 30.0
+"""Seconds for which the edge waits for the demo's regions."""
+_SLOTS = 100
+"""Of a region of the demo whose policy states no capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,6 @@ class Supervisor:
         self._world: WorldSettings | None = None
         self._database_url = settings.control.database_url or ""
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
-        self._reporter_token = f"gtm_serve_{secrets.token_urlsafe(32)}" if settings.demo else None
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT or SIGHUP.
@@ -138,28 +140,30 @@ class Supervisor:
         self._owner = True
         Facts.path(self._data_dir).unlink(missing_ok=True)
         policy: Callable[[Policy], Policy] | None = None
+        world = None
         if self._settings.demo:
             block, self._switch = reserve_block()
             policy = partial(standing, block=block)
             world = self._world = self._told_world(block, self._switch.fileno())
-            self._child(
+            await self._child(
                 "demo world", ["gtm.runtime.serve.demo_world"], lambda: world, pass_fds=(world.switch,)
-            )
-            switch = f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
-            DemoFile(block, switch, self._regions).write(self._data_dir)
+            ).start()  # at once: it loads while the database is made ready, and waits for control
+            DemoFile(block, _switch(block), self._regions).write(self._data_dir)
         prepared = await prepare(
             self._database_url,
             edge_token=self._edge_token,
-            reporter_token=self._reporter_token,
+            balancer_tokens=None if world is None else {one.name: one.token for one in world.regions},
             policy=policy,
             comment="demo world",
         )
         self._control = self._child(
             "control", ["gtm.cli", "control", "--handed", "--no-prepare"], self._told_control
         )
-        self._child("edge", ["gtm.cli", "edge", "--handed"], self._told_edge)
-        for child in self._children:
-            await child.start()
+        edge = self._child("edge", ["gtm.cli", "edge", "--handed"], self._told_edge)
+        await self._control.start()
+        if world is not None:
+            await self._until_up(_switch(world.block))
+        await edge.start()
         if await self._until_ready():
             self._ready(prepared)
         await self._watch()
@@ -192,14 +196,19 @@ class Supervisor:
         return self._children[-1]
 
     def _told_world(self, block: int, switch: int) -> WorldSettings:
-        """What the demo world is told: where its regions report their load. It has no other token, and no database."""
-        slots = tuple((one.name, one.capacity.outstanding or DEFAULT_SLOTS) for one in demo_policy().regions)
-        return WorldSettings(block, switch, slots, self._control_url, self._reporter_token or "")
+        """What the demo world is told: where its balancers find control, and their tokens. It has no other, and no database."""
+        regions = tuple(
+            RegionSettings(
+                one.name, one.capacity.outstanding or _SLOTS, f"gtm_serve_{secrets.token_urlsafe(32)}"
+            )
+            for one in demo_policy().regions
+        )
+        return WorldSettings(block, switch, regions, self._control_url, self._data_dir)
 
     @property
     def _regions(self) -> tuple[str, ...]:
         """Of the demo world."""
-        return () if self._world is None else tuple(name for name, _ in self._world.slots)
+        return () if self._world is None else tuple(one.name for one in self._world.regions)
 
     def _told_control(self) -> ControlSettings:
         """What control is told; the database's address may change while this runs."""
@@ -239,6 +248,22 @@ class Supervisor:
                     if await self._stopped_within(0.1):
                         return False
         return True
+
+    async def _until_up(self, switch: str) -> None:
+        """Wait until the demo's regions listen, for a while: an edge that finds them down at first would bring them back slowly."""
+        deadline = asyncio.get_running_loop().time() + _REGIONS
+        verify = context_for(switch, None, direct=True)
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False, verify=verify) as client:
+            while asyncio.get_running_loop().time() < deadline:
+                try:
+                    state = (await client.get(f"{switch}/")).json()
+                except (httpx.HTTPError, ValueError):
+                    state = {"": {"state": "starting"}}
+                if all(one["state"] != "starting" for one in state.values()):
+                    return
+                if await self._stopped_within(0.05):
+                    return
+        logger.warning("the demo's regions are not up after %.0f s", _REGIONS)
 
     async def _watch(self) -> None:
         """Until told to stop: bring back the embedded Postgres whenever it died."""
@@ -294,6 +319,11 @@ def _literal(host: str, port: int) -> str:
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _switch(block: int) -> str:
+    """The URL of the demo world's switch."""
+    return f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
 
 
 async def _ok(client: httpx.AsyncClient, url: str) -> bool:
