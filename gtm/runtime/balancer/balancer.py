@@ -15,12 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from random import Random
 from typing import assert_never
 
-from gtm.balancer import config
-from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.decide.picking import PoolPicker
@@ -50,6 +47,7 @@ from gtm.feed.wire import (
 from gtm.geoip.client import ClientFinder
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
+from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
 from gtm.runtime.balancer.ownership import Ownership
@@ -96,8 +94,7 @@ class Balancer:
         self._owned = Ownership(settings)
         home = self._owned.home
         self._kept = Kept(home, ClockKeeper(home, self._current, boot_id()), lambda: self._owned.replaced)
-        self._document = self._read()
-        self._signature = self._look()
+        self._file = BackendsFile(settings)
         self._loaded = asyncio.Event()
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
@@ -183,19 +180,19 @@ class Balancer:
 
     async def _serve(self, locator: Locator, ready: Callable[[], None]) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
-        backends = self._document.servers()
-        watched = BackendHealth(health_settings(self._document.checks.settings()), backends, loop.time())
-        self._front = Front(self._document, settings.file)
+        backends = self._file.document.servers()
+        watched = BackendHealth(health_settings(self._file.document.checks.settings()), backends, loop.time())
+        self._front = Front(self._file.document, settings.file)
         self._picker = PoolPicker(
             backends,
-            self._document.choice(),
+            self._file.document.choice(),
             watched,
             loop=loop,
             route=self._front.route,
-            affinity=self._document.choosing.sessions,
+            affinity=self._file.document.choosing.sessions,
         )
         self._admission = QueueAdmission(
-            self._document.admission.settings(),
+            self._file.document.admission.settings(),
             loop=loop,
             cost=lambda exchange: self._picker.costs.expected(
                 Asked(exchange.facts.model or "", exchange.facts.input_tokens, exchange.facts.max_tokens)
@@ -207,10 +204,10 @@ class Balancer:
             locator.locate,
             ClientFinder(settings.trusted_proxies),
             Handoffs(self._current, locator.locate),
-            service=self._document.service or settings.service,
-            keys=self._document.keys(),
+            service=self._file.document.service or settings.service,
+            keys=self._file.document.keys(),
         )
-        tracing = self._document.tracing
+        tracing = self._file.document.tracing
         tracer = None
         if tracing is not None:
             told = TraceSettings(tracing.endpoint, tracing.sample, tracing.follow)
@@ -234,7 +231,7 @@ class Balancer:
             tracer=tracer,
         )
         health = HealthLoop(watched, self._picker, self._admission)
-        await health.configure(self._document)
+        await health.configure(self._file.document)
         try:
             await self._load_last_good()
             await pushes.load()
@@ -275,7 +272,7 @@ class Balancer:
             proxy=proxy,
             picker=self._picker,
             admission=self._admission,
-            document=lambda: self._document,
+            document=lambda: self._file.document,
             health=health,
         )
         proxy.start()
@@ -328,36 +325,11 @@ class Balancer:
 
     # The file of backends
 
-    def _read(self) -> BalancerDocument:
-        settings = self.settings
-        if settings.file is not None:
-            return config.load(settings.file)
-        return config.of_urls(settings.backend, settings.service)
-
-    def _look(self) -> tuple[int, int, int] | None:
-        path: Path | None = self.settings.file
-        if path is None:
-            return None
-        try:
-            found = path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
-
     async def _reread(self, health: HealthLoop) -> None:
-        """Take the file in again if it has changed; a broken one changes nothing."""
-        signature = self._look()
-        if signature is None or signature == self._signature:
+        """Take the file in again if it has changed."""
+        if not self._file.changed():
             return
-        self._signature = signature
-        try:
-            document = self._read()
-        except PolicyError as error:
-            logger.error(
-                "the file of backends cannot be used, going on with what was in it before: %s", error
-            )
-            return
-        self._document = document
+        document = self._file.document
         health.health.update(health_settings(document.checks.settings()), document.servers())
         self._picker.configure(document.servers(), document.choice())
         self._admission.admission.configure(document.admission.settings(), asyncio.get_running_loop().time())

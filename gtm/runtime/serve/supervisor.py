@@ -140,6 +140,10 @@ class Supervisor:
         self._owner = True
         Facts.path(self._data_dir).unlink(missing_ok=True)
         policy: Callable[[Policy], Policy] | None = None
+        # They are stopped in the other order: edge, demo world, control.
+        self._control = self._child(
+            "control", ["gtm.cli", "control", "--handed", "--no-prepare"], self._told_control
+        )
         world = None
         if self._settings.demo:
             block, self._switch = reserve_block()
@@ -155,9 +159,6 @@ class Supervisor:
             balancer_tokens=None if world is None else {one.name: one.token for one in world.regions},
             policy=policy,
             comment="demo world",
-        )
-        self._control = self._child(
-            "control", ["gtm.cli", "control", "--handed", "--no-prepare"], self._told_control
         )
         edge = self._child("edge", ["gtm.cli", "edge", "--handed"], self._told_edge)
         await self._control.start()

@@ -1,0 +1,59 @@
+"""The file of a region's backends: read at the start, and again when it changes; a broken one changes nothing."""
+
+from __future__ import annotations
+
+import logging
+
+from gtm.balancer import config
+from gtm.balancer.config import BalancerDocument
+from gtm.core.model.problems import PolicyError
+from gtm.settings import BalancerSettings
+
+logger = logging.getLogger(__name__)
+
+
+class BackendsFile:
+    """See above.
+
+    Args:
+        settings: name the file, or the backends themselves.
+
+    Raises:
+        PolicyError: with every problem in it.
+    """
+
+    def __init__(self, settings: BalancerSettings) -> None:
+        self._settings = settings
+        self._signature = self._look()
+        self.document: BalancerDocument = self._read()
+
+    def changed(self) -> bool:
+        """Whether the file has changed and is right; `document` is what it says now."""
+        signature = self._look()
+        if signature is None or signature == self._signature:
+            return False
+        self._signature = signature
+        try:
+            self.document = self._read()
+        except PolicyError as error:
+            logger.error(
+                "the file of backends cannot be used, going on with what was in it before: %s", error
+            )
+            return False
+        return True
+
+    def _read(self) -> BalancerDocument:
+        settings = self._settings
+        if settings.file is not None:
+            return config.load(settings.file)
+        return config.of_urls(settings.backend, settings.service)
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """What tells one state of the file from others; None: there is none."""
+        if self._settings.file is None:
+            return None
+        try:
+            found = self._settings.file.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
