@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,45 @@ SLOTS = 3
 PATH = "/v1/chat/completions"
 
 
-def settings(data_dir: Path, region: str, ports: dict[str, int]) -> BalancerSettings:
-    """Of a balancer that finds its policy on disk, and no control."""
+class Control:
+    """Takes load reports, and nothing else."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, Any]] = []
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> str:
+        """Listen; the URL."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def of(self, region: str) -> list[dict[str, Any]]:
+        """What was reported of a region."""
+        return [report for report in self.reports if report["region"] == region]
+
+    def served(self, region: str) -> float:
+        """Requests that were reported of it."""
+        return float(sum(report["requests_per_second"] for report in self.of(region)))
+
+    def stop(self) -> None:
+        """End."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                if not head.startswith("post /v1/load-reports "):
+                    break
+                length = int(head.partition("content-length:")[2].split("\r\n", 1)[0])
+                self.reports.append(json.loads(await reader.readexactly(length)))
+                writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+
+def settings(data_dir: Path, region: str, ports: dict[str, int], control: str) -> BalancerSettings:
+    """Of a balancer that finds its policy on disk."""
     home = data_dir / f"balancer-{region}"
     home.mkdir(parents=True)
     snapshot = SnapshotMessage.of(1, 1.0, policy(ports), shipped_jurisdictions())
@@ -42,7 +80,7 @@ def settings(data_dir: Path, region: str, ports: dict[str, int]) -> BalancerSett
         geoip_overrides=None,
         metrics_allow=LOOPBACK,
         log_level="info",
-        control_url="http://127.0.0.1:1",
+        control_url=control,
         token="gtm_test",
         name=f"{region}-1",
         region=region,
@@ -66,6 +104,7 @@ class Stage:
     ports: dict[str, int]
     failures: list[str]
     client: httpx.AsyncClient
+    control: Control
 
     async def ask(
         self, region: str, tokens: int = 2, client: str = BERLIN, host: str = HOST, **more: Any
@@ -90,10 +129,12 @@ def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]]) -> None:
     async def run() -> None:
         ports = {name: free_port() for name in REGIONS}
         failures: list[str] = []
+        control = Control()
+        url = await control.start()
         with closing(Locator()) as locator:
             regions = {
                 name: DemoRegion(
-                    settings(tmp_path, name, ports),
+                    settings(tmp_path, name, ports, url),
                     ModelServers(["127.0.0.1"] * 2, SLOTS, 0),
                     locator,
                     lambda name=name: failures.append(name),  # type: ignore[misc]
@@ -105,8 +146,9 @@ def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]]) -> None:
                     assert {region.state()["state"] for region in regions.values()} == {"starting"}
                     await asyncio.gather(*(region.start() for region in regions.values()))
                     assert {region.state()["state"] for region in regions.values()} == {"up"}
-                    await test(Stage(regions, ports, failures, client))
+                    await test(Stage(regions, ports, failures, client, control))
             finally:
+                control.stop()
                 await asyncio.gather(*(region.kill() for region in regions.values()))
         assert failures == []
         await asyncio.sleep(0.05)  # uvloop closes no loop on which connections are still closing
@@ -155,6 +197,37 @@ def test_slots_bound_what_is_served_and_the_queue_what_waits(tmp_path: Path) -> 
         assert waits.count(None) == SLOTS
         assert all(wait is None or float(wait.removeprefix("queue;dur=")) > 0 for wait in waits)
         await stage.until("fra", lambda state: not state["outstanding"])
+
+    staged(tmp_path, test)
+
+
+def test_what_waits_takes_no_slot_by_the_reports_either(tmp_path: Path) -> None:
+    """Little's law holds of what is reported: no more request-seconds are served than there are slots; waits are told apart."""
+
+    async def test(stage: Stage) -> None:
+        loop = asyncio.get_running_loop()
+        count = SLOTS * (1 + QUEUE_PER_SLOT)
+        began = loop.time()
+        answers = await asyncio.gather(*(stage.ask("fra", 8) for _ in range(count)))
+        took = loop.time() - began
+        assert {answer.status_code for answer in answers} == {200}
+
+        def told(signal: str) -> float:
+            reports = [one for one in stage.control.of("fra") if "service_time_ms" in one]
+            return float(sum(one[signal] / 1000 * one["requests_per_second"] for one in reports))
+
+        async with asyncio.timeout(20):
+            while stage.control.served("fra") < count - 0.5:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+        assert 0 < told("service_time_ms") <= SLOTS * took * 1.2
+        stated = sum(float(one.headers.get("server-timing", "=0").rpartition("=")[2]) for one in answers)
+        assert told("queue_wait_ms") == pytest.approx(stated / 1000, rel=0.01)
+        assert (
+            stated / 1000 > SLOTS * took
+        )  # four rounds of five waited, for two rounds and a half on average
+        assert {one["limit"] for one in stage.control.of("fra")} == {SLOTS}
+        assert {one["source"] for one in stage.control.of("fra")} == {"fra-1"}
+        assert all(one["requests_per_second"] == 0 for one in stage.control.of("iad"))
 
     staged(tmp_path, test)
 
@@ -218,7 +291,9 @@ def test_a_balancer_that_ends_by_itself_is_told_of(tmp_path: Path) -> None:
         taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", ports["fra"])
         with closing(Locator()) as locator:
             servers = ModelServers(["127.0.0.1"] * 2, SLOTS, 0)
-            region = DemoRegion(settings(tmp_path, "fra", ports), servers, locator, failed.set)
+            region = DemoRegion(
+                settings(tmp_path, "fra", ports, "http://127.0.0.1:1"), servers, locator, failed.set
+            )
             await region.start()
             async with asyncio.timeout(20):
                 await failed.wait()
