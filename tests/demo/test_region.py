@@ -282,6 +282,40 @@ def test_a_region_gets_other_slots_while_it_serves(tmp_path: Path) -> None:
     staged(tmp_path, test)
 
 
+def test_model_servers_serve_as_many_as_they_have_slots() -> None:
+    """Asked past any balancer: what finds no slot waits in the server, and begins once there are more."""
+
+    async def run() -> None:
+        servers = ModelServers(["127.0.0.1"] * 2, 2, 0)
+        await servers.start()
+        url = servers.urls[0]
+        body = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4000}
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+            asked = [asyncio.ensure_future(client.post(f"{url}{PATH}", json=body)) for _ in range(5)]
+
+            async def until(running: int, waiting: int) -> None:
+                async with asyncio.timeout(20):
+                    found = (0, 0)
+                    while found != (running, waiting):
+                        state = (await client.get(f"{url}/demo/state")).json()
+                        found = (state["running"], state["waiting"])
+
+            await until(1, 4)
+            servers.resize(6)
+            await until(3, 2)
+            servers.resize(2)
+            asked.append(asyncio.ensure_future(client.post(f"{url}{PATH}", json=body)))
+            await until(3, 3)
+            assert not any(one.done() for one in asked)
+            servers.stop()
+            assert all(
+                isinstance(one, httpx.TransportError)
+                for one in await asyncio.gather(*asked, return_exceptions=True)
+            )
+
+    uvloop.run(run())
+
+
 def test_a_balancer_that_ends_by_itself_is_told_of(tmp_path: Path) -> None:
     """Its address is taken, say: the world ends, and is started again."""
 

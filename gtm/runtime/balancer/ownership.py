@@ -17,6 +17,11 @@ from gtm.settings import BalancerSettings
 logger = logging.getLogger(__name__)
 
 
+def balancer_home(data_dir: Path, region: str) -> Path:
+    """The directory of a region's balancer in a data directory."""
+    return data_dir / f"balancer-{quote(region, safe='')}"
+
+
 class Ownership:
     """What one balancer owns, from its start to its end.
 
@@ -25,7 +30,7 @@ class Ownership:
 
     def __init__(self, settings: BalancerSettings) -> None:
         self._settings = settings
-        self.home: Path = settings.data_dir / f"balancer-{quote(settings.region, safe='')}"
+        self.home = balancer_home(settings.data_dir, settings.region)
         self.replaced = False
         """Whether a successor has taken over."""
         self._lock = LockFile(self.home / "balancer.lock")

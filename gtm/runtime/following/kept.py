@@ -25,6 +25,8 @@ from gtm.runtime.following.clock_keeper import ClockKeeper
 
 logger = logging.getLogger(__name__)
 
+LAST_GOOD = "edge-last-good"
+"""The file of what stays true without control, an edge's or a balancer's."""
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
@@ -58,7 +60,7 @@ class Kept:
     """
 
     def __init__(self, data_dir: Path, clock: ClockKeeper, replaced: Callable[[], bool]) -> None:
-        self.last_good = data_dir / "edge-last-good"
+        self.last_good = data_dir / LAST_GOOD
         self.unsaved = False
         """The last-good file is older than what is known, for the disk refused it."""
         self._clock = clock

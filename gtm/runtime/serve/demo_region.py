@@ -14,6 +14,7 @@ from gtm.demo.servers import ModelServers
 from gtm.files import write_whole
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.balancer import Balancer, Counts
+from gtm.runtime.balancer.ownership import balancer_home
 from gtm.settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class DemoRegion:
         failed: Callable[[], None],
     ) -> None:
         self._settings = replace(
-            settings, file=settings.data_dir / f"balancer-{settings.region}" / "backends.yaml"
+            settings, file=balancer_home(settings.data_dir, settings.region) / "backends.yaml"
         )
         self._servers = servers
         self._locator = locator

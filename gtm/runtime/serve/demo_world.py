@@ -11,25 +11,25 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import uvloop
 
+from gtm.core.model.access import Access
 from gtm.demo.block import PORT, address, server_addresses
+from gtm.demo.policy import demo_policy, moved
 from gtm.demo.servers import ModelServers
 from gtm.demo.world import World
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.feed import lastgood
+from gtm.feed.wire import AccessMessage, SnapshotMessage
 from gtm.geoip.reader import Locator
+from gtm.runtime.balancer.ownership import balancer_home
+from gtm.runtime.following.kept import LAST_GOOD
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
 from gtm.runtime.serve.demo_region import DemoRegion
 from gtm.settings import LOOPBACK, BalancerSettings
-from gtm.transport import context_for
-
-logger = logging.getLogger(__name__)
-
-_PATIENCE = 15.0
-"""Seconds to wait for control before the regions start without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +80,22 @@ def _balancer(settings: WorldSettings, region: RegionSettings, number: int) -> B
     )
 
 
-async def _control(url: str) -> None:
-    """Wait for control, for some time at most: a balancer that finds it away tries again seldom."""
-    verify = context_for(url, None, direct=True)
-    async with httpx.AsyncClient(timeout=2.0, trust_env=False, verify=verify) as client:
-        for _ in range(int(_PATIENCE / 0.1)):
-            try:
-                if (await client.get(f"{url}/readyz")).status_code == httpx.codes.OK:
-                    return
-            except httpx.HTTPError:
-                pass
-            await asyncio.sleep(0.1)
+def _keep_policy(settings: WorldSettings) -> None:
+    """Let balancers that never ran find the demo's policy where they keep the last good one.
 
-
-async def _start(control_url: str, regions: list[DemoRegion]) -> None:
-    await _control(control_url)
-    await asyncio.gather(*(region.start() for region in regions))
+    So regions listen before control does, and no edge finds them down at first, after which it would bring them back slowly. Control's
+    own word replaces it within seconds: it is of a later revision.
+    """
+    snapshot = None
+    for region in settings.regions:
+        path = balancer_home(settings.data_dir, region.name) / LAST_GOOD
+        if path.exists():
+            continue
+        if snapshot is None:
+            policy = moved(demo_policy(), settings.block)
+            snapshot = SnapshotMessage.of(1, 1.0, policy, shipped_jurisdictions())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lastgood.save(path, [AccessMessage(Access()), snapshot])
 
 
 async def run(settings: WorldSettings) -> int:
@@ -126,16 +126,9 @@ async def run(settings: WorldSettings) -> int:
             for number, one in enumerate(settings.regions, 1)
         }
         await World(settings.block, regions).start(socket.socket(fileno=settings.switch))
-        starting = asyncio.ensure_future(_start(settings.control_url, list(regions.values())))
-        starting.add_done_callback(
-            lambda task: failed() if not task.cancelled() and task.exception() else None
-        )
+        await asyncio.to_thread(_keep_policy, settings)
+        await asyncio.gather(*(region.start() for region in regions.values()))
         await stop.wait()
-        starting.cancel()
-        found = await asyncio.gather(starting, return_exceptions=True)
-        for error in found:
-            if isinstance(error, Exception):
-                logger.critical("the regions cannot start: %s", error)
         await asyncio.gather(*(region.kill() for region in regions.values()))
     return 1 if failures else 0
 
@@ -143,9 +136,9 @@ async def run(settings: WorldSettings) -> int:
 def main() -> None:
     """Run the world that this process was handed."""
     configure("info", "demo")
-    # Seven of everything: what goes as it should is not worth a line each.
+    # Seven of everything: neither what goes as it should nor that control is away, which control says itself, is worth a line each.
     for chatty in ("gtm.runtime.balancer", "gtm.runtime.following"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+        logging.getLogger(chatty).setLevel(logging.ERROR)
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(run(received(WorldSettings)))

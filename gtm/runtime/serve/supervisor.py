@@ -151,7 +151,7 @@ class Supervisor:
             world = self._world = self._told_world(block, self._switch.fileno())
             await self._child(
                 "demo world", ["gtm.runtime.serve.demo_world"], lambda: world, pass_fds=(world.switch,)
-            ).start()  # at once: it loads while the database is made ready, and waits for control
+            ).start()  # at once: it gets ready while the database is made ready
             DemoFile(block, _switch(block), self._regions).write(self._data_dir)
         prepared = await prepare(
             self._database_url,
@@ -161,9 +161,9 @@ class Supervisor:
             comment="demo world",
         )
         edge = self._child("edge", ["gtm.cli", "edge", "--handed"], self._told_edge)
-        await self._control.start()
         if world is not None:
             await self._until_up(_switch(world.block))
+        await self._control.start()
         await edge.start()
         if await self._until_ready():
             self._ready(prepared)
