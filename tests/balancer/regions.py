@@ -36,7 +36,7 @@ from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
 from gtm.handoff.jwt import made
-from tests.balancer.world import Backend, Message, Peer, read_body, read_head
+from tests.balancer.world import Backend, Message, Peer, Script, read_body, read_head
 
 HOST = b"chat.test"
 PATIENCE = 10.0
@@ -203,6 +203,13 @@ async def _answer(peer: Peer) -> Message:
     return await read_body(peer.reader, await read_head(peer.reader))
 
 
+def _served_by(holder: list[Here]) -> Script:
+    async def script(peer: Peer) -> None:
+        await holder[0].serve(peer)
+
+    return script
+
+
 @contextlib.asynccontextmanager
 async def regions(
     make: Callable[[Mapping[str, int]], Policy],
@@ -221,7 +228,7 @@ async def regions(
         own = OwnHandoffs(current)
         own.use(key)
         holder: list[Here] = []
-        backend = Backend(lambda peer, holder=holder: holder[0].serve(peer))
+        backend = Backend(_served_by(holder))
         server = Server(await backend.start(), slots=count)
         picker = PoolPicker(
             [server], Settings(), BackendHealth(HealthSettings(), [server], loop.time()), loop=loop
