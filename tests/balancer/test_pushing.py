@@ -262,6 +262,27 @@ def test_what_a_peer_does_not_take_waits_here(why: str, body: int) -> None:
     run(main)
 
 
+def test_what_came_back_is_pushed_no_more() -> None:
+    """Neither peer would take it: the second is not asked."""
+
+    async def main() -> None:
+        at_home = ResidencyRule(
+            "new", Match(client_countries=("US",)), Places(regions=("iad",)), legal_basis="x"
+        )
+        newer = dict.fromkeys(("fra", "dub"), policy(GDPR, at_home))
+        async with regions(LAWS, {"fra": 3, "dub": 3, "iad": 1}, older=newer) as w:
+            await w.fill("iad")
+            iad = w.all["iad"]
+            await w.ask("iad", "US")
+            await w.until(
+                lambda: iad.admission.admission.waiting == 1 and bool(iad.pusher.counts), "it waits"
+            )
+            found = Counter(why for _, why in iad.pusher.counts.elements())
+            assert found == {"moved": 1, "failed": 1}
+
+    run(main)
+
+
 def test_a_push_that_cannot_be_believed_is_nobody_s() -> None:
     """Whoever says that a request was pushed, without a proof, is refused: a carrier's place says nothing of the client."""
 
