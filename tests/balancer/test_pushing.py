@@ -86,6 +86,7 @@ def test_what_finds_no_slot_is_pushed_and_the_client_sees_where() -> None:
             await w.until(lambda: len(w.all["fra"].held) == 1, "it is pushed")
             (request,) = w.all["fra"].arrived
             assert request.body == b"hello"
+            assert request.get("host") == HOST
             assert request.get("gtm-handoff") is None
             assert request.get("gtm-push") is None
             w.all["fra"].let_go()

@@ -118,13 +118,10 @@ class LawGate:
         if before is not None and not self._finder.trusts(exchange.client.peer):
             before = None
         chain = peer.encode() if before is None else before + b", " + peer.encode()
-        lines = (
-            b"x-forwarded-for: %b\r\nx-forwarded-proto: %b\r\nx-forwarded-host: %b\r\nvia: 1.1 gtm\r\n"
-            % (
-                chain,
-                b"https" if exchange.client.secure else b"http",
-                head.host,
-            )
+        lines = b"x-forwarded-for: %b\r\nx-forwarded-proto: %b\r\nx-forwarded-host: %b\r\n" % (
+            chain,
+            b"https" if exchange.client.secure else b"http",
+            head.host,
         )
         tenant = verdict.routing.request.tenant if isinstance(verdict, Verdict) and verdict.routing else None
         return lines if tenant is None else lines + b"gtm-tenant: %b\r\n" % tenant.encode()
