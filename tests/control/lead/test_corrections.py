@@ -9,6 +9,7 @@ from gtm.control.lead.demand import KEPT
 from gtm.control.lead.rooms import Rooms
 from gtm.control.live.present import Current, Present
 from gtm.core.balance.spill.room import KNOWN_FOR, Slots
+from gtm.core.model.state import State
 from gtm.feed.wire import RoomReport
 
 
@@ -44,7 +45,7 @@ def test_pairs_are_bounded() -> None:
 def test_regions_stand_as_their_balancers_say_together() -> None:
     """Two balancers add up; the age is the oldest's; what is older than it counts for is not there."""
     now = 50.0
-    rooms = Rooms(Current(Present()), lambda: 1, lambda: now)
+    rooms = Rooms(Current(Present(State())), lambda: 1, lambda: now)
     rooms.heard("de", RoomReport("a", 1.0, 1, 0.0, Slots(3, 8, 1)))
     now = 51.0
     rooms.heard("de", RoomReport("b", 1.0, 1, 0.0, Slots(2, 4)))
