@@ -115,8 +115,7 @@ class Costs:
             classes.move_to_end(key)
             changed |= durations.add(seconds, bucket)
         while len(classes) > self._most:
-            classes.popitem(last=False)
-            changed = True
+            classes.popitem(last=False)  # `changed` by whom it made way for
         if changed:
             self._answers.clear()
 

@@ -108,3 +108,51 @@ def test_names_that_clients_invent_fill_no_memory() -> None:
 def test_bytes_stand_for_tokens() -> None:
     """Four a token."""
     assert tokens_of(4096) == 1024
+
+
+_ASKED = st.builds(
+    Asked, st.sampled_from(("", "a", "b", "c")), st.sampled_from((0, 10, 900)), st.sampled_from((None, 64))
+)
+
+
+@quick(200)
+@given(st.lists(st.tuples(_ASKED, st.none() | st.floats(0.0, 100.0)), max_size=60), st.integers(1, 6))
+def test_what_is_expected_is_what_is_left_at_first(
+    steps: list[tuple[Asked, float | None]], classes: int
+) -> None:
+    """Whatever was asked before, and however much was learned since. None: somebody only asks."""
+    costs = Costs(classes)
+    seen: list[Asked] = []
+    for asked, took in steps:
+        seen.append(asked)
+        if took is not None:
+            costs.learn(asked, took)
+        for one in seen:
+            assert costs.expected(one) == costs.left(one, 0.0)
+
+
+def test_the_first_requests_count_at_once() -> None:
+    """Fifteen of them; later ones in steps of sixteen."""
+    costs, asked = Costs(), Asked("a", 10, 10)
+    for number in range(1, 16):
+        costs.learn(asked, float(number))
+        assert costs.expected(asked) == pytest.approx((1 + number) / 2)
+
+
+def test_a_class_counts_anew_when_it_has_learned_enough() -> None:
+    """However many all have learned together: the sixteenth of `a` is the nineteenth of all."""
+    costs, a, b = Costs(), Asked("a", 10, 10), Asked("b", 10, 10)
+    for wanted, times in ((a, 15), (b, 3)):
+        for _ in range(times):
+            costs.learn(wanted, 1.0)
+    assert costs.expected(a) == pytest.approx(1.0)
+    costs.learn(a, 100.0)
+    assert costs.expected(a) > 3.0
+
+
+def test_questions_fill_no_memory() -> None:
+    """Of what nobody ever learns."""
+    costs = Costs()
+    for number in range(3000):
+        costs.expected(Asked("a", number, None))
+    assert len(costs._answers) <= 1024  # noqa: SLF001 - nothing else tells
