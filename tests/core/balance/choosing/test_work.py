@@ -155,4 +155,4 @@ def test_questions_fill_no_memory() -> None:
     costs = Costs()
     for number in range(3000):
         costs.expected(Asked("a", number, None))
-    assert len(costs._answers) <= 1024  # noqa: SLF001 - nothing else tells
+    assert len(costs._answers) <= 1024
