@@ -55,6 +55,14 @@ def test_lookup_names_a_european_region_with_reasons(demo: System) -> None:
     assert answer["endpoint"]["url"].startswith("http://127.0.")
 
 
+def test_no_region_is_found_down_at_the_start(demo: System) -> None:
+    """Balancers listen before the edge probes them: one that was down at first would come back slowly."""
+    start = demo.process.output.partition("gtm is ready")[0]
+    found = re.findall(r"region (\S+): http://\S+ is (\w+)", start)
+    regions = [item["name"] for item in demo.api("GET", "/v1/regions").json()["items"]]
+    assert sorted(found) == sorted((name, "up") for name in regions)
+
+
 def test_secrets_are_in_no_environment_and_no_argument(demo: System) -> None:
     """The database's URL and tokens are handed over in no environment and no argument list."""
     seen: dict[str, set[str]] = {}

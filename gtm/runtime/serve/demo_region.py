@@ -62,7 +62,6 @@ class DemoRegion:
         """
         if self._serving is not None:
             return
-        self._killed = False
         await self._servers.start()
         self._write()
         self._balancer = Balancer(self._settings)
@@ -93,7 +92,7 @@ class DemoRegion:
         counts = Counts() if balancer is None else balancer.counts()
         up = balancer is not None and balancer.listening
         return {
-            "state": "up" if up else ("failed" if self._killed else "starting"),
+            "state": "up" if up else ("failed" if self._killed and balancer is None else "starting"),
             "slots": sum(self._servers.slots),
             "outstanding": counts.running,
             "queue": counts.waiting,
