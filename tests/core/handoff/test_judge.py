@@ -5,6 +5,7 @@ Mutants of the code that it was tried on, all killed; see the table in `docs/dec
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
@@ -14,7 +15,7 @@ from tests.core.handoff.model import Case, Expected
 from tests.core.handoff.worlds import REQUESTS, World
 from tests.effort import examples
 
-WORLDS = 10_000
+WORLDS = int(os.environ.get("TEST_WORLDS", "2500"))
 
 
 def _differs(world: World, case: Case, expected: Expected, verdict: Verdict) -> list[str]:
