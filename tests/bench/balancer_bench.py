@@ -400,6 +400,7 @@ def main() -> None:
         parser.error(f"not installed: {', '.join(absent)} (make bench-tools)")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without ending what was started
     os.sched_setaffinity(0, {int(CLIENT_CORE)})
     program = compiled("balancer_load", "-lm")
     levels: list[int] = options.streams
