@@ -1,0 +1,162 @@
+"""Who a request is from and for, as the gate finds it, by a real View; what it remembers and what it tells backends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from ipaddress import ip_network
+from typing import Any, cast
+
+import pytest
+
+from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.wire.heads import read_head
+from gtm.core.handoff.verdict import Verdict
+from gtm.core.model.requests import Location
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.feed.current import CurrentView
+from gtm.feed.wire import SnapshotMessage, StateMessage
+from gtm.geoip.client import ClientFinder
+from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, policy
+
+PLACES = {BERLIN: "DE", MOUNTAIN_VIEW: "US"}
+PROXY = "10.0.0.1"
+KEY = b"sk-acme"
+
+
+def _locate(packed: object) -> Location:
+    text = ".".join(map(str, packed)) if isinstance(packed, bytes) else str(packed)
+    return Location(PLACES.get(text))
+
+
+def _gate(region: str, **more: Any) -> tuple[LawGate, CurrentView]:
+    current = CurrentView(lambda: 2e9, boot=lambda: 100.0)
+    current.apply(SnapshotMessage.of(1, 1.0, policy({"fra": 1001, "iad": 1002}), shipped_jurisdictions()))
+    up = EndpointHealth(HealthStatus.UP, 1.0)
+    health = {"fra": {"http://127.0.0.1:1001": up}, "iad": {"http://127.0.0.1:1002": up}}
+    current.apply(StateMessage(State(1, "", health)))
+    finder = ClientFinder((ip_network("10.0.0.0/8"),))
+    return LawGate(current, region, _locate, finder, Handoffs(current, _locate), **more), current
+
+
+class _Client:
+    def __init__(self, peer: str | None) -> None:
+        self.peer = peer
+        self.secure = False
+
+
+class _Asked:
+    """What the gate looks at of an exchange."""
+
+    def __init__(self, peer: str | None, *headers: tuple[bytes, bytes], host: bytes = HOST.encode()) -> None:
+        self.client = _Client(peer)
+        self.head = read_head(b"GET", b"/v1/models", "1.1", [(b"host", host), *headers], keep_alive=True)
+        self.verdict: Verdict | None = None
+        self.began = 0.0
+
+
+def _asked(gate: LawGate, *args: Any, **more: Any) -> tuple[int, _Asked]:
+    """The status (200: it may be served here), and what was found."""
+    asked = _Asked(*args, **more)
+    refusal = gate.judge(cast("Exchange", asked), 0.0)
+    return (200 if refusal is None else refusal.status), asked
+
+
+def _tenant(asked: _Asked) -> str | None:
+    assert asked.verdict is not None
+    assert asked.verdict.routing is not None
+    return asked.verdict.routing.request.tenant
+
+
+@pytest.mark.parametrize(
+    ("peer", "told", "status"),
+    [
+        (BERLIN, None, 421),
+        (MOUNTAIN_VIEW, None, 200),
+        (PROXY, MOUNTAIN_VIEW, 200),
+        (PROXY, BERLIN, 421),
+        (PROXY, None, 421),  # unknown: whatever rule there is may be meant
+        (BERLIN, MOUNTAIN_VIEW, 421),  # anybody writes headers
+        (None, None, 421),
+    ],
+)
+def test_the_client_is_who_the_peer_or_a_trusted_proxy_says(
+    peer: str | None, told: str | None, status: int
+) -> None:
+    """At Ashburn: Americans are served, Europeans and unknown clients are sent where they belong."""
+    gate, _ = _gate("iad")
+    headers = [] if told is None else [(b"X-Forwarded-For", told.encode())]
+    assert _asked(gate, peer, *headers)[0] == status
+
+
+@pytest.mark.parametrize(("peer", "chain"), [(MOUNTAIN_VIEW, b"8.8.8.8"), (PROXY, b"203.0.113.9, 10.0.0.1")])
+def test_a_backend_is_told_what_can_be_believed(peer: str, chain: bytes) -> None:
+    """What an untrusted client says of those before it goes no further."""
+    gate, _ = _gate("fra")
+    asked = _Asked(peer, (b"X-Forwarded-For", b"203.0.113.9"))
+    gate.judge(cast("Exchange", asked), 0.0)
+    more = gate.more_headers(cast("Exchange", asked))
+    assert b"x-forwarded-for: %b\r\n" % chain in more
+    assert all(b"x-forwarded" not in line.lower() for line in asked.head.lines)
+
+
+def test_a_service_is_named_by_its_host_or_by_default() -> None:
+    """What is for nothing known is refused: by which law would it be served?"""
+    gate, _ = _gate("iad")
+    assert _asked(gate, MOUNTAIN_VIEW, host=b"other.example")[0] == 404
+    by_default, _ = _gate("iad", service="chat")
+    assert _asked(by_default, MOUNTAIN_VIEW, host=b"other.example")[0] == 200
+
+
+def test_a_tenant_is_shown_by_a_key() -> None:
+    """A header that names one is nobody's word; a key that is nobody's shows nobody."""
+    gate, _ = _gate("iad", keys={sha256(KEY).hexdigest(): "acme"})
+    _, shown = _asked(gate, MOUNTAIN_VIEW, (b"Authorization", b"Bearer " + KEY))
+    assert _tenant(shown) == "acme"
+    assert b"gtm-tenant: acme\r\n" in gate.more_headers(cast("Exchange", shown))
+    for header in ((b"Authorization", b"Bearer sk-other"), (b"gtm-tenant", b"acme"), (b"Authorization", KEY)):
+        _, other = _asked(gate, MOUNTAIN_VIEW, header)
+        assert _tenant(other) is None
+        assert b"gtm-tenant" not in gate.more_headers(cast("Exchange", other))
+
+
+def test_what_is_remembered_is_of_one_view() -> None:
+    """A region that may serve no more does so from the next View on, for a client that was served before too."""
+    gate, current = _gate("iad")
+    for _ in range(2):
+        assert _asked(gate, MOUNTAIN_VIEW)[0] == 200
+    ports = policy({"fra": 1001, "iad": 1002})
+    (service,) = ports.services
+    fewer = replace(ports, services=(replace(service, members=service.members[:1]),))
+    current.apply(SnapshotMessage.of(2, 2.0, fewer, shipped_jurisdictions()))
+    assert _asked(gate, MOUNTAIN_VIEW)[0] == 421
+
+
+def test_a_process_that_slept_looks_at_the_clock_first() -> None:
+    """The View may be over."""
+    gate, current = _gate("iad")
+    ticks: list[None] = []
+    current.tick = lambda: ticks.append(None)  # type: ignore[method-assign]
+    current.deadline = 99.0
+    _asked(gate, MOUNTAIN_VIEW)
+    assert ticks == [None]
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [(b"nonsense", "handoff_malformed"), (b"a.b.c", "handoff_malformed")],
+)
+def test_a_bad_handoff_counts_as_none(header: bytes, code: str) -> None:
+    """The request is judged without it, and the answer says why it was not believed."""
+    gate, _ = _gate("iad")
+    status, asked = _asked(gate, MOUNTAIN_VIEW, (b"gtm-handoff", header))
+    assert status == 200
+    assert gate.flaws == {code: 1}
+    assert all(b"handoff" not in line.lower() for line in asked.head.lines)
+    refusal = gate.judge(cast("Exchange", _Asked(BERLIN, (b"gtm-handoff", header))), 0.0)
+    assert refusal is not None
+    assert code in refusal.detail
+    assert refusal.location == b"http://127.0.0.1:1001/v1/models"
