@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from math import inf
 
-from gtm.core.balance.spill.room import Room
+from gtm.core.balance.spill.room import Room, Transit
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.timekeeping import LEAD, Kept, Times
 from gtm.core.decision.view import Window, build_basis, build_view
@@ -73,6 +73,7 @@ class CurrentView:
         self.handoff_keys = NO_PUBLIC_KEYS
         self.rooms: Mapping[str, tuple[Room, ...]] = {}
         """Free slots by region, as their balancers last said; times by `boot`. No View is made of these: they change too often."""
+        self._transit = Transit()
         self.senders = 1
         """How many edges and balancers go by them."""
         self.snapshot: Snapshot | None = None
@@ -131,9 +132,11 @@ class CurrentView:
                     raise
         elif isinstance(message, RoomMessage):
             now = self.boot()
+            # A sender without a name is a test's, or an older control: its messages are taken as they say.
+            late = self._transit.late(message.sender, message.sent, now) if message.sender else 0.0
             self.senders = message.senders
             self.rooms = {
-                region: tuple(report.held(now) for report in reports)
+                region: tuple(report.held(now, late) for report in reports)
                 for region, reports in message.rooms.items()
             }
         elif isinstance(message, AccessMessage):

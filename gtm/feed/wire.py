@@ -157,11 +157,10 @@ class RoomReport:
     whole: Slots
     parts: dict[str, Slots] = field(default_factory=dict)
 
-    def held(self, now: float) -> Room:
-        """The same by the clock of whoever holds it."""
-        return Room(
-            self.source, self.started, self.sequence, now - max(0.0, self.age), self.whole, self.parts
-        )
+    def held(self, now: float, late: float = 0.0) -> Room:
+        """The same by the clock of whoever holds it; `late`: seconds that it was on the way beyond the usual."""
+        at = now - max(0.0, self.age) - late
+        return Room(self.source, self.started, self.sequence, at, self.whole, self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +168,15 @@ class RoomMessage:
     """Free slots by region, up to ten times a second. Older edges skip it.
 
     `senders`: how many edges and balancers go by it, among which what is free is divided. `suspects`: regions whose balancers
-    fell silent a moment ago, to be probed at once.
+    fell silent a moment ago, to be probed at once. `sent`: when, by the even clock of the process of control that `sender` names: what
+    is on the way for longer than usual is older than it says (`gtm.core.balance.spill.room.Transit`).
     """
 
     rooms: dict[str, tuple[RoomReport, ...]] = field(default_factory=dict)
     senders: int = 1
     suspects: tuple[str, ...] = ()
+    sent: float = 0.0
+    sender: str = ""
 
 
 NO_ROOMS = RoomMessage()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 from gtm.control.errors import Conflict
 from gtm.control.live.present import Current
@@ -57,6 +58,7 @@ class Rooms:
         self._lines: dict[tuple[str, str], _Line] = {}
         self._suspects: dict[str, float] = {}
         self._changed = asyncio.Event()
+        self._name = uuid4().hex
 
     # --- lines ---
 
@@ -121,6 +123,8 @@ class Rooms:
                 line.heard = float("inf")
                 self._suspects[line.region] = now + SUSPECTED
                 self._changed.set()
+        if any(now - room.at > KNOWN_FOR for rooms in self._rooms.values() for room in rooms.values()):
+            self._changed.set()  # who begins to follow now must not take it for new
         for region in [region for region, until in self._suspects.items() if now >= until]:
             del self._suspects[region]
             self._changed.set()
@@ -148,4 +152,4 @@ class Rooms:
                 )
                 for _, room in sorted(known.items())
             )
-        return RoomMessage(found, max(1, self._senders()), tuple(sorted(self._suspects)))
+        return RoomMessage(found, max(1, self._senders()), tuple(sorted(self._suspects)), now, self._name)

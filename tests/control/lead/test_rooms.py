@@ -41,7 +41,8 @@ def test_what_is_said_is_told_with_its_age() -> None:
     """The newest of each balancer, until it is too old to count."""
     clock = Clock()
     rooms = rooms_at(clock)
-    assert rooms.message() == RoomMessage({}, 3)
+    nothing = rooms.message()
+    assert nothing == RoomMessage({}, 3, (), 100.0, nothing.sender)
     rooms.opened("fra", "t/fra-1")
     rooms.heard("fra", report(1, 4))
     rooms.heard("fra", report(2, 3))
@@ -55,6 +56,24 @@ def test_what_is_said_is_told_with_its_age() -> None:
     ]
     clock.now += KNOWN_FOR
     assert rooms.message().rooms == {}
+
+
+def test_what_is_too_old_is_taken_back() -> None:
+    """Whoever begins to follow would take it for new."""
+
+    async def main() -> None:
+        clock, current = Clock(), Current(Present(State()))
+        rooms = Rooms(current, lambda: 1, clock)
+        watching = asyncio.create_task(rooms.run())
+        rooms.heard("fra", report(1, 4))
+        while "fra" not in current.now.rooms.rooms:
+            await current.changed.wait()
+        clock.now += KNOWN_FOR + 0.1
+        while "fra" in current.now.rooms.rooms:
+            await current.changed.wait()
+        watching.cancel()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_an_age_that_is_claimed_counts_for_nothing() -> None:

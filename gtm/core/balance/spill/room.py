@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 
 KNOWN_FOR = 2.0
 """Seconds for which a Room counts. Older is unknown, and unknown is no room."""
@@ -16,6 +16,8 @@ _NEARLY_FULL = 0.8
 """Utilisation from which a balancer reports as often as it may."""
 _IDLE = 0.5
 """Utilisation up to which it reports as seldom as it may."""
+_WINDOW = 60.0
+"""Seconds over which the quickest message is looked for."""
 _MUCH = 0.1
 """Part of the limit: a change of what is free by more is worth a report at once."""
 
@@ -150,3 +152,34 @@ def _interval(told: Slots, now: Slots) -> float:
 
 def _full(slots: Slots) -> bool:
     return slots.open < 1
+
+
+class Transit:
+    """How much later a message came than the quickest of late.
+
+    Two clocks that run evenly differ by a constant, which nobody knows; what arrived quickest shows it best. Only the last two
+    `_WINDOW`s are looked at, since clocks drift apart by seconds a day. The first message of a sender counts as quick.
+    """
+
+    __slots__ = ("_before", "_began", "_least", "_sender")
+
+    def __init__(self) -> None:
+        self._sender = ""
+        self._least = self._before = inf
+        self._began = 0.0
+
+    def late(self, sender: str, sent: float, now: float) -> float:
+        """Seconds that a message was on the way beyond the usual.
+
+        Args:
+            sender: whose clock `sent` is of.
+            sent: when it was sent, by that clock.
+            now: when it came, by one's own.
+        """
+        if sender != self._sender:
+            self._sender, self._least, self._before, self._began = sender, inf, inf, now
+        if now - self._began >= _WINDOW:
+            self._before, self._least, self._began = self._least, inf, now
+        took = now - sent
+        self._least = min(self._least, took)
+        return took - min(self._least, self._before)
