@@ -149,8 +149,20 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             location = running.redirect(HOST, "/", address).headers.get("location", "")
             return location.startswith(f"http://127.0.0.1:{ports[region]}/")
 
+        def knows(region: str) -> bool:
+            state = httpx.get(f"http://127.0.0.1:{admin[region]}/state", trust_env=False).json()
+            return bool(state["handoff_keys"]) and all(one["state"] == "up" for one in state["backends"])
+
+        def sends_on() -> bool:
+            headers = {"Host": HOST, "X-Forwarded-For": BERLIN}
+            url = f"http://127.0.0.1:{ports['iad']}/v1/models"
+            return httpx.get(url, headers=headers, trust_env=False).status_code == 421
+
         eventually(lambda: leads(BERLIN, "fra"), "Frankfurt serves", 60)
         eventually(lambda: leads(MOUNTAIN_VIEW, "iad"), "Ashburn serves", 60)
+        for name in REGIONS:
+            eventually(lambda name=name: knows(name), f"the balancer of {name} knows all", 60)
+        eventually(sends_on, "Ashburn knows that Frankfurt is up", 60)
         yield found
 
 

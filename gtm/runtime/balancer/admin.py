@@ -91,6 +91,7 @@ class Admin:
             "name": self._settings.name,
             "revision": None if compiled is None else compiled.revision,
             "epoch": self._current.state.epoch,
+            "handoff_keys": len(self._current.handoff_keys.keys),
             "draining": self._proxy.draining,
             "connections": self._proxy.connections,
             "limit": snapshot.limit,
