@@ -151,7 +151,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
         def knows(region: str) -> bool:
             state = httpx.get(f"http://127.0.0.1:{admin[region]}/state", trust_env=False).json()
-            return bool(state["handoff_keys"]) and all(one["state"] == "up" for one in state["backends"])
+            return bool(state["handoff_keys"]) and all(
+                one["state"] in ("up", "warming") for one in state["backends"]
+            )
 
         def sends_on() -> bool:
             headers = {"Host": HOST, "X-Forwarded-For": BERLIN}
