@@ -16,12 +16,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvloop
-
 from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Limits, Proxy, Sent
 from gtm.balancer.wire.refusals import Refusal
+from tests import uvloops
 
 PATIENCE = 10.0
 """Seconds after which something that should happen counts as never."""
@@ -376,6 +375,6 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
                 await _running.pop().stop()
             await asyncio.sleep(0.05 if heard or sys.exc_info()[0] else 0.001)  # for ends to be told
 
-    uvloop.run(guarded())
+    uvloops.run(guarded())
     gc.collect()
     assert not heard, heard

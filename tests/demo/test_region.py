@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-import uvloop
 
 from gtm.core.model.access import Access
 from gtm.demo.servers import ModelServers
@@ -23,6 +22,7 @@ from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.balancer import LOOK_EVERY
 from gtm.runtime.serve.demo_region import QUEUE_PER_SLOT, DemoRegion
 from gtm.settings import LOOPBACK, BalancerSettings
+from tests import uvloops
 from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, REGIONS, policy
 from tests.system.lone import free_port
 
@@ -153,7 +153,7 @@ def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]]) -> None:
         assert failures == []
         await asyncio.sleep(0.05)  # uvloop closes no loop on which connections are still closing
 
-    uvloop.run(run())
+    uvloops.run(run())
 
 
 def test_regions_in_one_loop_are_regions(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_model_servers_serve_as_many_as_they_have_slots() -> None:
                 for one in await asyncio.gather(*asked, return_exceptions=True)
             )
 
-    uvloop.run(run())
+    uvloops.run(run())
 
 
 def test_a_balancer_that_ends_by_itself_is_told_of(tmp_path: Path) -> None:
@@ -334,4 +334,4 @@ def test_a_balancer_that_ends_by_itself_is_told_of(tmp_path: Path) -> None:
             await region.kill()
         taken.close()
 
-    uvloop.run(run())
+    uvloops.run(run())

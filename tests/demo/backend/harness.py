@@ -14,6 +14,7 @@ import uvloop
 from gtm.demo.backend.faults import Fault
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.server import Backend
+from tests import uvloops
 
 MODEL = "llama"
 QUICK = Profile(step_s=0.0005, step_per_sequence_s=0.0, prefill_tokens_per_second=1e6)
@@ -46,7 +47,7 @@ def running(test: Callable[[Backend], Awaitable[T]], profile: Profile = QUICK, *
                 Client.all.pop().close()
             await asyncio.sleep(0.01)  # uvloop closes no loop on which connections are still closing
 
-    return uvloop.run(both())
+    return uvloops.run(both())
 
 
 class Apart:
@@ -91,9 +92,8 @@ def apart(profile: Profile = QUICK, **given: Any) -> Iterator[Apart]:
         yield Apart(backend, loop)
     finally:
         asyncio.run_coroutine_threadsafe(stop(), loop).result(PATIENCE)
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(loop.stop)  # and never closed: see tests/uvloops.py
         thread.join(PATIENCE)
-        loop.close()
 
 
 class Client:
