@@ -59,7 +59,7 @@ DELETE /v1/tokens/x                              .       .         .        x   
 GET    /v1/feed                                  .       .         .        .     x      .        .
 POST   /v1/edges/x/report                        .       .         .        .     x      .        .
 GET    /v1/balancers/x/feed                      .       .         .        .     .      x        .
-POST   /v1/balancers/x/room                      .       .         .        .     .      x        .
+POST   /v1/balancers/x/(room|report)             .       .         .        .     .      x        .
 POST   /v1/load-reports                          .       .         .        .     x      x        x
 """
 """Routes × roles: x may, . is refused. Names in paths are `x`, numbers 1."""

@@ -117,7 +117,9 @@ def _lost_on_the_wire(case: schemathesis.Case) -> bool:
 def test_operation(operation_id: str, server: Server) -> None:
     """No answer to valid or invalid input is one that the description does not name."""
     operation = _operations()[operation_id]
-    role = {"report": Role.EDGE, "report_load": Role.REPORTER}.get(operation_id, Role.ADMIN)
+    role = {"report": Role.EDGE, "report_load": Role.REPORTER, "report_balancer": Role.BALANCER}.get(
+        operation_id, Role.ADMIN
+    )
     cases = operation.as_strategy(GenerationMode.POSITIVE)
     # Without parameters and body there is nothing to get wrong.
     if operation.query or operation.path_parameters or operation.body:

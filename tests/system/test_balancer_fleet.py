@@ -277,7 +277,8 @@ def test_a_full_region_s_requests_go_elsewhere_inside_the_fence(fleet: Fleet) ->
             assert stream.response.headers["x-gtm-region"] == "fra"
             assert len(list(stream)) > 1
         eventually(corrected, "control shows what was corrected")
-        assert 'why="moved"' in httpx.get(f"{fleet.system.edge}/metrics", trust_env=False).text
+        metrics = f"{fleet.system.edge}/metrics"
+        eventually(lambda: 'why="moved"' in httpx.get(metrics, trust_env=False).text, "the edge counts it")
     eventually(lambda: slots("iad") == 2, "Ashburn has room again")
     eventually(lambda: led(MOUNTAIN_VIEW) == ("iad", "lowest_latency"), "Americans stay")
     with full(fleet, "fra", BERLIN):
