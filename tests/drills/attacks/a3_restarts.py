@@ -48,7 +48,7 @@ def behind(arena: Arena) -> str:
         begins = time.time() + _BEHIND / 2
         _rule(system, "drill-restart", effective_from=datetime.fromtimestamp(begins, UTC).isoformat())
         held(not _bound(system, "drill-restart"), "the rule was in force before its time")
-        (path,) = system.data_dir.rglob(clockfile.FILE)
+        path = system.data_dir / clockfile.FILE  # the balancers of the demo keep theirs elsewhere
         agents = system.processes("gtm.cli edge")
         for pid in agents:
             os.kill(pid, signal.SIGSTOP)  # it writes nothing more

@@ -74,7 +74,9 @@ class Admission:
             self._models[arrival.model] = self._models.get(arrival.model, 0) + 1
         self._number += 1
         ticket = Ticket(self._number, arrival, tenant, offered=now, deadline=deadline)
-        if tenant.limited:
+        if (
+            tenant.limited or arrival.model is not None
+        ):  # limits may come while it runs, and its end corrects by its model's weight
             self._charge(ticket)
         if room:
             self._begin(ticket, now)

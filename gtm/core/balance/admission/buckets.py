@@ -42,7 +42,7 @@ class Bucket:
 
     def full(self, now: float) -> bool:
         """Whether it holds all that it can: then a new one is the same."""
-        return self.level(now) >= self.depth
+        return self.level(now) >= self.depth - self._slack
 
     def change(self, rate: float, depth: float, now: float) -> None:
         """Go on at another rate and depth. What is full stays full; else what it holds stays, as far as it still fits."""

@@ -25,7 +25,7 @@ def _best(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: fl
     lowest = float("inf")
     for candidate in candidates:
         value = score(candidate, cost)
-        if value < lowest:
+        if value < lowest or not best:  # a score that is no number is no better than another
             lowest, best = value, [candidate]
         elif value == lowest:
             best.append(candidate)
