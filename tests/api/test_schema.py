@@ -39,6 +39,7 @@ _MEANING = [
     "approve_fence",  # moments, and reasons of nothing but white space
     "report",  # JSON Schema takes 7.0 for an integer; edges write 7
     "report_load",
+    "report_balancer",  # likewise, and public keys
 ]
 # Headers and cursors have to be ones that were handed out: others are refused with 400, and tags that do not match
 # with 412.
