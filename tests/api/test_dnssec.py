@@ -195,7 +195,9 @@ def test_watching(signed: Api) -> None:
     refused = signed.operator.post(f"{PATH}/roll", json={"role": "zsk"})
     problem = refused.json()["detail"]
     assert (refused.status_code, "dnssec-key" in problem) == (503, True)
-    assert "gtm_control_dnssec_problem 1.0" in signed.anonymous.get("/metrics").text
+    eventually(  # gauges rest after a look, for longer the slower it was
+        lambda: "gtm_control_dnssec_problem 1.0" in signed.anonymous.get("/metrics").text, "the metrics tell"
+    )
     assert status(signed)["problem"] == problem
     assert f"dnssec: {problem}" in signed.viewer.get("/v1/status").json()["warnings"]
 
