@@ -145,6 +145,55 @@ def test_upload_waits_in_the_queue() -> None:
     run(main)
 
 
+@pytest.mark.parametrize(("first", "queued"), [(_GET, False), (_GET, True), (b"GET / HTTP/1.0\r\n\r\n", False)])
+def test_a_client_whose_end_stands_behind_what_it_has_sent(first: bytes, queued: bool) -> None:
+    """It is found gone at once: also where more than kernels hold stands behind its request, and reading has stopped."""
+
+    async def main() -> None:
+        backend = Backend(_gone_after_bytes)
+        async with world(await backend.start()) as w:
+            w.admission.holds = queued
+            client = await w.client()
+            client.send(first + _post(bytes(32 * _MIB)))
+            await w.until(lambda: bool(w.admission.waiting or backend.peers))
+            exchange = next(iter(w.admission.inside))
+            if exchange.head.keep_alive:  # else nobody will hear what follows, and it may be read to its end
+                await w.until(lambda: exchange.client.paused)
+            client.abort()
+            w.pass_time(1.1)
+            await w.until(lambda: not w.admission.inside)
+            assert w.picker.ends == ([] if queued else ["cancelled"])
+            await w.until(lambda: all(peer.reader.at_eof() for peer in backend.peers))
+
+    run(main)
+
+
+def test_a_client_that_is_asked_whether_it_is_there() -> None:
+    """One that is gets interim responses, then all answers; one of HTTP/1.0, which knows none, gets none."""
+    go = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while (await peer.request()).whole:
+            await go.wait()
+            peer.send(_OK)
+
+    async def main() -> None:
+        async with world(await Backend(script).start()) as w:
+            client, old = await w.client(), await w.client()
+            client.send(_GET + _post(bytes(_MIB)))
+            old.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + _post(bytes(_MIB)))
+            await w.until(lambda: len(w.admission.inside) == 2)
+            await w.until(lambda: all(one.client.paused for one in w.admission.inside))
+            for _ in range(3):
+                w.pass_time(1.1)
+            go.set()
+            statuses = [(await client.response()).status for _ in range(5)]
+            assert statuses == [100, 100, 100, 200, 200]
+            assert [(await old.response()).status for _ in range(2)] == [200, 200]
+
+    run(main)
+
+
 def test_more_framing_than_body() -> None:
     """Sizes, extensions and trailers without end are refused, and are a backend's failure."""
     ask = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

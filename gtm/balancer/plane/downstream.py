@@ -4,7 +4,8 @@ Requests are parsed as they come and answered one after the other. While one is 
 client that goes away is noticed) and kept, within bounds; then reading stops until it is its turn. Bytes are parsed in the order
 in which they came: as long as something is kept, what comes is kept behind it.
 
-A client that sends no more (FIN) is taken for gone, as most proxies do: nothing else tells that it no longer waits.
+A client that sends no more (FIN) is taken for gone, as most proxies do: nothing else tells that it no longer waits. Where reading has
+stopped, its end stands behind what it has sent and is not heard: then it is sent something at times, which one that is gone resets.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _RESET = struct.pack("ii", 1, 0)
 """No lingering: what is not sent is dropped, and the other side told so."""
 _LINGER = 2.0
 """Seconds for which a client may go on sending what nobody reads."""
+_PROBE = 1.0
+"""Seconds after which a client that is not read from is asked whether it is there."""
 
 
 class Downstream(asyncio.Protocol, DownstreamState):
@@ -115,8 +118,19 @@ class Downstream(asyncio.Protocol, DownstreamState):
         """Whether what comes next may be parsed: nothing is being answered, or it is of the request that is."""
         return self._current is None or self._receiving is self._current
 
+    @property
+    def _is_deaf(self) -> bool:
+        """Whether nobody hears what comes next: the connection ends before."""
+        last = self._waiting[-1] if self._waiting else self._current
+        if last is None or last is self._receiving:
+            return False
+        return not last.head.keep_alive and not last.head.upgrade
+
     def _keep(self, data: bytes) -> None:
-        self._unread += data
+        if self._is_deaf:
+            self._unread[:] = data[:1]  # reading goes on, for its end; that something came, `end` must know
+        else:
+            self._unread += data
         self.regulate()
 
     def _feed(self, data: bytes) -> None:
@@ -254,6 +268,7 @@ class Downstream(asyncio.Protocol, DownstreamState):
             self.paused = pause
             if pause:
                 self.transport.pause_reading()
+                self.probe_at = self.proxy.now() + _PROBE
             else:
                 self.transport.resume_reading()
                 self.heard = self.proxy.now()
@@ -305,11 +320,10 @@ class Downstream(asyncio.Protocol, DownstreamState):
         """Answer what cannot be read, behind what was asked before, and end."""
         if self._ended or self._refusal is not None:
             return
-        current, receiving = self._current, self._receiving
-        last = self._waiting[-1] if self._waiting else current
-        if last is not None and last is not receiving and not last.head.keep_alive:
-            self._refusal = refusal  # nobody hears it: the connection ends before
+        if self._is_deaf:
+            self._refusal = refusal
             return
+        current, receiving = self._current, self._receiving
         self.proxy.stats.refused(refusal)
         if receiving is not None and receiving is not current:
             self._receiving = None  # one that waits, of whose body no more can be read
@@ -369,6 +383,9 @@ class Downstream(asyncio.Protocol, DownstreamState):
             self._gone()
             self.transport.abort()
         elif self._current is not None:
+            if self.paused and now >= self.probe_at:
+                self.probe_at = now + _PROBE
+                self._current.probe()
             end_if_late(self._current, now)
 
     def _is_gone(self) -> bool:

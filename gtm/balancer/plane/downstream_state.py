@@ -42,6 +42,7 @@ class DownstreamState(Outflow):
         "heard",
         "paused",
         "peer",
+        "probe_at",
         "proxy",
         "secure",
         "writable",
@@ -72,6 +73,8 @@ class DownstreamState(Outflow):
         self._unread = bytearray()
         self.paused = False
         """Nothing is read from it for now."""
+        self.probe_at = inf
+        """Monotonic seconds at which it is asked whether it is there, as long as nothing is read from it."""
         self._full = False
         """There is no room for what the present request sends."""
         self._refusal: Refusal | None = None

@@ -45,6 +45,7 @@ _MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""
 _MAX_BUFFER = 256 * 1024
 """Bytes kept of a body that cannot be sent yet, beyond which the client waits (unless all of it is wanted)."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
@@ -102,7 +103,16 @@ class Exchange(ExchangeState):
         """Ask for the body where the client waits for that (RFC 9110 §10.1.1): the choice needs it."""
         if self.head.expects and not self.received:
             self.head.expects = False
-            self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.client.write(_CONTINUE)
+
+    def probe(self) -> None:
+        """Send the client what it may always be sent before an answer (RFC 9110 §15.2): if it is gone, its side resets the connection.
+
+        Not while its body is awaited: then the queue's time, or the backend's to take it, is a bound; and some clients count
+        interim responses.
+        """
+        if self._body_ended and self.phase in (WAITING, CONNECTING, SENT) and self.head.version == "1.1":
+            self.client.write(_CONTINUE)
 
     # --- admission, pick, connection ---
 
