@@ -145,7 +145,9 @@ def test_upload_waits_in_the_queue() -> None:
     run(main)
 
 
-@pytest.mark.parametrize(("first", "queued"), [(_GET, False), (_GET, True), (b"GET / HTTP/1.0\r\n\r\n", False)])
+@pytest.mark.parametrize(
+    ("first", "queued"), [(_GET, False), (_GET, True), (b"GET / HTTP/1.0\r\n\r\n", False)]
+)
 def test_a_client_whose_end_stands_behind_what_it_has_sent(first: bytes, queued: bool) -> None:
     """It is found gone at once: also where more than kernels hold stands behind its request, and reading has stopped."""
 
