@@ -22,6 +22,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.plane.downstream_state import DownstreamState
 from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.exchange_state import ExchangeState
 from gtm.balancer.plane.flow import hung_up
 from gtm.balancer.plane.lateness import end_if_late
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
@@ -278,7 +279,7 @@ class Downstream(asyncio.Protocol, DownstreamState):
         early, self._unread = bytes(self._unread), bytearray()
         return early
 
-    def finished(self, exchange: Exchange, *, keep_alive: bool) -> None:
+    def finished(self, exchange: ExchangeState, *, keep_alive: bool) -> None:
         """The answer is complete: go on with the next request, or end."""
         if self._current is not exchange:
             return

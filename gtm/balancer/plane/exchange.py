@@ -18,22 +18,13 @@ Trailers of an answer go on (RFC 9110 §6.5), but for those that would change wh
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gtm.balancer.plane.exchange_state import (
-    ANSWERING,
-    CONNECTING,
-    ENDED,
-    NEW,
-    READING,
-    SENT,
-    WAITING,
-    ExchangeState,
-)
+from gtm.balancer.plane.exchange_end import ExchangeEnd
+from gtm.balancer.plane.exchange_state import ANSWERING, CONNECTING, ENDED, NEW, READING, SENT, WAITING
 from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, wants_body, with_model
 from gtm.balancer.wire.heads import forwarded_head
-from gtm.balancer.wire.refusals import Refusal, refusal_response
+from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
 from gtm.core.balance.health import Failure
 
@@ -49,8 +40,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
-class Exchange(ExchangeState):
-    """See above, and `ExchangeState`."""
+class Exchange(ExchangeEnd):
+    """See above, `ExchangeEnd` and `ExchangeState`."""
 
     __slots__ = ()
 
@@ -293,12 +284,6 @@ class Exchange(ExchangeState):
             if early:
                 self.carry_up(early)
 
-    def flush(self) -> None:
-        """Send the client what there is for it."""
-        out = self.answer.take()
-        if out:
-            self.client.transport.write(out)
-
     def response_ended(self, *, reusable: bool) -> None:
         """The answer is complete."""
         upstream, sent = self.upstream, self._sent
@@ -346,82 +331,6 @@ class Exchange(ExchangeState):
             self._dispatch()
             return
         self.refuse(Refusal(502, "backend_failed", f"a backend did not answer: {detail}"))
-
-    def _broken(self, detail: str) -> None:
-        """The answer breaks off: the client is told, in a stream of events by one, and always by the connection's end."""
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            self.proxy.failed(self, sent, detail)
-        if self.streams_events:
-            self.answer.last_event(self.proxy.last_event(detail))
-        self.flush()
-        self._end("broken")
-        if self.answer.framing is CLOSE:
-            self.client.abort()  # its end must not look like the answer's
-        else:
-            self.client.end()  # without the last chunk, or short of its length: nobody takes it for whole
-
-    def time_is_up(self, refusal: Refusal, failure: Failure) -> None:
-        """What was awaited from the backend did not come in time."""
-        self.failure = failure
-        self._drop()
-        if self.phase is ANSWERING:
-            self._broken(refusal.detail)
-            return
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            self.proxy.failed(self, sent, refusal.detail)
-        self.refuse(refusal)
-
-    def refuse(self, refusal: Refusal) -> None:
-        """End it with a refusal."""
-        if self.phase is ENDED:
-            return
-        if self.phase is ANSWERING:
-            self._drop()
-            self._broken(refusal.detail)
-            return
-        self.proxy.stats.refused(refusal)
-        self.status = refusal.status
-        if b"gtm-push" in self.head.seen and not self._begun and refusal.status != 504:
-            refusal = replace(refusal, headers=(*refusal.headers, (b"gtm-push", b"not-taken")))
-        self._say(
-            refusal_response(refusal, closes=self.closes, head_only=self.head.method == b"HEAD"), "refused"
-        )
-
-    def _say(self, response: bytes, how: str = "answered") -> None:
-        """End it with an answer of gtm's own."""
-        closes = self.closes
-        self._drop()
-        self.answer.take()
-        self.client.write(response)
-        self._end(how)
-        self.client.finished(self, keep_alive=not closes)
-
-    def cancel(self) -> None:
-        """The client is gone."""
-        if self.phase is ENDED:
-            return
-        self._drop()
-        self._end("answered" if self.tunnelled else "cancelled")
-
-    def give_up(self) -> None:
-        """The client is there, and takes nothing."""
-        self.cancel()
-        self.client.abort()
-
-    def _drop(self) -> None:
-        """Let go of the backend, at once."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-            self._connecting = None
-        upstream, self.upstream = self.upstream, None
-        if upstream is None:
-            return
-        if self.tunnelled:
-            upstream.finish(self.proxy.loop)
-        else:
-            upstream.abort()
 
     def _end(self, how: str) -> None:
         """Give back what was taken. Once."""
