@@ -193,11 +193,15 @@ class Gate:
 
     def __init__(self) -> None:
         self.refusal: Refusal | None = None
+        self.renewed: Refusal | None = None
         self.peers: list[str | None] = []
         """Whose requests went on."""
 
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:
         return self.refusal
+
+    def renew(self, exchange: Exchange) -> Refusal | None:
+        return self.renewed
 
     def more_headers(self, exchange: Exchange) -> bytes:
         self.peers.append(exchange.client.peer)

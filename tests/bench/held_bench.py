@@ -43,6 +43,9 @@ class _Open:
     def judge(self, exchange: Exchange, now: float) -> None:
         return None
 
+    def renew(self, exchange: Exchange) -> None:
+        return None
+
     def more_headers(self, exchange: Exchange) -> bytes:
         return b"x-forwarded-for: 192.0.2.1\r\n"
 

@@ -3,6 +3,11 @@
 What a request is about is what the balancer finds out by itself (the socket's peer or what trusted proxies say of it, the host name,
 a tenant's key) and what a verified handoff adds; `gtm.core.handoff.judge` decides. Nothing is served before a policy is there, nor from
 one that is over.
+
+Laws:
+  1. Nothing of a request goes on under a law that is over. One that waited, was read slowly, or found a connection late is judged again
+     before its first byte is sent; one that is still sending (its body, a tunnel) with each change of the law.
+  2. Judged again, a request is the same request: its handoff is as old as when it came, and was not used by another.
 """
 
 from __future__ import annotations
@@ -15,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.decision.router import Router
-from gtm.core.handoff.judge import judge
-from gtm.core.handoff.verdict import Code, Flaw, Seen, Verdict
+from gtm.core.decision.view import Window
+from gtm.core.handoff.judge import Used, judge
+from gtm.core.handoff.verdict import Code, Flaw, Memory, Seen, Verdict
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""
+_LONG = 2048
+"""Bytes of host name, handoff, key and priority together beyond which a verdict is not remembered."""
 PUSH = b"gtm-push"
 """A field that says that a request was pushed: then its client is whom its handoff says, never whoever carries it. And of an answer to such a
 one: whether it was taken."""
@@ -92,16 +100,45 @@ class LawGate:
         head = exchange.head
         client = self._client(exchange)
         handoff = _taken(head)
-        key = (head.host, client, handoff, head.seen.get(b"authorization"), head.seen.get(b"gtm-priority"))
+        if handoff is not None:
+            exchange.shown = (handoff, current.window)
+        key = (
+            head.host,
+            client,
+            handoff,
+            head.seen.get(b"authorization") if self._keys else None,
+            head.seen.get(b"gtm-priority"),
+        )
         verdict = self._memory.get(key)
         if verdict is None or not self._holds(verdict):
-            verdict = self._judged(router, head, client, handoff)
+            verdict = self._judged(router, exchange, (handoff, current.window), self._handoffs.used)
+            for flaw in verdict.flaws:
+                self.flaws[flaw.value] = self.flaws.get(flaw.value, 0) + 1
             lasting = verdict.believed is None or not verdict.believed.once
-            if verdict.code is _SERVE and lasting and not verdict.flaws:
+            if verdict.code is _SERVE and lasting and not verdict.flaws and _small(key):
                 if len(self._memory) >= _REMEMBERED:
                     self._memory = {}
                 self._memory[key] = verdict
+        return self._concluded(exchange, verdict)
+
+    def renew(self, exchange: Exchange) -> Refusal | None:
+        """See `gtm.balancer.plane.proxy.Gate`."""
+        current, verdict = self._current, exchange.verdict
+        if current.boot() >= current.deadline:
+            current.tick()
+        router = current.router
+        if not isinstance(verdict, Verdict):
+            return None  # nothing was judged of it
+        if router is None or verdict.routing is None or verdict.routing.view.basis is router.view.basis:
+            return self._concluded(exchange, verdict)  # nothing has changed by which it was judged
+        believed = verdict.believed is not None
+        shown = exchange.shown or (None, current.window)
+        verdict = self._judged(router, exchange, shown, lambda _: Memory.NEW if believed else Memory.USED)
+        return self._concluded(exchange, verdict)
+
+    def _concluded(self, exchange: Exchange, verdict: Verdict) -> Refusal | None:
         exchange.verdict = verdict
+        head = exchange.head
         if PUSH in head.seen and (verdict.believed is None or not verdict.believed.carried):
             return _not_believed(verdict)
         return None if verdict.code is _SERVE else self._refusal(verdict, head)
@@ -146,8 +183,9 @@ class LawGate:
         return packed
 
     def _judged(
-        self, router: Router, head: RequestHead, client: bytes, handoff: bytes | Flaw | None
+        self, router: Router, exchange: Exchange, shown: tuple[bytes | Flaw | None, Window], used: Used
     ) -> Verdict:
+        head, client, (handoff, window) = exchange.head, self._client(exchange), shown
         snapshot = router.view.snapshot
         host = snapshot.host_of(host_name(head.host))
         service = snapshot.hostnames[host.name] if host is not None else self._service
@@ -160,19 +198,9 @@ class LawGate:
             host.data_class if host is not None else None,
             priority=_PRIORITIES.get(head.seen.get(b"gtm-priority", b"").strip().lower().replace(b"-", b"_")),
         )
-        window = self._current.window
-        verdict = judge(
-            router,
-            self._region,
-            window,
-            seen=seen,
-            presented=presented,
-            used=self._handoffs.used,
-            draw=self._draw(),
+        return judge(
+            router, self._region, window, seen=seen, presented=presented, used=used, draw=self._draw()
         )
-        for flaw in verdict.flaws:
-            self.flaws[flaw.value] = self.flaws.get(flaw.value, 0) + 1
-        return verdict
 
     def _tenant(self, head: RequestHead, of_host: str | None) -> str | None:
         """The tenant that the host name states, or whose key the request shows; None, which matches every rule, if they differ.
@@ -201,6 +229,11 @@ class LawGate:
             retry_after=5 if status == 503 else None,
             location=location,
         )
+
+
+def _small(key: tuple[bytes | Flaw | None, ...]) -> bool:
+    """Whether what a verdict is remembered by is no longer than honest clients make it: memory is bounded in bytes too."""
+    return sum(len(part) for part in key if part is not None) <= _LONG
 
 
 def _not_believed(verdict: Verdict) -> Refusal:

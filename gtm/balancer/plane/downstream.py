@@ -22,7 +22,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.plane.downstream_state import DownstreamState
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.exchange_state import ExchangeState
+from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
 from gtm.balancer.plane.flow import hung_up
 from gtm.balancer.plane.lateness import end_if_late
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
@@ -387,7 +387,14 @@ class Downstream(asyncio.Protocol, DownstreamState):
             if self.paused and now >= self.probe_at:
                 self.probe_at = now + _PROBE
                 self._current.probe()
-            end_if_late(self._current, now)
+            self._look_at(self._current, now)
+
+    @staticmethod
+    def _look_at(current: Exchange, now: float) -> None:
+        if current.sending:
+            current.renew()
+        if current.phase is not ENDED:
+            end_if_late(current, now)
 
     def _is_gone(self) -> bool:
         """Of a tunnel, what it sent before still counts."""

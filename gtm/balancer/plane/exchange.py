@@ -11,6 +11,7 @@ Laws:
      (RFC 9110 §9.2.2) or its Idempotency-Key, and nothing of an answer was heard.
   4. An answer that breaks off is never made to look whole.
   5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time.
+  6. Nothing of a request goes to a backend under a law that is over (laws of `gtm.balancer.decide.gate`). What was sent whole is answered.
 
 Trailers of an answer go on (RFC 9110 §6.5), but for those that would change what was said before; those of a request end here.
 """
@@ -104,6 +105,18 @@ class Exchange(ExchangeEnd):
         """
         if self._body_ended and self.phase in (WAITING, CONNECTING, SENT) and self.head.version == "1.1":
             self.client.write(_CONTINUE)
+
+    def renew(self) -> None:
+        """End it, if the law does not let more of it go where it goes."""
+        refusal = self.proxy.renew(self)
+        if refusal is None:
+            return
+        if self.phase is not ANSWERING:
+            self.refuse(refusal)
+            return
+        self.proxy.stats.refused(refusal)
+        self._drop()
+        self._cut("refused")
 
     # --- admission, pick, connection ---
 
@@ -206,7 +219,8 @@ class Exchange(ExchangeEnd):
 
     def _attach(self, upstream: Upstream) -> None:
         """Send the request."""
-        more = self.proxy.added(self)
+        push = None if self._sent is None else self._sent.push
+        more = self.proxy.added(self, push)
         if isinstance(more, Refusal):
             upstream.route.put(upstream, self.proxy.now())
             self.refuse(more)
@@ -216,7 +230,6 @@ class Exchange(ExchangeEnd):
         self._heard = False
         self.phase = SENT
         head, route, host = self.head, upstream.route, self.head.host
-        push = None if self._sent is None else self._sent.push
         if push is not None:
             more, host = more + push.lines, push.host
         target = route.prefix + head.target if route.prefix and head.target != b"*" else head.target

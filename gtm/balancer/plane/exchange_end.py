@@ -36,8 +36,12 @@ class ExchangeEnd(ExchangeState):
             self._failed_at(sent, detail)
         if self.streams_events:
             self.answer.last_event(self.proxy.last_event(detail))
+        self._cut("broken")
+
+    def _cut(self, how: str) -> None:
+        """End it in the middle of its answer."""
         self.flush()
-        self._end("broken")
+        self._end(how)
         if self.answer.framing is CLOSE:
             self.client.abort()  # its end must not look like the answer's
         else:

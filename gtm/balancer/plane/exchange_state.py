@@ -10,6 +10,8 @@ from gtm.balancer.plane.answer import Answer
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
 from gtm.core.balance.health import Failure
+from gtm.core.decision.view import Window
+from gtm.core.handoff.verdict import Flaw
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.downstream import Downstream
@@ -72,6 +74,7 @@ class ExchangeState:
         "phase",
         "proxy",
         "received",
+        "shown",
         "span",
         "status",
         "tunnelled",
@@ -101,6 +104,8 @@ class ExchangeState:
         """Both sides have left HTTP."""
         self.verdict: object = None
         """What the gate said of it."""
+        self.shown: tuple[bytes | Flaw, Window] | None = None
+        """The handoff that it came with, or what was wrong with that, and when."""
         self.admission: object = None
         """What admission holds for it."""
         self._sent: Sent | None = None
@@ -130,6 +135,11 @@ class ExchangeState:
     def answering(self) -> bool:
         """Whether something of the answer went to the client."""
         return self.phase is ANSWERING
+
+    @property
+    def sending(self) -> bool:
+        """Whether more of it goes to a backend: of its body, or through a tunnel."""
+        return self.upstream is not None and (self.tunnelled or not self._body_ended)
 
     @property
     def streams_events(self) -> bool:

@@ -82,6 +82,9 @@ class Gate(Protocol):
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:
         """None if it may; `exchange.verdict` then has what was found."""
 
+    def renew(self, exchange: Exchange) -> Refusal | None:
+        """Judge one again whose verdict may be of another law than now: before it is sent, and while more of it comes. None if it may go on."""
+
     def more_headers(self, exchange: Exchange) -> bytes:
         """Header lines for the backend: who the client is, as far as that is known."""
 
@@ -282,6 +285,13 @@ class Proxy:
             )
         )
 
+    def renew(self, exchange: Exchange) -> Refusal | None:
+        """See `Gate.renew`."""
+        try:
+            return self.gate.renew(exchange)
+        except Exception:  # noqa: BLE001 - logged there; the request ends
+            return _internal("the gate")
+
     def admit(self, exchange: Exchange) -> Refusal | None:
         """See `Admission.offer`."""
         try:
@@ -310,7 +320,8 @@ class Proxy:
             return None
         found: Sent | None = None
         try:
-            found = self.pusher.push(exchange, refusal)
+            if self.gate.renew(exchange) is None:
+                found = self.pusher.push(exchange, refusal)
         except Exception:  # noqa: BLE001 - it is logged; the request stays
             _log.exception("the pusher failed")
         if found is not None:
@@ -352,9 +363,15 @@ class Proxy:
             self.tracer.ended(exchange.span, exchange, "" if sent is None else sent.route.url, how, now)
         self.ending -= 1
 
-    def added(self, exchange: Exchange) -> bytes | Refusal:
-        """Header lines of gtm's own for the backend."""
+    def added(self, exchange: Exchange, push: Pushed | None) -> bytes | Refusal:
+        """Header lines of gtm's own for the backend, or why it is not sent there: the law may be another than when it came."""
         try:
+            before = exchange.verdict
+            refusal = self.gate.renew(exchange)
+            if refusal is not None:
+                return refusal
+            if push is not None and exchange.verdict is not before:  # the peer was chosen by what is over
+                return Refusal(503, "law_changed", "the law has changed meanwhile: try again", retry_after=1)
             more = self.gate.more_headers(exchange)
         except Exception:  # noqa: BLE001 - it is logged
             return _internal("the gate")

@@ -34,6 +34,9 @@ class Gate:
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:  # noqa: ARG002 - the protocol's
         return None
 
+    def renew(self, exchange: Exchange) -> Refusal | None:  # noqa: ARG002 - likewise
+        return None
+
     def more_headers(self, exchange: Exchange) -> bytes:  # noqa: ARG002 - likewise
         return b""
 
