@@ -191,3 +191,31 @@ def test_a_connection_that_waits_is_read() -> None:
             assert connection.transport.is_reading()
 
     run(main)
+
+
+def test_a_backend_that_is_taken_from_the_configuration() -> None:
+    """What goes on there ends where it is; then its connection ends, which nobody would close or use again."""
+    go = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await go.wait()
+        peer.send(_OK)
+        assert await peer.reader.read() == b""
+
+    async def main() -> None:
+        backend = Backend(script)
+        async with world(await backend.start()) as w:
+            client = await w.client()
+            client.send(_GET)
+            await w.until(lambda: bool(w.picker.in_flight))
+            (route,) = w.picker.routes()
+            w.picker.configure(())
+            route.close()
+            go.set()
+            assert (await client.response()).body == b"ok"
+            await w.until(lambda: not route.open)
+            client.send(_GET)
+            assert (await client.response()).status == 503
+
+    run(main)

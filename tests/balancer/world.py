@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import socket
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +26,8 @@ from tests import uvloops
 
 PATIENCE = 10.0
 """Seconds after which something that should happen counts as never."""
+_NARROW = 4096
+"""Bytes for which a kernel is asked to hold."""
 
 
 @dataclass
@@ -194,10 +198,12 @@ class Gate:
     def __init__(self) -> None:
         self.refusal: Refusal | None = None
         self.renewed: Refusal | None = None
+        self.judged: list[Exchange] = []
         self.peers: list[str | None] = []
         """Whose requests went on."""
 
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:
+        self.judged.append(exchange)
         return self.refusal
 
     def renew(self, exchange: Exchange) -> Refusal | None:
@@ -258,11 +264,15 @@ class Picker:
     """The first backend that was not tried."""
 
     def __init__(self, routes: list[Route]) -> None:
-        self._routes = routes
+        self._routes = tuple(routes)
         self.counts = {route.url: 0 for route in routes}
         self.ends: list[str] = []
         self.failures: list[str] = []
         self.wrong: list[str] = []
+
+    def configure(self, routes: tuple[Route, ...]) -> None:
+        """From now on these."""
+        self._routes = routes
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
         for route in self._routes:
@@ -277,7 +287,7 @@ class Picker:
         return len(self._routes)
 
     def routes(self) -> tuple[Route, ...]:
-        return tuple(self._routes)
+        return self._routes
 
     @property
     def in_flight(self) -> int:
@@ -306,9 +316,19 @@ class World:
         self.clock = clock
         self.address = ("", 0)
         self.clients: list[Peer] = []
+        self.ends: Counter[Exchange] = Counter()
+        """How often a request's end was told."""
+        self.narrow = False
+        """Kernels hold little between a client and the proxy: who does not read is felt soon."""
 
     async def client(self, **more: Any) -> Peer:
-        reader, writer = await asyncio.open_connection(*self.address, limit=2**20, **more)
+        if self.narrow:
+            more["sock"] = socket.socket()
+            more["sock"].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _NARROW)
+            more["sock"].setblocking(False)
+            await asyncio.get_running_loop().sock_connect(more["sock"], self.address)
+        address = () if self.narrow else self.address
+        reader, writer = await asyncio.open_connection(*address, limit=2**20, **more)
         peer = Peer(reader, writer)
         self.clients.append(peer)
         return peer
@@ -337,21 +357,37 @@ class World:
         await self.until(lambda: not self.picker.in_flight and not self.admission.inside)
         assert not self.picker.wrong, self.picker.wrong
         assert not self.admission.wrong, self.admission.wrong
+        assert all(count == 1 for count in self.ends.values()), self.ends
+        assert all(self.ends[exchange] == 1 for exchange in self.gate.judged)
 
 
 @contextlib.asynccontextmanager
-async def world(*urls: str, limits: Limits | None = None, **more: Any) -> AsyncIterator[World]:
+async def world(
+    *urls: str, limits: Limits | None = None, narrow: bool = False, **more: Any
+) -> AsyncIterator[World]:
     """A proxy before these backends."""
     loop = asyncio.get_running_loop()
     clock = Clock(loop)
     gate, admission = Gate(), Admission()
     picker = Picker([Route(url, **more) for url in urls])
+    ends: Counter[Exchange] = Counter()
     proxy = Proxy(
-        gate, admission, picker, loop=loop, region="r1", limits=limits or Limits(retries_free=100), now=clock
+        gate,
+        admission,
+        picker,
+        loop=loop,
+        region="r1",
+        limits=limits or Limits(retries_free=100),
+        now=clock,
+        log=lambda exchange, _: ends.update((exchange,)),
     )
     proxy.start()
-    server = await loop.create_server(proxy.connection, "127.0.0.1", 0)
+    listener = socket.create_server(("127.0.0.1", 0))
+    if narrow:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _NARROW)
+    server = await loop.create_server(proxy.connection, sock=listener)
     made = World(proxy, gate, admission, picker, clock)
+    made.ends, made.narrow = ends, narrow
     made.address = server.sockets[0].getsockname()
     try:
         yield made

@@ -67,6 +67,7 @@ class Route:
         self._idle_for = idle
         self.open = 0
         """Connections there are, busy or not."""
+        self._closed = False
 
     @property
     def waiting(self) -> int:
@@ -84,7 +85,7 @@ class Route:
 
     def put(self, connection: Upstream, now: float) -> None:
         """Take a connection back whose response is complete."""
-        if not connection.usable or len(self._idle) >= MAX_IDLE:
+        if self._closed or not connection.usable or len(self._idle) >= MAX_IDLE:
             connection.abort()
             return
         if not connection.transport.is_reading():  # its end would not be noticed
@@ -105,7 +106,8 @@ class Route:
             del self._idle[:count]
 
     def close(self) -> None:
-        """Close all that wait."""
+        """Close all that wait, and those that are busy once they are given back: nobody comes this way any more."""
+        self._closed = True
         for connection in self._idle:
             connection.abort()
         self._idle.clear()
