@@ -87,6 +87,7 @@ STEP = st.one_of(
     st.tuples(st.just("connecting"), st.integers(0, 2), st.sampled_from(_MODES)),
     st.tuples(st.just("configuration"), st.integers(0, 3)),
     st.tuples(st.just("pushing"), st.booleans()),
+    st.tuples(st.just("law"), st.booleans()),
     st.tuples(st.just("time"), st.sampled_from((0.3, 3.0, 11.0, 61.0, 601.0))),
     st.tuples(st.just("wait"), st.integers(0, 3)),
 )
@@ -331,6 +332,11 @@ class Play:
 
     async def _pushing(self, takes: bool) -> None:
         self._peers.takes = takes
+
+    async def _law(self, forbids: bool) -> None:
+        """From now on nothing may be served here, or all again."""
+        gate = self._w.gate
+        gate.refusal = gate.renewed = Refusal(451, "refused_residency", "x") if forbids else None
 
     async def _time(self, seconds: float) -> None:
         self._w.pass_time(seconds)
