@@ -93,10 +93,10 @@ class QueueAdmission:
             # Not at once: each that begins, and fails, would lead to the next from within.
             self._loop.call_soon(self._tell, changed)
 
-    def resize(self, slots: int | None) -> None:
-        """The region serves so many at once; None: unknown."""
+    def resize(self, slots: int | None, usable: bool | None = None) -> None:
+        """So many may be served at once; None: unknown. `usable`: see `gtm.core.balance.admission.Admission.resize`."""
         now = self._loop.time()
-        self.admission.resize(slots, now)
+        self.admission.resize(slots, now, usable=usable)
         self.tick(now)
 
     def _arrival(self, exchange: Exchange, now: float) -> core.Arrival:

@@ -6,8 +6,9 @@ Whoever may not read them by `metrics_allow` is told so: a state names backends 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from httptools import HttpParserError, HttpRequestParser
@@ -20,15 +21,15 @@ from gtm.balancer.metrics import render
 from gtm.balancer.plane.proxy import Proxy
 from gtm.feed.current import CurrentView
 from gtm.runtime.balancer.health import HealthLoop
-from gtm.settings import BalancerSettings
+from gtm.settings import BalancerSettings, Network
 
 _MAX = 8192
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _JSON = b"application/json"
 
 
-class Admin:
-    """See above."""
+class Page:
+    """What one process shows of itself."""
 
     def __init__(
         self,
@@ -51,33 +52,13 @@ class Admin:
         self._settings = settings
         self._pusher = pusher
 
-    def connection(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
-        return _Connection(self)
+    def ready(self) -> bool:
+        """Whether it serves requests."""
+        return self._picker.usable() > 0 and not self._proxy.draining
 
-    def allows(self, peer: str | None) -> bool:
-        """Whether somebody there may read."""
-        if peer is None:
-            return False
-        address = ip_address(peer.partition("%")[0])
-        return any(address in network for network in self._settings.metrics_allow)
-
-    def answer(self, path: bytes, peer: str | None) -> tuple[int, bytes, bytes]:
-        """Status, content type and body."""
-        if path == b"/readyz":
-            good = self._picker.usable() > 0 and not self._proxy.draining
-            return (200 if good else 503), _JSON, msgspec.json.encode({"ready": good})
-        if not self.allows(peer):
-            return 403, _JSON, msgspec.json.encode({"detail": "not for this address: see --metrics-allow"})
-        if path == b"/metrics":
-            return (
-                200,
-                _TEXT,
-                render(self._proxy, self._picker, self._admission.admission, self._gate, self._pusher),
-            )
-        if path == b"/state":
-            return 200, _JSON, msgspec.json.format(msgspec.json.encode(self.state()), indent=2)
-        return 404, _JSON, msgspec.json.encode({"detail": "there are /metrics, /state and /readyz"})
+    def metrics(self) -> bytes:
+        """Counters and gauges, as Prometheus text."""
+        return render(self._proxy, self._picker, self._admission.admission, self._gate, self._pusher)
 
     def state(self) -> dict[str, Any]:
         """What is known now."""
@@ -144,12 +125,64 @@ class Admin:
         }
 
 
+class Shown(Protocol):
+    """What a balancer shows of itself, of whatever processes it is."""
+
+    async def ready(self) -> bool:
+        """Whether it serves requests."""
+
+    async def metrics(self) -> bytes:
+        """Counters and gauges, as Prometheus text."""
+
+    async def state(self) -> dict[str, Any]:
+        """What is known now."""
+
+
+class Admin:
+    """The page, to whom may read it.
+
+    Args:
+        shown: what is on it.
+        allow: networks that may read it.
+    """
+
+    def __init__(self, shown: Shown, allow: Sequence[Network]) -> None:
+        self._shown = shown
+        self._allow = allow
+
+    def connection(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        return _Connection(self)
+
+    def allows(self, peer: str | None) -> bool:
+        """Whether somebody there may read."""
+        if peer is None:
+            return False
+        address = ip_address(peer.partition("%")[0])
+        return any(address in network for network in self._allow)
+
+    async def answer(self, path: bytes, peer: str | None) -> tuple[int, bytes, bytes]:
+        """Status, content type and body."""
+        if path == b"/readyz":
+            good = await self._shown.ready()
+            return (200 if good else 503), _JSON, msgspec.json.encode({"ready": good})
+        if not self.allows(peer):
+            return 403, _JSON, msgspec.json.encode({"detail": "not for this address: see --metrics-allow"})
+        if path == b"/metrics":
+            return 200, _TEXT, await self._shown.metrics()
+        if path == b"/state":
+            state = await self._shown.state()
+            return 200, _JSON, msgspec.json.format(msgspec.json.encode(state), indent=2)
+        return 404, _JSON, msgspec.json.encode({"detail": "there are /metrics, /state and /readyz"})
+
+
 class _Connection(asyncio.Protocol):
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._url = b""
         self._read = 0
         self._parser = HttpRequestParser(self)
+        self._answering: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -168,9 +201,13 @@ class _Connection(asyncio.Protocol):
         self._url += url
 
     def on_message_complete(self) -> None:
+        if self._answering is None:
+            self._answering = asyncio.ensure_future(self._answer())
+
+    async def _answer(self) -> None:
         peer = self._transport.get_extra_info("peername")
         path = self._url.partition(b"?")[0]
-        status, kind, body = self._admin.answer(path, peer[0] if isinstance(peer, tuple) else None)
+        status, kind, body = await self._admin.answer(path, peer[0] if isinstance(peer, tuple) else None)
         self._transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
             % (status, b"OK" if status == 200 else b"Error", kind, len(body), body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.picking import PoolPicker
@@ -27,15 +28,23 @@ class HealthLoop:
         health: of the backends.
         picker: is told of conditions.
         admission: is told of slots.
+        share: what of the region's slots may be filled here.
     """
 
-    def __init__(self, health: BackendHealth, picker: PoolPicker, admission: QueueAdmission) -> None:
+    def __init__(
+        self,
+        health: BackendHealth,
+        picker: PoolPicker,
+        admission: QueueAdmission,
+        share: Callable[[int | None], int | None] = lambda slots: slots,
+    ) -> None:
         self.health = health
         self._picker = picker
         self._admission = admission
         self._settings: CheckSettings | None = None
         self._checks: Checks | None = None
-        self._slots: int | None = -1
+        self._share = share
+        self._slots: tuple[int | None, bool] = (-1, False)
         self._drained: set[str] = set()
 
     async def configure(self, document: BalancerDocument) -> None:
@@ -68,9 +77,10 @@ class HealthLoop:
         if found:
             self._picker.conditions(found)
         slots = self._picker.slots()
-        if slots != self._slots:
-            self._slots = slots
-            self._admission.resize(slots)
+        here = (self._share(slots), slots != 0)
+        if here != self._slots:
+            self._slots = here
+            self._admission.resize(*here)
 
     async def first_round(self, patience: float) -> None:
         """Wait until every backend was looked at once, for so many seconds at most."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -16,22 +15,18 @@ import httpx
 import msgspec
 
 from gtm.balancer.decide.handoffs import OwnHandoffs
-from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import IDLE, Pusher
-from gtm.balancer.plane.backends import Route
-from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
-from gtm.http.quotas import QuotaGate
+from gtm.runtime.balancer.carriers import Carriers
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.following.kept import Kept
 from gtm.runtime.process.clocks import boot_time
 from gtm.settings import BalancerSettings
-from gtm.transport import context_for, tls_context
+from gtm.transport import context_for
 
 logger = logging.getLogger(__name__)
 
@@ -51,46 +46,33 @@ class Pushes:
         current: the View, and what is published.
         owned: has the directory.
         kept: the way to the disk.
-        picker: knows how long requests take here.
-        slots: how many there are here, and how many requests wait.
+        workers: how many processes push.
     """
 
     def __init__(
-        self,
-        settings: BalancerSettings,
-        current: CurrentView,
-        owned: Ownership,
-        *,
-        kept: Kept,
-        picker: PoolPicker,
-        slots: Callable[[], Slots | None],
+        self, settings: BalancerSettings, current: CurrentView, owned: Ownership, *, kept: Kept, workers: int
     ) -> None:
         self._settings = settings
         self._current = current
         self._kept = kept
-        self._keys = OwnKeys(owned.home, FILE, Issuer.BALANCER)
-        self._own = OwnHandoffs(current)
-        self._signing: OwnKey | None = None
-        self._holder = LeaseHolder(uuid4().hex, 1)
-        self._gate = QuotaGate(self._holder.started(0), boot_time)
-        tls = tls_context(settings.ca_file)
-        self.pusher = Pusher(
-            current,
-            settings.region,
-            settings.name,
-            self._own,
-            slots=slots,
-            service_s=picker.service_s,
-            afford=self._gate.afford,
-            now=asyncio.get_running_loop().time,
-            route=lambda url: Route(url, tls, idle=IDLE),
-        )
+        self.keys = OwnKeys(owned.home, FILE, Issuer.BALANCER)
+        self.signing: OwnKey | None = None
+        """What pushes are signed with; None before `load`."""
+        self.own = OwnHandoffs(current)
+        """The name that it is published by."""
+        self.leases = LeaseHolder(uuid4().hex, workers)
+        self._carriers: Carriers | None = None
+
+    def serve(self, carriers: Carriers) -> None:
+        """These push."""
+        self._carriers = carriers
+        if self.signing is not None:
+            carriers.sign(self.signing)
 
     async def load(self) -> None:
         """Read the keys, or make the first."""
-        ring = await self._kept.on_disk(self._keys.load, self._current.window.now)
-        self._signing = ring.current
-        self._own.use(ring.current)
+        ring = await self._kept.on_disk(self.keys.load, self._current.window.now)
+        self._use(ring.current)
 
     async def run(self) -> None:
         """Report until cancelled. While control is away reports are lost: the next is a second later."""
@@ -118,26 +100,35 @@ class Pushes:
                     )
                 failing = bool(problem)
                 await self._roll()
-                if failing or not self._holder.overdue:
+                if failing or not self.leases.overdue:
                     await asyncio.sleep(EVERY)
 
     def _report(self) -> BalancerReport:
-        self._holder.count(*self._gate.take_counts())
-        return BalancerReport(self._holder.use(boot_time()), self._keys.public)
+        self._count()
+        return BalancerReport(self.leases.use(boot_time()), self.keys.public)
 
     def _take(self, reply: BalancerReply) -> None:
-        if reply.leases is not None and self._holder.take(reply.leases):
-            (parts,) = self._holder.parts()
-            self._gate.update(parts)
-            self._holder.taken(0, parts.sequence)
+        if reply.leases is not None and self.leases.take(reply.leases) and self._carriers is not None:
+            self._carriers.lease(self.leases)
+            self._count()
+
+    def _count(self) -> None:
+        for one in () if self._carriers is None else self._carriers.spent():
+            self.leases.count(one.used, one.denied)
+            self.leases.taken(one.worker, one.sequence)
 
     async def _roll(self) -> None:
         """Take what step is due with the keys."""
         now, published = self._current.window.now, self._current.handoff_keys.keys
-        if not self._own.issuer:
+        if not self.own.issuer:
             return
-        await self._kept.on_disk(self._keys.roll, now, published, self._own.issuer)
-        ring = self._keys.ring
-        if ring is not None and ring.current is not self._signing:
-            self._signing = ring.current
-            self._own.use(ring.current)
+        await self._kept.on_disk(self.keys.roll, now, published, self.own.issuer)
+        ring = self.keys.ring
+        if ring is not None and ring.current is not self.signing:
+            self._use(ring.current)
+
+    def _use(self, key: OwnKey) -> None:
+        self.signing = key
+        self.own.use(key)
+        if self._carriers is not None:
+            self._carriers.sign(key)

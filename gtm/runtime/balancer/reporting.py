@@ -29,30 +29,12 @@ class Reporter:
 
     Args:
         settings: whose they are.
-        proxy: counts requests.
-        picker: knows the backends.
-        admission: knows what waits.
-        document: names the models.
-        health: knows what backends say of themselves.
+        report: makes the next.
     """
 
-    def __init__(
-        self,
-        *,
-        settings: BalancerSettings,
-        proxy: Proxy,
-        picker: PoolPicker,
-        admission: QueueAdmission,
-        document: Callable[[], BalancerDocument],
-        health: HealthLoop,
-    ) -> None:
+    def __init__(self, settings: BalancerSettings, report: Callable[[], dict[str, Any]]) -> None:
         self._settings = settings
-        self._proxy = proxy
-        self._picker = picker
-        self._admission = admission
-        self._document = document
-        self._health = health
-        self._before = (0, 0.0, 0.0)
+        self._report = report
 
     async def run(self) -> None:
         """See above."""
@@ -65,9 +47,9 @@ class Reporter:
             headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify
         ) as client:
             while True:
-                problem = ""
+                problem, report = "", self._report()
                 try:
-                    sent = await client.post(url, json=self.report())
+                    sent = await client.post(url, json=report)
                     if sent.status_code != httpx.codes.NO_CONTENT:
                         problem = f"status {sent.status_code}: {sent.text[:300]}"
                 except httpx.HTTPError as error:
@@ -76,6 +58,40 @@ class Reporter:
                     logger.warning("control does not take the load report: %s", problem)
                 failing = bool(problem)
                 await asyncio.sleep(EVERY)
+
+
+class Figures:
+    """The load of one process.
+
+    Args:
+        settings: whose it is.
+        proxy: counts requests.
+        picker: knows the backends.
+        admission: knows what waits.
+        document: names the models.
+        health: knows what backends say of themselves.
+        part: what of the region's slots is this process's to report.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: BalancerSettings,
+        proxy: Proxy,
+        picker: PoolPicker,
+        admission: QueueAdmission,
+        document: Callable[[], BalancerDocument],
+        health: HealthLoop,
+        part: Callable[[int], int] = lambda slots: slots,
+    ) -> None:
+        self._settings = settings
+        self._proxy = proxy
+        self._picker = picker
+        self._admission = admission
+        self._document = document
+        self._health = health
+        self._part = part
+        self._before = (0, 0.0, 0.0)
 
     def report(self) -> dict[str, Any]:
         """The load now, and since the last report."""
@@ -92,7 +108,7 @@ class Reporter:
             "requests_per_second": count / EVERY,
         }
         if slots is not None:
-            found["limit"] = slots
+            found["limit"] = self._part(slots)
         if count:
             # Apart: what waits takes no slot, and a region that counted it as service would look slower the fuller it is.
             found["service_time_ms"] = max(0.0, seconds) / count * 1000

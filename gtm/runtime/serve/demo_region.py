@@ -13,7 +13,8 @@ import msgspec
 from gtm.demo.servers import ModelServers
 from gtm.files import write_whole
 from gtm.geoip.reader import Locator
-from gtm.runtime.balancer.balancer import Balancer, Counts
+from gtm.runtime.balancer.balancer import Balancer
+from gtm.runtime.balancer.carrier import Counts
 from gtm.runtime.balancer.ownership import balancer_home
 from gtm.settings import BalancerSettings
 

@@ -15,7 +15,8 @@ from gtm.core.model.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kep
 from gtm.feed import clockfile
 from gtm.feed.wire import HeartbeatMessage, StateMessage
 from gtm.runtime.edge.agent.agent import Agent
-from gtm.runtime.edge.line.messages import PulseMessage, TimesMessage, ToWorker
+from gtm.runtime.edge.line.messages import PulseMessage, ToWorker
+from gtm.runtime.following.told import TimesMessage
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.settings import EdgeSettings
 
@@ -47,7 +48,7 @@ class _Edge:
 
     def told(self, message: StateMessage) -> None:
         """Control sends a state."""
-        self.agent._take(message)
+        self.agent._following.use(message)
         self.agent._publish()
 
 
@@ -160,7 +161,7 @@ async def test_names_that_do_not_resolve_hold_no_times_up(tmp_path: Path) -> Non
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await agent.receive(HeartbeatMessage(time.time() + 5_000))
-            await agent._kept.save(agent._lasting)
+            await agent._following.save()
         assert clockfile.load(tmp_path / clockfile.FILE).latest >= time.time() + 4_900
         assert not busy[-1].done()
     finally:

@@ -77,7 +77,7 @@ def _hashable(message: ToWorker) -> object:
 async def test_an_edge_without_signed_zones_keeps_no_keys(tmp_path: Path) -> None:
     """Where no keys were ever sent there are none in the last-good file; none any more is kept as news, too."""
     edge = agent(tmp_path)
-    await edge._kept.save(edge._lasting)
+    await edge._following.save()
     assert b"keys" not in edge._kept.last_good.read_bytes()
     await edge.receive(KeysMessage(Keys(3, (ZONE,))))
     await edge.receive(KeysMessage(Keys(4)))

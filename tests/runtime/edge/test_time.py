@@ -35,8 +35,9 @@ from gtm.feed.wire import (
     decode,
     encode,
 )
-from gtm.runtime.edge.line.messages import TO_WORKER, TimesMessage
+from gtm.runtime.edge.line.messages import TO_WORKER
 from gtm.runtime.following.clock_keeper import ClockKeeper
+from gtm.runtime.following.told import TimesMessage
 from tests.core.strategies import SHIPPED, quick
 
 START = 10_000.0

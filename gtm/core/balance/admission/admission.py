@@ -33,6 +33,7 @@ class Admission:
         self._number = 0
         self._slots = Slots(_by_tier(self._settings.reserves))
         self._slots.resize(limit)
+        self._usable = limit != 0
         self._tenants = Tenants(self._settings)
         length, held = self._settings.queue_length, self._settings.queue_bytes
         self._queues = tuple(FairQueue(tier, length, held) for tier in range(len(TIERS)))
@@ -62,7 +63,7 @@ class Admission:
         deadline = now + self._waits[tier] if arrival.deadline is None else arrival.deadline
         tenant = self._tenants.get(arrival.tenant, now)
         refusal = None
-        if deadline <= now or tenant.limited or arrival.model is not None or self._slots.limit == 0:
+        if deadline <= now or tenant.limited or arrival.model is not None or not self._usable:
             refusal = self._forbidden(arrival, tenant, deadline, now)
         room = self._slots.room(tier)
         if refusal is None and not room:
@@ -113,11 +114,18 @@ class Admission:
             self._give_back(ticket, now)
             self._serve(now)
 
-    def resize(self, limit: int | None, now: float) -> None:
-        """The region has so many slots from now on; None: unknown, which is no limit. What has begun goes on."""
+    def resize(self, limit: int | None, now: float, *, usable: bool | None = None) -> None:
+        """There are so many slots from now on; None: unknown, which is no limit. What has begun goes on.
+
+        Args:
+            limit: slots that requests may begin in here: the region's, or of these those that others do not fill.
+            now: the time.
+            usable: whether the region has any; None: if the limit is not 0. Where it has, and others fill them, requests wait.
+        """
         now = self._pass(now)
         if limit is not None and limit < 0:
             raise ValueError(f"the limit is {limit}; a region has 0 slots or more, or None if nobody knows")
+        self._usable = limit != 0 if usable is None else usable
         self._slots.resize(limit)
         self._serve(now)
 
@@ -195,7 +203,7 @@ class Admission:
         """Why a request may neither begin nor wait."""
         if deadline <= now:
             return refusals.deadline(0.0)
-        if self._slots.limit == 0:
+        if not self._usable:
             return refusals.no_backend()
         fallback = None
         weight = 1.0

@@ -16,27 +16,12 @@ import errno
 import logging
 import secrets
 import time
-from typing import assert_never
 
-from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import FeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.sealing import SealingKey
-from gtm.feed.wire import (
-    AccessMessage,
-    FeedError,
-    HandoffKeysMessage,
-    HeartbeatMessage,
-    KeysMessage,
-    Lasting,
-    LatencyMessage,
-    Message,
-    RoomMessage,
-    SealedKeysMessage,
-    SnapshotMessage,
-    StateMessage,
-)
+from gtm.feed.wire import Message, RoomMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
 from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
@@ -50,14 +35,14 @@ from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.signing import Signing
 from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
-from gtm.runtime.edge.line.messages import MetricsMessage, PulseMessage, TimesMessage, ToWorker
-from gtm.runtime.following.clock_keeper import ClockKeeper
+from gtm.runtime.edge.line.messages import MetricsMessage, PulseMessage, ToWorker
 from gtm.runtime.following.feed import follow
+from gtm.runtime.following.following import Following
 from gtm.runtime.following.handover import HandoverError
-from gtm.runtime.following.kept import Kept, lasting
 from gtm.runtime.following.tasks import Tasks, die, first_of
+from gtm.runtime.following.told import TimesMessage
 from gtm.runtime.process import lifeline
-from gtm.runtime.process.clocks import boot_id, boot_time
+from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.privileges import conceal
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
@@ -90,19 +75,22 @@ class Agent:
             allowed=settings.probe_allow,
             ca_file=settings.ca_file,
         )
-        self.snapshot: SnapshotMessage | None = None
         self._agreed = Agreed(self._veto, time.monotonic)
         self._geoip_built = 0.0
-        self._loaded = asyncio.Event()
         self._stopping = asyncio.Event()
         self._parent_gone = asyncio.Event()
         self._owned = Ownership(settings)
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
-        self._kept = Kept(
+        self._following = Following(
+            self._current,
             settings.data_dir,
-            ClockKeeper(settings.data_dir, self._current, boot_id()),
+            settings.control_url,
             lambda: self._owned.replaced,
+            heed=self._heed,
+            passed=self._send,
+            stepped=self._tell_times,
         )
+        self._kept = self._following.kept
         self._workers: WorkerPool | None = None
         own_keys = OwnKeys(settings.data_dir)
         self._signing = Signing(own_keys, self._current, self._kept, lambda: self.settings.name)
@@ -164,7 +152,7 @@ class Agent:
             self._tasks.start(self._settle())
             await self._load_last_good()
             self._tasks.start(self._follow())
-            await first_of(self._loaded, self._stopping)
+            await first_of(self._following.loaded, self._stopping)
             if not self._stopping.is_set():
                 await self._answer()
         finally:
@@ -249,19 +237,16 @@ class Agent:
         """Whether control is heard."""
         return self._agreed.connected
 
+    @property
+    def snapshot(self) -> SnapshotMessage | None:
+        """The policy held."""
+        return self._following.snapshot
+
     async def _load_last_good(self) -> None:
         await self._kept.load_times()  # before the first View
         await self._tell_times()
         await self._signing.load()
-        try:
-            for message in await self._kept.load():
-                self._take(message)
-            if self.snapshot is not None:
-                logger.info("loaded revision %d from %s", self.snapshot.revision, self._kept.last_good)
-        except FileNotFoundError:
-            logger.info("no last-good file yet; waiting for control at %s", self.settings.control_url)
-        except (FeedError, PolicyError, OSError) as error:
-            logger.error("cannot use the last-good file, waiting for control instead: %s", error)
+        await self._following.load()
 
     async def _follow(self) -> None:
         async def connect() -> FeedClient:
@@ -306,47 +291,24 @@ class Agent:
 
     async def receive(self, message: Message) -> None:
         """Take in what control says: used here, saved, and passed on to the workers."""
-        before = self._current.times
-        self._current.hear(message)
-        if self._current.times.stepped(before):
-            await self._tell_times()
-        try:
-            taken = self._take(message)
-        except (FeedError, PolicyError) as error:
-            logger.error("ignored a snapshot from control: %s", error)
-            return
-        if taken is not None:
-            await self._kept.save(self._lasting)
-            self._send(taken)
-        if isinstance(message, SnapshotMessage | StateMessage):
+        if await self._following.receive(message) and isinstance(message, SnapshotMessage | StateMessage):
             self._publish()
 
-    def _take(self, message: Message) -> Lasting | None:
-        """Use a message here; it is returned if the workers and the last-good file need it too."""
+    def _heed(self, message: Message) -> None:
+        """What else follows from a message."""
         match message:
             case StateMessage():
                 self._agreed.heard(message)
-                return None
             case SnapshotMessage():
-                self._current.apply(message)
-                assert self._current.snapshot is not None  # noqa: S101 - apply() compiled it
-                self.snapshot = message
+                assert self._current.snapshot is not None  # noqa: S101 - it was compiled
                 self._prober.update(self._current.snapshot)
                 self._round_trips.update(self._current.snapshot)
-                self._loaded.set()
                 self._reporter.due.set()
-                return message
-            case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage():
-                self._current.apply(message)
-                return message
             case RoomMessage():
                 self._prober.suspect(message.suspects)
                 self._send(message)
-                return None
-            case HeartbeatMessage() | SealedKeysMessage():  # heard, and opened by the client, already
-                return None
-            case _:
-                assert_never(message)
+            case _:  # heartbeats are heard, and sealed keys opened by the client, already
+                pass
 
     # What goes out
 
@@ -370,10 +332,12 @@ class Agent:
 
     def _everything(self) -> list[ToWorker]:
         """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
-        return [self._told, *self._signing.told, *self._lasting(), StateMessage(self._current.state)]
-
-    def _lasting(self) -> list[Lasting]:
-        return lasting(self._current, self.snapshot)
+        return [
+            self._told,
+            *self._signing.told,
+            *self._following.lasting(),
+            StateMessage(self._current.state),
+        ]
 
     def _verdict_changed(self) -> None:
         self._reporter.due.set()
@@ -415,7 +379,6 @@ class Agent:
                     self._workers.put(self._signing.told)
             if self._agreed.plan_runs_out:
                 self._publish()  # the last plan ends some time
-            if self._kept.unsaved:
-                await self._kept.save(self._lasting)
+            await self._following.retry()
             self._workers.put([MetricsMessage(self.metrics.text())])
             self._workers.beat()

@@ -18,7 +18,6 @@ from gtm.runtime.edge.line.link import AgentEnd
 from gtm.runtime.edge.line.messages import (
     CountsMessage,
     MetricsMessage,
-    PartsMessage,
     PulseMessage,
     ReadyMessage,
     SamplesMessage,
@@ -30,6 +29,7 @@ from gtm.runtime.edge.line.messages import (
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.line.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.edge.orphans import make_door
+from gtm.runtime.following.told import PartsMessage
 from gtm.runtime.process.child import Deaths, ending
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate

@@ -7,77 +7,27 @@ Laws:
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
 
-from gtm.feed.wire import MAX_LINE
 from gtm.runtime.edge.line.messages import TO_AGENT, TO_WORKER, PulseMessage, ReadyMessage, ToAgent, ToWorker
+from gtm.runtime.process.line import LineEnd
 
 _MAX_WAITING = 4 * 1024 * 1024
 """Bytes that may wait in a worker for its agent to read, before counts are dropped."""
 
 
-class AgentEnd:
+class AgentEnd(LineEnd[ToWorker, ToAgent]):
     """The agent's end. Messages to a worker that does not read are bounded: only the newest of a kind waits."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._waiting: dict[type[ToWorker], ToWorker] = {}
-        self._wake = asyncio.Event()
-        self._sender = asyncio.ensure_future(self._send())
-
-    @classmethod
-    async def over(cls, end: socket.socket) -> AgentEnd:
-        """Speak over one end of a socket pair."""
-        reader, writer = await asyncio.open_connection(sock=end, limit=MAX_LINE)
-        return cls(reader, writer)
-
-    def put(self, messages: Iterable[ToWorker]) -> None:
-        """Send when the worker is ready to read; a newer message of the same kind replaces one still waiting."""
-        for message in messages:
-            self._waiting.pop(type(message), None)
-            self._waiting[type(message)] = message
-        self._wake.set()
-
-    async def get(self) -> ToAgent | None:
-        """The worker's next message; None when it is gone.
-
-        Raises:
-            FeedError: the worker sent something else than a message.
-        """
-        while line := await self._read():
-            message = TO_AGENT.decode(line)
-            if message is not None:
-                return message
-        return None
+    says = TO_WORKER
+    hears = TO_AGENT
 
     async def close(self) -> None:
         """Hang up, and let the worker stop."""
-        self._sender.cancel()
         self._writer.write(TO_WORKER.encode(PulseMessage(alone=False)))
-        self._writer.close()
-
-    async def _read(self) -> bytes:
-        try:
-            return await self._reader.readline()
-        except OSError:
-            return b""
-
-    async def _send(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._waiting:
-                message = self._waiting.pop(next(iter(self._waiting)))
-                self._writer.write(TO_WORKER.encode(message))
-                try:
-                    await self._writer.drain()
-                except OSError:
-                    return
+        await super().close()
 
 
 class WorkerEnd:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gtm.core.decision.timekeeping import Times
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency import Delta, Witness
-from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import (
     AccessMessage,
@@ -25,13 +23,7 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.runtime.edge.line.worker_id import WorkerKind
-
-
-@dataclass(frozen=True, slots=True)
-class TimesMessage:
-    """Agent → workers: what is known of the time, by the boot clock that all processes of a machine have in common."""
-
-    times: Times
+from gtm.runtime.following.told import PartsMessage, TimesMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +59,6 @@ class ReadyMessage:
 
     revision: int
     epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartsMessage:
-    """Agent → one HTTP worker: its parts of the quotas' leases."""
-
-    parts: Parts
 
 
 @dataclass(frozen=True, slots=True)

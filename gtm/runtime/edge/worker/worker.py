@@ -50,13 +50,11 @@ from gtm.runtime.edge.line.link import WorkerEnd
 from gtm.runtime.edge.line.messages import (
     CountsMessage,
     MetricsMessage,
-    PartsMessage,
     PulseMessage,
     ReadyMessage,
     SamplesMessage,
     SigningMessage,
     SilentMessage,
-    TimesMessage,
     ToAgent,
     ToWorker,
 )
@@ -64,6 +62,7 @@ from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.orphans import Door
 from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
+from gtm.runtime.following.told import PartsMessage, TimesMessage
 from gtm.runtime.process import pauses
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.listeners import Listener

@@ -1,0 +1,128 @@
+"""How many of a region's slots each of its balancers may fill, by what they tell each other.
+
+Theory. The slots are one pool, filled by several who know of each other what was so a tenth of a second ago. Each asks for what it
+has running and waiting. Slots go round by max-min fairness: nobody gets more than it asks for before all have what they ask for,
+or as much as any. What is left is room for what comes until the next word, and goes round in equal parts. Everybody works this
+out from the same words by the same rule, so the parts come to the pool; what differs is who has heard which word already. So
+
+  - a member asks for more only by what it told a moment ago (`LAG`): by then the others have made room. It asks for less at once;
+  - nobody begins a request while those that run, as far as it knows, fill the pool.
+
+Laws:
+  1. Where all know the same, their parts come to the limit, and none is below 0.
+  2. One alone has all. One that others ask nothing beside has all that these do not run, as soon as it asked for a moment.
+  3. Who asks for no more than its equal part gets it.
+  4. What is known to run counts, whatever part it was begun in: room is what the pool has beyond it.
+  5. A member that is silent is taken to run what it said last, and asks for nothing more, until it is forgotten.
+
+Example: ten slots. Two ask for little and a third for much; then all for much.
+
+>>> sorted(shares(10, {"a": Use(1, 0), "b": Use(0, 0), "c": Use(4, 20)}).items())
+[('a', 1), ('b', 0), ('c', 9)]
+>>> sorted(shares(10, {"a": Use(8, 2), "b": Use(2, 9), "c": Use(0, 5)}).items())
+[('a', 3), ('b', 4), ('c', 3)]
+
+Source: Bertsekas and Gallager, "Data Networks" (1992), §6.5.2, max-min fair rates by water filling.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gtm.core.balance.flights import PEERS_LAST_S
+
+LAG = 0.1
+"""Seconds between telling of more, and going by it."""
+FORGOTTEN_S = 60.0
+"""Seconds of silence after which a balancer is taken to be no more."""
+
+
+class Use(NamedTuple):
+    """What one member has of the region's slots: requests that run, and that wait for a slot."""
+
+    running: int
+    waiting: int
+
+    @property
+    def asked(self) -> int:
+        """The slots that it could use now."""
+        return self.running + self.waiting
+
+
+def shares(limit: int, uses: Mapping[str, Use]) -> dict[str, int]:
+    """Each member's part of so many slots; they come to the limit."""
+    parts: dict[str, int] = {}
+    left = limit
+    for number, name in enumerate(sorted(uses, key=lambda one: (uses[one].asked, one))):
+        parts[name] = min(uses[name].asked, left // (len(uses) - number))
+        left -= parts[name]
+    if left:
+        part, odd = divmod(left, len(uses))
+        for number, name in enumerate(sorted(uses)):
+            parts[name] += part + (number < odd)
+    return parts
+
+
+class Sharing:
+    """What one member knows of the others, and what it may fill.
+
+    Args:
+        member: its name, which no other has.
+    """
+
+    def __init__(self, member: str) -> None:
+        self.member = member
+        self._told: deque[tuple[float, int]] = deque()
+        self._heard: dict[str, tuple[float, Mapping[str, Use]]] = {}
+
+    def tell(self, use: Use, now: float) -> None:
+        """The others are being told this of us."""
+        self._told.append((now, use.asked))
+
+    def heard(self, source: str, uses: Mapping[str, Use], at: float) -> None:
+        """Somebody told what its members have: all of them."""
+        self._heard[source] = at, dict(uses)
+
+    def forget(self, source: str) -> None:
+        """Somebody is no more."""
+        self._heard.pop(source, None)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Those heard of."""
+        return frozenset(self._heard)
+
+    def others(self, now: float) -> dict[str, Use]:
+        """The other members by name, and what they are taken to have."""
+        found: dict[str, Use] = {}
+        for source in [source for source, (at, _) in self._heard.items() if now - at > FORGOTTEN_S]:
+            del self._heard[source]
+        for at, uses in self._heard.values():
+            silent = now - at > PEERS_LAST_S
+            for name, use in uses.items():
+                if name != self.member:
+                    found[name] = Use(use.running, 0) if silent else use
+        return found
+
+    def share(self, limit: int, now: float) -> int:
+        """The slots that this member may fill now, of so many that the region has; 0 to `limit`."""
+        others = self.others(now)
+        if not others:
+            return limit
+        parts = shares(limit, {**others, self.member: Use(self._asked(now), 0)})
+        return max(0, min(parts[self.member], limit - sum(use.running for use in others.values())))
+
+    def part(self, limit: int, now: float) -> int:
+        """Its equal part: what it says that it has, so that all that is said comes to the limit."""
+        return shares(limit, dict.fromkeys([*self.others(now), self.member], Use(0, 0)))[self.member]
+
+    def _asked(self, now: float) -> int:
+        """What it asks for: the least of what it told since `LAG` ago, and of what held then."""
+        told = self._told
+        while len(told) > 1 and told[1][0] <= now - LAG:
+            told.popleft()
+        if not told or told[0][0] > now - LAG:
+            return 0  # nobody can have heard it yet
+        return min(asked for _, asked in told)

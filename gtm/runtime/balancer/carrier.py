@@ -1,0 +1,312 @@
+"""What carries requests in one process: law, admission, choice, the health of backends, pushes, and the connections themselves.
+
+A balancer that is one process has one; one of several workers has one in each (`gtm.runtime.balancer.worker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.pushing import IDLE, Pusher
+from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.tracing import Tracer, TraceSettings
+from gtm.core.balance.health import BackendHealth
+from gtm.core.balance.sharing import Sharing, Use
+from gtm.core.balance.spill.room import Slots
+from gtm.core.balance.work import Asked
+from gtm.core.handoff.keys import OwnKey
+from gtm.core.quota.leases import Parts
+from gtm.core.quota.names import QuotaText
+from gtm.feed.current import CurrentView
+from gtm.geoip.client import ClientFinder
+from gtm.geoip.reader import Locator
+from gtm.http.quotas import QuotaGate
+from gtm.runtime.balancer.admin import Page
+from gtm.runtime.balancer.backends_file import BackendsFile
+from gtm.runtime.balancer.front import Front
+from gtm.runtime.balancer.health import HealthLoop, health_settings
+from gtm.runtime.balancer.reporting import Figures
+from gtm.runtime.balancer.words import Word
+from gtm.runtime.following.tasks import Tasks
+from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.listeners import Listener
+from gtm.settings import BalancerSettings
+from gtm.transport import tls_context
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at the file of backends, and at certificates."""
+FIRST_ROUND = 10.0
+"""Longest wait for the first look at every backend, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Requests that are served and that wait, and those at each backend by its URL."""
+
+    running: int = 0
+    waiting: int = 0
+    backends: Mapping[str, int] = field(default_factory=dict)
+
+
+class Carrier:
+    """See above.
+
+    Args:
+        settings: of the balancer.
+        member: the name that tells this process from all others that share the region's slots.
+        current: has the View.
+        file: says which backends there are.
+        locator: knows where addresses are.
+        parts: of the quotas' leases, to begin with.
+    """
+
+    def __init__(
+        self,
+        settings: BalancerSettings,
+        member: str,
+        *,
+        current: CurrentView,
+        file: BackendsFile,
+        locator: Locator,
+        parts: Parts,
+    ) -> None:
+        loop, document = asyncio.get_running_loop(), file.document
+        self.settings = settings
+        self.member = member
+        self._file = file
+        self._loop = loop
+        self._tasks = Tasks(lambda: None)
+        self._servers: list[asyncio.Server] = []
+        self._sharing = Sharing(member)
+        self._gate = QuotaGate(parts, boot_time)
+        self._spends = parts.sequence
+        self._own = OwnHandoffs(current)
+        backends = document.servers()
+        watched = BackendHealth(health_settings(document.checks.settings()), backends, loop.time())
+        self._front = Front(document, settings.file)
+        self._picker = PoolPicker(
+            backends,
+            document.choice(),
+            watched,
+            loop=loop,
+            route=self._front.route,
+            affinity=document.choosing.sessions,
+        )
+        self._admission = QueueAdmission(
+            document.admission.settings(),
+            loop=loop,
+            cost=lambda exchange: self._picker.costs.expected(
+                Asked(exchange.facts.model or "", exchange.facts.input_tokens, exchange.facts.max_tokens)
+            ),
+        )
+        law = LawGate(
+            current,
+            settings.region,
+            locator.locate,
+            ClientFinder(settings.trusted_proxies),
+            Handoffs(current, locator.locate),
+            service=document.service or settings.service,
+            keys=document.keys(),
+        )
+        tls = tls_context(settings.ca_file)
+        self._pusher = Pusher(
+            current,
+            settings.region,
+            settings.name,
+            self._own,
+            slots=self._slots_beside,
+            service_s=self._picker.service_s,
+            afford=self._gate.afford,
+            now=loop.time,
+            route=lambda url: Route(url, tls, idle=IDLE),
+        )
+        self._proxy = Proxy(
+            law,
+            self._admission,
+            self._picker,
+            loop=loop,
+            region=settings.region,
+            pusher=self._pusher,
+            tracer=self._tracer(),
+        )
+        self._health = HealthLoop(watched, self._picker, self._admission, self._share)
+        self._figures = Figures(
+            settings=settings,
+            proxy=self._proxy,
+            picker=self._picker,
+            admission=self._admission,
+            document=lambda: self._file.document,
+            health=self._health,
+            part=self._part,
+        )
+        self.page = Page(
+            current=current,
+            proxy=self._proxy,
+            gate=law,
+            picker=self._picker,
+            admission=self._admission,
+            health=self._health,
+            settings=settings,
+            pusher=self._pusher,
+        )
+
+    def _tracer(self) -> Tracer | None:
+        tracing = self._file.document.tracing
+        if tracing is None:
+            return None
+        told = TraceSettings(tracing.endpoint, tracing.sample, tracing.follow)
+        tracer = Tracer(told, self.settings.region, wall=time.time, now=self._loop.time, random=Random())
+        self._tasks.start(tracer.run())
+        return tracer
+
+    # Its life
+
+    async def start(self) -> None:
+        """Look at every backend, and go on looking after them."""
+        await self._health.configure(self._file.document)
+        self._tasks.start(self._health.run())
+        await self._health.first_round(FIRST_ROUND)
+
+    async def listen(self, listeners: Sequence[Listener]) -> None:
+        """Take requests."""
+        self._proxy.start()
+        self._picker.start()
+        for one in listeners:
+            self._servers.append(await self._front.listen(self._proxy, one.socket.dup()))
+            logger.info("listening for requests on %s port %d%s", one.host, one.port, self._front.words)
+        self._tasks.start(self._tick())
+
+    def drain(self) -> None:
+        """Take no further connections; those that wait end, and others after their answer."""
+        self._hang_up()
+        self._proxy.drain()
+
+    async def finish(self) -> None:
+        """Drain, and wait until the last stream has ended, for the drain time at most."""
+        self.drain()
+        deadline = time.monotonic() + self.settings.drain_time
+        proxy = self._proxy
+        if proxy.connections:
+            logger.info("finishing what goes on over %d connections", proxy.connections)
+        while proxy.connections and time.monotonic() < deadline:  # noqa: ASYNC110 - looks are cheap
+            await asyncio.sleep(0.05)
+        if proxy.connections:
+            logger.warning("%d connections did not finish within the drain time", proxy.connections)
+
+    async def close(self) -> None:
+        """End everything at once."""
+        self._hang_up()
+        await self._tasks.cancel()
+        self._picker.stop()
+        self._proxy.close()
+        await self._health.close()
+
+    def _hang_up(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers = []
+
+    # What it is told
+
+    def sign(self, key: OwnKey) -> None:
+        """Sign pushes with this key from now on."""
+        self._own.use(key)
+
+    def spend(self, parts: Parts) -> None:
+        """Spend by these parts of the leases."""
+        self._gate.update(parts)
+        self._spends = parts.sequence
+
+    def heard(self, words: Mapping[str, Word]) -> None:
+        """This is what everybody else says now who shares the region's slots: nobody else does any more."""
+        now = self._loop.time()
+        for source in self._sharing.sources - words.keys():
+            self._sharing.forget(source)
+            self._picker.flights.forget(source)
+        for source, word in words.items():
+            self._sharing.heard(source, word.uses, now - word.age)
+            self._picker.flights.told(source, word.loads, now - word.age)
+
+    # What it says
+
+    def word(self) -> Word:
+        """What it has now, as the others are being told."""
+        snapshot = self._admission.admission.snapshot().tiers.values()
+        use = Use(sum(tier.running for tier in snapshot), sum(tier.waiting for tier in snapshot))
+        self._sharing.tell(use, self._loop.time())
+        return Word({self.member: use}, self._picker.flights.tell())
+
+    def report(self) -> dict[str, Any]:
+        """Its load now, and since the last report."""
+        return self._figures.report()
+
+    def counts(self) -> Counts:
+        """What it has now."""
+        tiers = self._admission.admission.snapshot().tiers.values()
+        return Counts(
+            sum(tier.running for tier in tiers),
+            sum(tier.waiting for tier in tiers),
+            {one.backend.name: one.flight.requests for one in self._picker.pool.candidates},
+        )
+
+    def spent(self) -> tuple[int, dict[QuotaText, int], dict[QuotaText, int]]:
+        """By which parts of the leases it spends, and requests used and denied by quota since it was last asked."""
+        return self._spends, *self._gate.take_counts()
+
+    def free_slots(self) -> Slots | None:
+        """How many requests could begin now; None: backends do not say how many they serve."""
+        limit = self._picker.slots()
+        if limit is None or not limit:
+            return None
+        now, admission = self._loop.time(), self._admission.admission
+        taken = sum(one.flight.outstanding for one in self._picker.pool.candidates)
+        mine = self._sharing.share(limit, now)
+        free = max(0.0, min(limit - taken, mine - admission.running))
+        whole = max(free, float(self._sharing.part(limit, now)))
+        return Slots(free, whole, float(admission.waiting))
+
+    def _slots_beside(self) -> Slots | None:
+        """The same for a request that waits already: without itself."""
+        found = self.free_slots()
+        return None if found is None else replace(found, waiting=max(0.0, found.waiting - 1))
+
+    def _share(self, slots: int | None) -> int | None:
+        """What of the region's slots this process may fill now."""
+        return slots if slots is None else self._sharing.share(slots, self._loop.time())
+
+    def _part(self, slots: int) -> int:
+        """What of the region's slots it says that it has."""
+        return self._sharing.part(slots, self._loop.time())
+
+    # The file of backends
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            await self._reread()
+            await asyncio.to_thread(self._front.look)
+            self._front.renew(self._picker.routes())
+
+    async def _reread(self) -> None:
+        """Take the file in again if it has changed."""
+        if not self._file.changed():
+            return
+        document = self._file.document
+        self._health.health.update(health_settings(document.checks.settings()), document.servers())
+        self._picker.configure(document.servers(), document.choice())
+        self._admission.admission.configure(document.admission.settings(), self._loop.time())
+        await self._health.configure(document)
+        logger.info("took in the file of backends: %d of them", len(document.backends))

@@ -1,0 +1,146 @@
+"""What carries a balancer's requests: this process, or workers (`gtm.runtime.balancer.worker_pool`). The balancer asks both the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gtm.core.balance.spill.room import Slots
+from gtm.core.handoff.keys import OwnKey
+from gtm.core.quota.leases import LeaseHolder
+from gtm.core.quota.names import QuotaText
+from gtm.feed.wire import Lasting, RoomMessage, StateMessage
+from gtm.runtime.balancer.admin import Shown
+from gtm.runtime.balancer.carrier import Carrier, Counts
+from gtm.runtime.balancer.words import Word
+from gtm.runtime.following.told import TimesMessage
+from gtm.runtime.process.listeners import Listener
+
+ViewMessage = Lasting | StateMessage | RoomMessage | TimesMessage
+"""What a process needs to have the View of the one that follows control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one process did with the quotas' leases since it was last asked: by which parts, requests used and denied."""
+
+    worker: int
+    sequence: int
+    used: Mapping[QuotaText, int] = field(default_factory=dict)
+    denied: Mapping[QuotaText, int] = field(default_factory=dict)
+
+
+class Carriers(Protocol):
+    """See above."""
+
+    shown: Shown
+
+    async def listen(self, listeners: Sequence[Listener]) -> None:
+        """Look at every backend, then take requests; returns once all do."""
+
+    def put(self, message: ViewMessage) -> None:
+        """This is known now, and used in this process already."""
+
+    def sign(self, key: OwnKey) -> None:
+        """Sign pushes with this key from now on."""
+
+    def lease(self, holder: LeaseHolder) -> None:
+        """Other leases are held now."""
+
+    def spent(self) -> Sequence[Spent]:
+        """What was done with them."""
+
+    def words(self) -> Mapping[str, Word]:
+        """What each of them says now, by its name."""
+
+    def heard(self, words: Mapping[str, Word]) -> None:
+        """What the region's other balancers say now: all of them."""
+
+    def report(self) -> dict[str, Any]:
+        """Their load now, and since the last report."""
+
+    def free_slots(self) -> Slots | None:
+        """How many requests could begin now; None: nobody knows."""
+
+    def counts(self) -> Counts:
+        """What they have now."""
+
+    async def finish(self) -> None:
+        """Take nothing new, and wait for what goes on, for the drain time at most."""
+
+    async def close(self) -> None:
+        """End at once."""
+
+
+class Alone:
+    """The one process that a balancer is by default."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self.shown: Shown = _Own(carrier)
+
+    async def listen(self, listeners: Sequence[Listener]) -> None:
+        """See `Carriers`."""
+        await self._carrier.start()
+        await self._carrier.listen(listeners)
+
+    def put(self, message: ViewMessage) -> None:
+        """See `Carriers`: it is used already."""
+
+    def sign(self, key: OwnKey) -> None:
+        """See `Carriers`."""
+        self._carrier.sign(key)
+
+    def lease(self, holder: LeaseHolder) -> None:
+        """See `Carriers`."""
+        (parts,) = holder.parts()
+        self._carrier.spend(parts)
+
+    def spent(self) -> Sequence[Spent]:
+        """See `Carriers`."""
+        return (Spent(0, *self._carrier.spent()),)
+
+    def words(self) -> Mapping[str, Word]:
+        """See `Carriers`."""
+        return {self._carrier.member: self._carrier.word()}
+
+    def heard(self, words: Mapping[str, Word]) -> None:
+        """See `Carriers`."""
+        self._carrier.heard(words)
+
+    def report(self) -> dict[str, Any]:
+        """See `Carriers`."""
+        return self._carrier.report()
+
+    def free_slots(self) -> Slots | None:
+        """See `Carriers`."""
+        return self._carrier.free_slots()
+
+    def counts(self) -> Counts:
+        """See `Carriers`."""
+        return self._carrier.counts()
+
+    async def finish(self) -> None:
+        """See `Carriers`."""
+        await self._carrier.finish()
+
+    async def close(self) -> None:
+        """See `Carriers`."""
+        await self._carrier.close()
+
+
+class _Own:
+    """The page of the one process."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+
+    async def ready(self) -> bool:
+        return self._carrier.page.ready()
+
+    async def metrics(self) -> bytes:
+        return self._carrier.page.metrics()
+
+    async def state(self) -> dict[str, Any]:
+        return self._carrier.page.state()

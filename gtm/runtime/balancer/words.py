@@ -1,0 +1,31 @@
+"""What balancers of a region tell each other: what each has of the region's slots, and what it has in flight at each backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gtm.core.balance.flights import Told
+from gtm.core.balance.sharing import Use
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What one balancer, or one worker of it, said `age` seconds ago: all that it has, by member and by backend's name."""
+
+    uses: dict[str, Use] = field(default_factory=dict)
+    loads: dict[str, Told] = field(default_factory=dict)
+    age: float = 0.0
+
+
+def together(words: list[Word]) -> Word:
+    """What several say, as one; as old as the oldest of it."""
+    uses: dict[str, Use] = {}
+    loads: dict[str, Told] = {}
+    for word in words:
+        uses |= word.uses
+        for name, load in word.loads.items():
+            had = loads.get(name)
+            loads[name] = (
+                load if had is None else Told(had.requests + load.requests, had.work_us + load.work_us)
+            )
+    return Word(uses, loads, max((word.age for word in words), default=0.0))
