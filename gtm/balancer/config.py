@@ -18,6 +18,7 @@ from gtm.adapters.servers import ServerType
 from gtm.balancer.health.check_settings import (
     CheckSettings,
     CompletionCheck,
+    GrpcHealthCheck,
     HealthCheck,
     MetricsScrape,
     ModelList,
@@ -92,14 +93,33 @@ class _Repeated(_Document):
 
 
 class HealthDocument(_Repeated):
-    """GET of a path, answered with one of these statuses."""
+    """GET of a path, answered with one of these statuses; or gRPC's health check of a service, answered with SERVING."""
 
+    type: Literal["http", "grpc"] = "http"
     path: str = Field(default="/health", max_length=1000)
+    service: str = ""
+    """Of gRPC; empty: the whole server."""
+    port: int | None = Field(default=None, ge=1, le=65535)
     status: tuple[Annotated[int, Field(ge=100, le=599)], ...] = Field(default=(200,), min_length=1)
     interval: float = Field(default=1.0, gt=0, le=3600)
     timeout: float = Field(default=0.8, gt=0, le=600)
     up: int = Field(default=2, ge=1, le=100)
     down: int = Field(default=2, ge=1, le=100)
+
+    def settings(self) -> HealthCheck | GrpcHealthCheck:
+        """The same for whoever asks.
+
+        Raises:
+            ValueError: a field of the other type is said.
+        """
+        others = {"service"} if self.type == "http" else {"path", "status"}
+        for name in sorted(others & self.model_fields_set):
+            raise ValueError(
+                f"checks: `health` has `{name}`, which a check of `type: {self.type}` has no use for: leave it out, "
+                f"or write `type: {'grpc' if self.type == 'http' else 'http'}`"
+            )
+        made = HealthCheck if self.type == "http" else GrpcHealthCheck
+        return made(**self.model_dump(exclude=others | {"type"}))
 
 
 class ModelsDocument(_Repeated):
@@ -145,7 +165,7 @@ class ChecksDocument(_Document):
         if self.scrape is not None:
             scrape = MetricsScrape(**self.scrape.model_dump(exclude={"type"}), server_type=self.scrape.type)
         return CheckSettings(
-            None if self.health is None else HealthCheck(**self.health.model_dump()),
+            None if self.health is None else self.health.settings(),
             None if self.models is None else ModelList(**self.models.model_dump()),
             None if self.completion is None else CompletionCheck(**self.completion.model_dump()),
             scrape,

@@ -60,14 +60,18 @@ async def ask(
     try:
         async with asyncio.timeout(timeout):
             transport, _ = await loop.create_connection(
-                lambda: protocol, route.host, port or route.port, ssl=route.tls
+                lambda: protocol,
+                route.host,
+                port or route.port,
+                ssl=route.tls,
+                server_hostname=route.server_name,
             )
             transport.write(_request(route, target, content, port or route.port))
             status, body = await protocol.done
     except TimeoutError as error:
         raise AskingError(f"no answer within {timeout:g} s") from error
     except (OSError, HttpParserError, UnicodeError) as error:
-        raise AskingError(_said(error)) from error
+        raise AskingError(words_of(error)) from error
     finally:
         protocol.close()
     return Answer(status, body, loop.time() - began)
@@ -181,8 +185,8 @@ _WORDS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def _said(error: Exception) -> str:
-    """What happened, in words."""
+def words_of(error: Exception) -> str:
+    """What happened to a connection, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

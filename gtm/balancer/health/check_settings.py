@@ -9,13 +9,35 @@ from math import isfinite
 from gtm.adapters.servers import ServerType
 from gtm.core.balance.health import Check, Thresholds
 
+MAX_SERVICE = 200
+"""Characters of a gRPC service's name."""
+
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """GET of a path, answered with one of these statuses. Times in seconds; `up` and `down`: results in a row."""
+    """GET of a path, answered with one of these statuses. Times in seconds; `up` and `down`: results in a row.
+
+    `port`: where that is answered; None: the backend's own.
+    """
 
     path: str = "/health"
     status: tuple[int, ...] = (200,)
+    interval: float = 1.0
+    timeout: float = 0.8
+    up: int = 2
+    down: int = 2
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcHealthCheck:
+    """`grpc.health.v1.Health/Check`, answered with SERVING. The rest as `HealthCheck`.
+
+    `service`: whose health is asked for; empty: the whole server's.
+    """
+
+    service: str = ""
+    port: int | None = None
     interval: float = 1.0
     timeout: float = 0.8
     up: int = 2
@@ -74,7 +96,7 @@ class CheckSettings:
     `warm_up`: completions of one token that a backend gets that was down, before it counts as up.
     """
 
-    health: HealthCheck | None = HealthCheck()
+    health: HealthCheck | GrpcHealthCheck | None = HealthCheck()
     models: ModelList | None = ModelList()
     completion: CompletionCheck | None = None
     scrape: MetricsScrape | None = MetricsScrape()
@@ -90,7 +112,15 @@ class CheckSettings:
             one = getattr(self, name)
             if one is None:
                 continue
-            if (
+            if isinstance(one, GrpcHealthCheck):
+                if len(one.service) > MAX_SERVICE or not (
+                    one.service.isascii() and one.service.isprintable()
+                ):
+                    raise ValueError(
+                        f"checks: the service of `{name}` is `{one.service[:80]}`; write a gRPC service's full name, "
+                        f"as `inference.GRPCInferenceService`, of at most {MAX_SERVICE} characters"
+                    )
+            elif (
                 not one.path.startswith("/")
                 or not one.path.isascii()
                 or not one.path.isprintable()
@@ -103,8 +133,9 @@ class CheckSettings:
                 value = getattr(one, number)
                 if not (value > 0 and isfinite(value)):
                     raise ValueError(f"checks: the {number} of `{name}` is {value}; give seconds above 0")
-        if self.scrape is not None and self.scrape.port is not None and not 0 < self.scrape.port < 65536:
-            raise ValueError(f"checks: the port of `scrape` is {self.scrape.port}; give one from 1 to 65535")
+            port = getattr(one, "port", None)
+            if port is not None and not 0 < port < 65536:
+                raise ValueError(f"checks: the port of `{name}` is {port}; give one from 1 to 65535")
         if self.warm_up < 0:
             raise ValueError(f"checks: `warm_up` is {self.warm_up}; give a number of requests, or 0")
         self.thresholds()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,12 +25,15 @@ from gtm.balancer.health.asking import Answer, AskingError, ask
 from gtm.balancer.health.check_settings import (
     CheckSettings,
     CompletionCheck,
+    GrpcHealthCheck,
     HealthCheck,
     MetricsScrape,
     ModelList,
 )
+from gtm.balancer.health.grpc import check_grpc
 from gtm.balancer.health.scraping import Scraper
 from gtm.balancer.plane.backends import Route
+from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Check, Load
@@ -72,6 +76,7 @@ class Checks:
         health: is told of all results.
         changed: called when it may have changes to tell at once.
         flights: is told of scrapes, besides.
+        http2: what https backends must show to checks by gRPC; offers HTTP/2.
     """
 
     def __init__(
@@ -80,11 +85,13 @@ class Checks:
         health: BackendHealth,
         changed: Callable[[], None],
         flights: Flights | None = None,
+        http2: Callable[[], ssl.SSLContext] = lambda: backend_context(BackendTls(), "h2"),
     ) -> None:
         self._settings = settings
         self._health = health
         self._changed = changed
         self._flights = flights
+        self._http2 = http2
         self._now = asyncio.get_running_loop().time
         self._slots = [asyncio.Semaphore(AT_ONCE) for _ in range(4)]
         self._watched: dict[str, _Watched] = {}
@@ -186,13 +193,19 @@ class Checks:
 
     # --- what is asked: each returns the seconds from its beginning to the next ---
 
-    async def _check_health(self, watched: _Watched, check: HealthCheck) -> float:
+    async def _check_health(self, watched: _Watched, check: HealthCheck | GrpcHealthCheck) -> float:
         answer: Answer | None = None
+        wrong = ""
         try:
-            answer = await ask(watched.route, check.path, timeout=check.timeout, most=MAX_BODY)
-            wrong = _unexpected(answer, check.status)
-            if wrong and answer.status == 404:
-                wrong += f": it has no `{check.path}`; set health_path to one that it has (Triton: /v2/health/ready)"
+            if isinstance(check, GrpcHealthCheck):
+                answer = await self._ask_grpc(watched.route, check)
+            else:
+                answer = await ask(
+                    watched.route, check.path, timeout=check.timeout, most=MAX_BODY, port=check.port
+                )
+                wrong = _unexpected(answer, check.status)
+                if wrong and answer.status == 404:
+                    wrong += f": it has no `{check.path}`; set `path` to one that it has (Triton: /v2/health/ready)"
         except AskingError as error:
             wrong = str(error)
         if watched.cold and not wrong:
@@ -200,6 +213,10 @@ class Checks:
         watched.cold = bool(wrong)
         self._result(watched, Check.HEALTH, wrong, answer)
         return check.interval
+
+    async def _ask_grpc(self, route: Route, check: GrpcHealthCheck) -> Answer:
+        tls = None if route.tls is None else self._http2()
+        return await check_grpc(route, check.service, timeout=check.timeout, port=check.port, tls=tls)
 
     async def _list_models(self, watched: _Watched, models: ModelList) -> float:
         answer: Answer | None = None

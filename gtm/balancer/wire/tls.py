@@ -156,16 +156,26 @@ class BackendContext:
         if settings.certificate is not None:
             files += [settings.certificate.chain, settings.certificate.key]
         self.server_name = settings.server_name
-        self._context = _Watched(files, lambda: _backend_context(settings))
+        self._files, self._settings = files, settings
+        self._context = _Watched(files, lambda: backend_context(settings))
+        self._http2: _Watched[ssl.SSLContext] | None = None
 
     @property
     def context(self) -> ssl.SSLContext:
         """As of the last look."""
         return self._context.value
 
+    @property
+    def http2(self) -> ssl.SSLContext:
+        """The same for connections that speak HTTP/2: checks by gRPC."""
+        if self._http2 is None:
+            self._http2 = _Watched(self._files, lambda: backend_context(self._settings, "h2"))
+        return self._http2.value
+
     def look(self) -> str | None:
         """See `_Watched.look`; blocks for the reading of some small files."""
-        return self._context.look()
+        other = None if self._http2 is None else self._http2.look()
+        return self._context.look() or other
 
 
 def _server_context(settings: ServerTls) -> ssl.SSLContext:
@@ -193,10 +203,15 @@ def _by_name(settings: ServerTls) -> dict[str, ssl.SSLContext]:
     return contexts
 
 
-def _backend_context(settings: BackendTls) -> ssl.SSLContext:
+def backend_context(settings: BackendTls, alpn: str = "http/1.1") -> ssl.SSLContext:
+    """What one connection to a backend is made with, that speaks this protocol.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
     context = ssl.create_default_context() if settings.ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([alpn])
     if settings.ca is not None:
         _load(settings.ca, "authorities", context.load_verify_locations)
     if settings.certificate is not None:

@@ -142,7 +142,7 @@ class Carrier:
             pusher=self._pusher,
             tracer=self._tracer(),
         )
-        self._health = HealthLoop(watched, self._picker, self._admission, self._share)
+        self._health = HealthLoop(watched, self._picker, self._admission, self._front.http2, self._share)
         self._figures = Figures(
             settings=settings,
             proxy=self._proxy,

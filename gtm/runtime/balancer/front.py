@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -63,6 +64,10 @@ class Front:
     def route(self, url: str) -> Route:
         """The way to a backend."""
         return Route(url, self._backends.context, server_name=self._backends.server_name)
+
+    def http2(self) -> ssl.SSLContext:
+        """What https backends must show to who speaks HTTP/2 with them."""
+        return self._backends.http2
 
     def look(self) -> None:
         """Read certificates again whose files have changed."""

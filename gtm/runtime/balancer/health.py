@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from gtm.balancer.config import BalancerDocument
@@ -28,6 +29,7 @@ class HealthLoop:
         health: of the backends.
         picker: is told of conditions.
         admission: is told of slots.
+        http2: what https backends must show to checks by gRPC.
         share: what of the region's slots may be filled here.
     """
 
@@ -36,11 +38,13 @@ class HealthLoop:
         health: BackendHealth,
         picker: PoolPicker,
         admission: QueueAdmission,
+        http2: Callable[[], ssl.SSLContext],
         share: Callable[[int | None], int | None] = lambda slots: slots,
     ) -> None:
         self.health = health
         self._picker = picker
         self._admission = admission
+        self._http2 = http2
         self._settings: CheckSettings | None = None
         self._checks: Checks | None = None
         self._share = share
@@ -54,7 +58,7 @@ class HealthLoop:
             if self._checks is not None:
                 await self._checks.stop()
             self._settings = settings
-            self._checks = Checks(settings, self.health, self._tell, self._picker.flights)
+            self._checks = Checks(settings, self.health, self._tell, self._picker.flights, self._http2)
         routes = {route.url: route for route in self._picker.routes()}
         self._checks.update((backend, routes[backend.name]) for backend in document.servers())
         now = asyncio.get_running_loop().time()

@@ -165,7 +165,7 @@ def test_a_path_that_is_not_there_says_what_to_set() -> None:
         async with world(replace(QUICK, health=HealthCheck("/healthy", interval=0.05))) as here:
             assert not here.condition().healthy
             assert "status 404" in here.why()
-            assert "set health_path" in here.why()
+            assert "set `path`" in here.why()
 
     run(test)
 
