@@ -34,6 +34,7 @@ REQUESTS = (
     b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
     b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + _LARGE,
     _CHUNKED + b"\r\n3\r\nabc\r\n0\r\n\r\n",
+    _CHUNKED + b"Trailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\nHost: b\r\n\r\n",
     _CHUNKED + b"\r\n",
     _CHAT + b"\r\n" + _JSON,
     _CHAT + b"Expect: 100-continue\r\n\r\n",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -67,6 +68,9 @@ def _cases(file: str) -> Iterator[Case]:  # noqa: C901 - a line a branch
 def _forwarded(case: Case, line: bytes) -> None:
     if line.startswith(b"= "):
         case.forwarded[-1].body = line[2:]
+    elif line.startswith(b"+ "):
+        name, _, value = line[2:].partition(b":")
+        case.forwarded[-1].trailers.append((name, value.strip()))
     elif b" HTTP/1.1" in line:
         case.forwarded.append(Message(line, []))
     else:
@@ -78,12 +82,17 @@ def _code(body: bytes) -> str:
     return str(msgspec.json.decode(body)["code"])
 
 
-def _said(message: Message) -> tuple[bytes, list[tuple[bytes, bytes]], bytes]:
+def _said(message: Message) -> tuple[Any, ...]:
     """A request at the backend without what gtm adds to all, which must be there once."""
     fields = [(name.lower(), value) for name, value in message.headers]
     for name, value in _ADDED.items():
         fields.remove((name, value))
-    return message.start, sorted(fields), message.body
+    return (
+        message.start,
+        sorted(fields),
+        message.body,
+        [(name.lower(), value) for name, value in message.trailers],
+    )
 
 
 @pytest.mark.parametrize("case", tuple(_cases("requests.txt")), ids=str)
@@ -96,7 +105,7 @@ def test_requests(case: Case) -> None:  # noqa: C901 - each end of the story is 
         if not old:
             version = b"1.0" if b" HTTP/1.0\r\n" in case.sent else b"1.1"
             message.headers.append((b"via", version + b" gtm"))
-        wanted.append((message.start, sorted(message.headers), message.body))
+        wanted.append((message.start, sorted(message.headers), message.body, message.trailers))
 
     async def main() -> None:
         seen: list[Message] = []

@@ -164,7 +164,7 @@ class Backend:
         self.connections += 1
         peer = Peer(reader, writer)
         self.peers.append(peer)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
             await self.script(peer)
         peer.close()
         self._tasks.discard(task)

@@ -207,9 +207,11 @@ class Downstream(asyncio.Protocol, DownstreamState):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer, which ends here: none may become a header behind the fence's back (RFC 9110 §6.5.1)."""
+        """A header, or a trailer: none may become a header behind the fence's back (RFC 9110 §6.5.1)."""
         if self._in_head:
             self._headers.append((name, value))
+        elif self._receiving is not None:
+            self._receiving.trailer(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is there."""

@@ -13,7 +13,7 @@ Laws:
   5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time.
   6. Nothing of a request goes to a backend under a law that is over (laws of `gtm.balancer.decide.gate`). What was sent whole is answered.
 
-Trailers of an answer go on (RFC 9110 §6.5), but for those that would change what was said before; those of a request end here.
+Trailers go on (RFC 9110 §6.5), but for those that would change what was said before (`gtm.balancer.wire.trailers`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from gtm.balancer.plane.exchange_end import ExchangeEnd
 from gtm.balancer.plane.exchange_state import ANSWERING, CONNECTING, ENDED, NEW, READING, SENT, WAITING
 from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, wants_body, with_model
-from gtm.balancer.wire.heads import forwarded_head
+from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
+from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
@@ -80,6 +81,19 @@ class Exchange(ExchangeEnd):
         else:
             self.regulate()
 
+    def trailer(self, name: bytes, value: bytes) -> None:
+        """A field behind the request's body.
+
+        Raises:
+            HeadError: there are too many.
+        """
+        if self.phase is ENDED or not goes_on(self.head, name):
+            return
+        self._trailers.append(b"%b: %b\r\n" % (name, value))
+        if len(self._trailers) > MAX_TRAILERS or sum(map(len, self._trailers)) > MAX_TRAILER_BYTES:
+            detail = f"more than {MAX_TRAILERS} fields or {MAX_TRAILER_BYTES} bytes stand behind the body"
+            raise HeadError(431, "trailers_too_large", detail)
+
     def body_ended(self) -> None:
         """The request is complete."""
         self._body_ended = True
@@ -89,7 +103,10 @@ class Exchange(ExchangeEnd):
         elif upstream is not None:
             upstream.heard = self.proxy.now()
             if self.head.chunked:
-                upstream.transport.write(b"0\r\n\r\n")
+                upstream.transport.write(self._last_chunk())
+
+    def _last_chunk(self) -> bytes:
+        return b"0\r\n%b\r\n" % b"".join(self._trailers)
 
     def _continue(self) -> None:
         """Ask for the body where the client waits for that (RFC 9110 §10.1.1): the choice needs it."""
@@ -145,6 +162,7 @@ class Exchange(ExchangeEnd):
         if body is None:
             return False
         self._pieces = [body]
+        self._trailers.clear()  # digests of another body
         self.fallback = model
         self.facts = read_facts(self.head, body)
         if self.head.length is not None:
@@ -232,12 +250,14 @@ class Exchange(ExchangeEnd):
         head, route, host = self.head, upstream.route, self.head.host
         if push is not None:
             more, host = more + push.lines, push.host
+        if head.chunked and not self.fallback:
+            more += announcement(head)
         target = route.prefix + head.target if route.prefix and head.target != b"*" else head.target
         parts = [forwarded_head(head, target, host, more, expect=head.expects)]
         if head.chunked:
             parts += [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in self._pieces]
             if self._body_ended:
-                parts.append(b"0\r\n\r\n")
+                parts.append(self._last_chunk())
         else:
             parts += self._pieces
         upstream.start(self, b"".join(parts) if len(parts) > 1 else parts[0])

@@ -60,6 +60,7 @@ class ExchangeState:
         "_pieces",
         "_queued",
         "_sent",
+        "_trailers",
         "_tried",
         "_untaken",
         "admission",
@@ -117,6 +118,8 @@ class ExchangeState:
         self._keeps = True
         """All of the body that came is in `_pieces`."""
         self._body_ended = not head.has_body
+        self._trailers: list[bytes] = []
+        """Field lines that stand behind its body."""
         self._queued = 0.0
         """Since when it is in the queue."""
         self.waited = 0.0

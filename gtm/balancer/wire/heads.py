@@ -62,11 +62,21 @@ def _kind(name: bytes) -> tuple[bytes, int]:
         kind = _READ
     elif _is_taken(low):
         kind = _TAKEN
-    elif (b"_" in low or b"." in low) and _is_own(low.replace(b"_", b"-").replace(b".", b"-")):
+    elif (b"_" in low or b"." in low) and _is_own(plain_name(low)):
         kind = _LOST
     if len(_kinds) < _MAX_KINDS:
         _kinds[name] = low, kind
     return low, kind
+
+
+def plain_name(name: bytes) -> bytes:
+    """A field's name as servers may understand it that hand fields on as variables."""
+    return name.lower().replace(b"_", b"-").replace(b".", b"-")
+
+
+def passes(name: bytes) -> bool:
+    """Whether gtm neither reads nor says a field of this name."""
+    return _kind(name)[1] is _PASSED
 
 
 def _is_taken(low: bytes) -> bool:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gtm.balancer.wire.heads import OWN_PREFIXES, Headers, RequestHead, tokens, without
+from gtm.balancer.wire.heads import Headers, RequestHead, tokens, without
 
 _TAKEN = frozenset(
     (
@@ -30,13 +30,6 @@ _TAKEN = frozenset(
 """Fields of one hop, and of framing, which is written anew."""
 _READ = frozenset((b"content-type", b"content-encoding"))
 _LOOKED_AT = _TAKEN | _READ
-_NOT_IN_TRAILERS = frozenset(
-    (
-        *(b"host", b"authorization", b"set-cookie", b"cache-control", b"expires", b"age", b"date", b"vary"),
-        *(b"location", b"retry-after", b"www-authenticate", b"proxy-authenticate", b"authentication-info"),
-        *(b"expect", b"max-forwards", b"range", b"pragma", b"warning", b"via", b"forwarded"),
-    )
-)
 _OWN = (b"gtm-", b"x-gtm-")
 """Beginnings of the names of fields that gtm alone says to clients; what a peer's balancer says so is for this one."""
 _TEXT = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -161,12 +154,4 @@ def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, 
         b"".join(response.lines),
         said,
         more,
-    )
-
-
-def is_trailer(name: bytes) -> bool:
-    """Whether a field may stand behind a body: not one that says how to read, route or keep a message (RFC 9110 §6.5.1)."""
-    low = name.lower()
-    return not (
-        low in _TAKEN or low in _NOT_IN_TRAILERS or low.startswith((b"content-", b"if-", *OWN_PREFIXES))
     )
