@@ -120,7 +120,8 @@ def test_requests(case: Case) -> None:  # noqa: C901 - each end of the story is 
 
         backend = Backend(script)
         async with world(await backend.start()) as w:
-            for cut in (len(case.sent), 1):
+            # Whole, whole once more (what was read before is known), and byte by byte.
+            for cut in (len(case.sent), len(case.sent), 1):
                 seen.clear()
                 client = await w.client()
                 for at in range(0, len(case.sent), cut):

@@ -99,7 +99,10 @@ class LawGate:
             self._router, self._memory = router, {}
         head = exchange.head
         client = self._client(exchange)
-        handoff = _taken(head)
+        handoff: bytes | Flaw | None = head.seen.get(HEADER)
+        if b"?" in head.target:
+            head, handoff = _taken(head, head.seen.get(HEADER))
+            exchange.head = head
         if handoff is not None:
             exchange.shown = (handoff, current.window)
         key = (
@@ -244,13 +247,10 @@ def _not_believed(verdict: Verdict) -> Refusal:
     )
 
 
-def _taken(head: RequestHead) -> bytes | Flaw | None:
-    """The handoff of a request, taken out of it: no backend gets it."""
-    given = head.seen.get(HEADER)
-    if b"?" not in head.target:
-        return given
+def _taken(head: RequestHead, given: bytes | None) -> tuple[RequestHead, bytes | Flaw | None]:
+    """The handoff of a request, by its header or its query, and the head without it: no backend gets it."""
     path, _, query = head.target.partition(b"?")
     rest, values = split(query)
     if values:
-        head.target = path + b"?" + rest if rest else path
-    return one_of([*values, given] if given is not None else values)
+        head = head.changed(target=path + b"?" + rest if rest else path)
+    return head, one_of([*values, given] if given is not None else values)

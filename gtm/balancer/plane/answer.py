@@ -13,7 +13,7 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 class Answer:
     """One answer, from its head to its end; pieces are written together by who takes them."""
 
-    __slots__ = ("_out", "_tail", "_trailers", "events", "framing", "size")
+    __slots__ = ("_out", "_trailers", "events", "framing", "size", "tail")
 
     def __init__(self) -> None:
         self.framing: Framing = NONE
@@ -22,7 +22,7 @@ class Answer:
         self.size = 0
         """Bytes of its body."""
         self._out: list[bytes] = []
-        self._tail = b""
+        self.tail = b""
         """How a stream of events ends so far: four bytes at least, if there are so many."""
         self._trailers: list[bytes] | None = None
 
@@ -44,7 +44,7 @@ class Answer:
             self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
             if self.events:
                 # The piece itself where it is a usual one: nothing is copied.
-                self._tail = piece if 3 < len(piece) < 1024 else self._tail[-4:] + piece[-4:]
+                self.tail = piece if 3 < len(piece) < 1024 else self.tail[-4:] + piece[-4:]
         elif self.framing is not NONE:
             self._out.append(piece)
 
@@ -59,7 +59,7 @@ class Answer:
 
     def last_event(self, event: bytes) -> None:
         """An event of gtm's own behind those that came: not in the middle of one, of which it would become a part."""
-        if self.framing is CHUNKED and (not self.size or self._tail.endswith(_EVENT_ENDS)):
+        if self.framing is CHUNKED and (not self.size or self.tail.endswith(_EVENT_ENDS)):
             self._out.append(b"%x\r\n%b\r\n" % (len(event), event))
 
     def end(self) -> None:

@@ -64,6 +64,14 @@ class Exchange(ExchangeEnd):
         else:
             self._admit()
 
+    def whole(self, body: bytes) -> None:
+        """It is its turn, and all of it is there."""
+        self._body_ended = True
+        if body:
+            self._pieces.append(body)
+            self.received = len(body)
+        self.begin()
+
     def body(self, piece: bytes) -> None:
         """A piece of the request's body."""
         if self.phase is ENDED:
@@ -111,7 +119,7 @@ class Exchange(ExchangeEnd):
     def _continue(self) -> None:
         """Ask for the body where the client waits for that (RFC 9110 §10.1.1): the choice needs it."""
         if self.head.expects and not self.received:
-            self.head.expects = False
+            self.head = self.head.changed(expects=False)
             self.client.write(_CONTINUE)
 
     def probe(self) -> None:
@@ -166,11 +174,7 @@ class Exchange(ExchangeEnd):
         self.fallback = model
         self.facts = read_facts(self.head, body)
         if self.head.length is not None:
-            self.head.length = len(body)
-            self.head.lines = [
-                b"content-length: %d\r\n" % len(body) if line[:15].lower() == b"content-length:" else line
-                for line in self.head.lines
-            ]
+            self.head = self.head.changed(length=len(body))
         return True
 
     def _push(self, refusal: Refusal | None) -> bool:
@@ -281,7 +285,7 @@ class Exchange(ExchangeEnd):
             if response.status == 100:
                 if not self.head.expects:
                     return  # the client does not wait for it
-                self.head.expects = False
+                self.head = self.head.changed(expects=False)
             self.answer.interim(response)
 
     def response_began(self, response: ResponseHead) -> None:
@@ -301,7 +305,7 @@ class Exchange(ExchangeEnd):
         self.first_byte = self.proxy.now()
         self.status = response.status
         if self.closes or framing is CLOSE:
-            head.keep_alive = False
+            head = self.head = head.changed(keep_alive=False)
         self.phase = ANSWERING
         self._keeps = False
         self._pieces.clear()

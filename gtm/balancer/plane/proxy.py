@@ -20,7 +20,10 @@ from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import Stats
 from gtm.balancer.plane.tracing import Tracer, written
+from gtm.balancer.wire.heads import RequestHead
+from gtm.balancer.wire.known import Known
 from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health import RetryBudget
 
 _log = logging.getLogger(__name__)
@@ -176,6 +179,8 @@ class Proxy:
         self.limits = limits or Limits()
         self.health_path = health_path
         self.stats = Stats()
+        self.requests: Known[RequestHead] = Known()
+        self.answers: Known[ResponseHead] = Known()
         self.draining = False
         self.ending = 0
         """Requests whose ends are being told right now."""
@@ -378,7 +383,9 @@ class Proxy:
         if exchange.span is None:
             return more
         head = exchange.head
-        head.lines = [line for line in head.lines if line[:12].lower() != b"traceparent:"]
+        exchange.head = head.changed(
+            lines=[line for line in head.lines if line[:12].lower() != b"traceparent:"]
+        )
         return more + written(exchange.span.context)
 
     def said(self, exchange: Exchange, sent: Sent | None) -> bytes:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gtm.balancer.plane.flow import Outflow, waits
-from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
-from gtm.balancer.wire.responses import ResponseError, ResponseHead, read_response_head
+from gtm.balancer.wire.chunks import Chunks
+from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, Written
+from gtm.balancer.wire.known import outline
+from gtm.balancer.wire.responses import CHUNKED, ResponseError, ResponseHead, read_response_head
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ _MAX_INTERIM = 16
 """Interim responses (1xx) before the one that counts."""
 _LINGER = 2.0
 """Seconds that a tunnel's end waits for what is still to be sent."""
+_UNREADABLE = "the backend's response cannot be read"
+_CHUNKS_FOLLOW = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+"""What brings a parser that stands before a head to where chunks begin."""
 
 
 class Upstream(asyncio.Protocol, Outflow):
@@ -42,12 +47,15 @@ class Upstream(asyncio.Protocol, Outflow):
     """
 
     __slots__ = (
+        "_chunks",
         "_clock",
         "_done",
         "_eof",
         "_fed",
         "_headers",
         "_interim",
+        "_left",
+        "_outline",
         "_parser",
         "_reason",
         "_response",
@@ -86,7 +94,14 @@ class Upstream(asyncio.Protocol, Outflow):
         self._tunnel = False
         self._interim = 0
         self._fed = 0
-        """Bytes of the present response, framing and all."""
+        """Bytes of the present response that the parser was fed, framing and all."""
+        self._outline: tuple[bytes, int, int] | None = None
+        """Of the head that is being read, if it may be kept (`gtm.balancer.wire.known`)."""
+        self._left = 0
+        """Bytes to come of a body of known length that the parser does not see."""
+        self._chunks: Chunks | None = None
+        """Where the present response's chunks are told apart without the parser, which stands between two: of this response, if it was fed
+        any of it, else before the response's head."""
 
     @property
     def silent(self) -> bool:
@@ -103,7 +118,8 @@ class Upstream(asyncio.Protocol, Outflow):
         self.exchange = exchange
         self._done = False
         self._response = None
-        self._interim = self._fed = 0
+        self._interim = self._fed = self._left = 0
+        self._chunks = self._outline = None
         self.heard = self._clock()
         self.transport.write(data)
 
@@ -184,16 +200,123 @@ class Upstream(asyncio.Protocol, Outflow):
             self.abort()
             return
         self.heard = self._clock()
-        if self._tunnel:
+        chunks = self._chunks
+        if chunks is not None:
+            size = chunks.whole(data)
+            if size < 0:
+                self._split(exchange, chunks, data)
+                return
+            # As it came: it is what would be written.
+            answer = exchange.answer
+            answer.size += size
+            answer.tail = data[-6:-2]
+            exchange.client.transport.write(data)
+        elif self._left:
+            self._take(exchange, data)
+        elif self._tunnel:
             exchange.carry(data)
-            return
+        elif self._fed or not self._known(exchange, data):
+            self._parse(exchange, data)
+
+    def _known(self, exchange: Exchange, data: bytes) -> bool:
+        """Take a response whose head was read before, or the head of one with chunks. False: what came is to be parsed."""
+        if exchange.head.method == b"HEAD" or exchange.head.version != "1.1":
+            return False
+        found = outline(data)
+        if found is None:
+            return False
+        key, end, length = found
+        response = exchange.proxy.answers.get(key)
+        if response is None:
+            self._outline = found
+            return b"hunked" in key and self._parsed_head(exchange, data, end)
+        if length and response.length != length:
+            response = response.of_length(length)
+        try:
+            exchange.response_began(response)
+        except ResponseError as error:
+            self._malformed(exchange, f"{_UNREADABLE}: {error}")
+            return True
+        self._response = response
+        rest = data[end:]
+        if response.chunked:
+            self._begin_chunks(exchange, rest)
+        elif rest or not length:
+            self._left = length
+            self._take(exchange, rest)
+        else:
+            self._left = length
+            exchange.flush()
+        return True
+
+    def _parsed_head(self, exchange: Exchange, data: bytes, end: int) -> bool:
+        """Have the parser read a head, and no more if chunks follow it that can be told apart without it. False: what came was a head."""
+        rest = data[end:]
+        if self._feed(exchange, data[:end]) is None:
+            return True
+        if self._done:
+            self.usable = self.usable and not rest
+            self._ended(exchange)
+        elif self._response is not None and exchange.answer.framing is CHUNKED:
+            self._begin_chunks(exchange, rest)
+        elif rest:
+            self._parse(exchange, rest)
+        else:
+            exchange.flush()
+        return True
+
+    def _begin_chunks(self, exchange: Exchange, data: bytes) -> None:
+        self._chunks = Chunks()
+        if data:
+            self._split(exchange, self._chunks, data)
+        else:
+            exchange.flush()
+
+    def _split(self, exchange: Exchange, chunks: Chunks, data: bytes) -> None:
+        """Take chunks that are not whole, not plain, or the last."""
+        pieces, rest = chunks.split(data)
+        for piece in pieces:
+            exchange.answer.body(piece)
+        if chunks.broken:
+            self._malformed(exchange, f"{_UNREADABLE}: a chunk does not end where its size says")
+        elif not rest:
+            exchange.flush()
+        else:
+            self._chunks = None
+            if not self._fed:
+                if rest == b"0\r\n\r\n":
+                    self._ended(exchange)
+                    return
+                self._feed(exchange, _CHUNKS_FOLLOW)
+            self._parse(exchange, rest)
+
+    def _take(self, exchange: Exchange, data: bytes) -> None:
+        """Take some of a body of known length."""
+        left = self._left - len(data)
+        if left < 0:  # beyond the one that was asked for
+            self.usable = False
+            data, left = data[:left], 0
+        if data:
+            exchange.answer.body(data)
+        self._left = left
+        if left:
+            exchange.flush()
+        else:
+            self._ended(exchange)
+
+    def _ended(self, exchange: Exchange) -> None:
+        """The response is complete."""
+        self.exchange = None
+        self.served += 1
+        exchange.response_ended(reusable=self.usable)
+
+    def _parse(self, exchange: Exchange, data: bytes) -> None:
+        """Have the parser read what came."""
         rest = self._feed(exchange, data)
         if rest is None:
             return
         if self._done and not exchange.tunnelled:
-            self.exchange = None
-            self.served += 1
-            exchange.response_ended(reusable=self.usable)
+            self._ended(exchange)
             return
         exchange.flush()
         if rest and exchange.tunnelled:
@@ -210,7 +333,7 @@ class Upstream(asyncio.Protocol, Outflow):
         except HttpParserError as error:
             self.usable = False
             if not self._done:
-                self._malformed(exchange, f"the backend's response cannot be read: {_reason(error)}")
+                self._malformed(exchange, f"{_UNREADABLE}: {_reason(error)}")
                 return None
         response = self._response
         if response is None:
@@ -251,7 +374,7 @@ class Upstream(asyncio.Protocol, Outflow):
     def on_headers_complete(self) -> None:
         """The head is there."""
         exchange = self.exchange
-        if self._done or exchange is None:
+        if self._done or exchange is None or self._response is not None:
             return
         headers, parser = self._headers, self._parser
         if len(headers) > MAX_HEADERS or (
@@ -268,8 +391,12 @@ class Upstream(asyncio.Protocol, Outflow):
             return
         exchange.response_began(response)
         self._response = response
+        found = self._outline
         if not parser.should_keep_alive():
             self.usable = False
+        elif found is not None and response.lasting and (response.length or 0) == found[2]:
+            response.written = Written()
+            exchange.proxy.answers.keep(found[0], response, len(headers))
         if exchange.head.method == b"HEAD":
             # The parser would wait for the body that the length speaks of (RFC 9112 §6.3, rule 1).
             self._done = True

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -97,14 +98,26 @@ class HeadError(Exception):
         self.detail = detail
 
 
-@dataclass(slots=True)
+class Written:
+    """What is made of a head that goes on, as it was last: (gtm's own lines in it, the bytes before its length, those behind)."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last: tuple[bytes, bytes, bytes] | None = None
+
+
+@dataclass(slots=True, eq=False)
 class RequestHead:
     """A request as it was understood.
 
     `target` is in origin form (or `*`), as it was sent. `length` is the body's, None without one or where it is chunked.
     `lines` are the header lines that go on to a backend; `seen` has the fields that gtm reads, by lower-case name: those of
     framing and forwarding, all that begin with `gtm-`, and content-type, authorization, traceparent, idempotency-key.
-    `trailers`: the client takes trailers (RFC 9110 §10.1.4).
+    `trailers`: the client takes trailers (RFC 9110 §10.1.4). `wants`: whether a backend is chosen by the body; None: nobody asked.
+
+    Heads are shared by requests that say the same (`gtm.balancer.wire.known`): to change one, make another (`changed`). `written` is
+    there in those that are shared; it is the same in those that differ in their length alone, and so tells that they do.
     """
 
     method: bytes
@@ -119,6 +132,40 @@ class RequestHead:
     lines: list[bytes]
     seen: dict[bytes, bytes]
     trailers: bool = False
+    wants: bool | None = None
+    written: Written | None = None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether another of the same bytes can be handled as this one was, whatever stands around it."""
+        return (
+            self.version == "1.1"
+            and self.keep_alive
+            and not (self.chunked or self.expects or self.upgrade or b"upgrade" in self.seen)
+        )
+
+    def changed(self, **changes: Any) -> RequestHead:
+        """One that differs, and is shared with nobody."""
+        return replace(self, wants=None, written=None, **changes)
+
+    def of_length(self, length: int) -> RequestHead:
+        """The same for a body of another length (both above 0)."""
+        return RequestHead(
+            self.method,
+            self.target,
+            self.version,
+            self.host,
+            length,
+            self.chunked,
+            self.upgrade,
+            self.expects,
+            self.keep_alive,
+            self.lines,
+            self.seen,
+            self.trailers,
+            self.wants,
+            self.written,
+        )
 
     @property
     def has_body(self) -> bool:
@@ -273,24 +320,40 @@ def forwarded_head(head: RequestHead, target: bytes, host: bytes, more: bytes, *
         more: header lines of gtm's own: the client's address, trace and request identity.
         expect: the client waits for 100 (Continue), which the backend shall give.
     """
+    written = head.written
+    if written is not None and target is head.target and host is head.host and not expect:
+        last = written.last
+        if last is None or last[0] != more:
+            last = written.last = (more, *_around(head, target, host, more))
+        _, before, behind = last
+    else:
+        before, behind = _around(head, target, host, more, expect=expect)
+    return before + behind if head.length is None else b"%b%d%b" % (before, head.length, behind)
+
+
+def _around(
+    head: RequestHead, target: bytes, host: bytes, more: bytes, *, expect: bool = False
+) -> tuple[bytes, bytes]:
+    """The bytes before and behind the length, or all in two parts."""
     framing = b"via: 1.1 gtm\r\n" if head.version == "1.1" else b"via: 1.0 gtm\r\n"
     if b"via" in head.seen:
         framing = b"via: %b, %b" % (head.seen[b"via"], framing[5:])
     if head.chunked:
         framing += b"transfer-encoding: chunked\r\n"
-    elif head.length is not None:
-        framing += b"content-length: %d\r\n" % head.length
+    behind = b""
     if head.upgrade:
-        framing += b"connection: upgrade\r\nupgrade: %b\r\n" % head.upgrade
+        behind = b"connection: upgrade\r\nupgrade: %b\r\n" % head.upgrade
     elif head.trailers:
-        framing += b"connection: te\r\nte: trailers\r\n"
+        behind = b"connection: te\r\nte: trailers\r\n"
     if expect:
-        framing += b"expect: 100-continue\r\n"
-    return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b%b\r\n" % (
+        behind += b"expect: 100-continue\r\n"
+    if head.length is not None:
+        framing, behind = framing + b"content-length: ", b"\r\n" + behind
+    before = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b" % (
         head.method,
         target,
         host,
         b"".join(head.lines),
         framing,
-        more,
     )
+    return before, behind + more + b"\r\n"

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gtm.balancer.wire.heads import Headers, RequestHead, tokens, without
+from gtm.balancer.wire.heads import Headers, RequestHead, Written, tokens, without
 
 _TAKEN = frozenset(
     (
@@ -40,9 +40,13 @@ class ResponseError(Exception):
     """A backend's response that cannot be passed on: what was wrong."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ResponseHead:
-    """A backend's response as it was understood; `length` None: chunked, or until the connection ends."""
+    """A backend's response as it was understood; `length` None: chunked, or until the connection ends.
+
+    Heads are shared by responses that say the same (`gtm.balancer.wire.known`). `written` is there in those that are shared, and is the
+    same in those that differ in their length alone.
+    """
 
     status: int
     reason: bytes
@@ -50,6 +54,23 @@ class ResponseHead:
     chunked: bool
     lines: list[bytes]
     seen: dict[bytes, bytes]
+    written: Written | None = None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether another of the same bytes can be handled as this one was, if the connection goes on: its end can be told by what it says."""
+        return (
+            self.status >= 200
+            and self.status not in _NO_BODY
+            and (self.chunked or self.length is not None)
+            and b"upgrade" not in self.seen
+        )
+
+    def of_length(self, length: int) -> ResponseHead:
+        """The same with a body of another length (both above 0)."""
+        return ResponseHead(
+            self.status, self.reason, length, self.chunked, self.lines, self.seen, self.written
+        )
 
     @property
     def upgrade(self) -> bytes:
@@ -137,9 +158,25 @@ def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, 
         framing: how its end is told.
         more: header lines of gtm's own.
     """
+    written = response.written
+    if written is not None and framing is not NONE and request.keep_alive and request.version == "1.1":
+        # Then the framing follows from the response.
+        last = written.last
+        if last is None or last[0] != more:
+            last = written.last = (more, *_around(request, response, framing, more))
+        _, before, behind = last
+    else:
+        before, behind = _around(request, response, framing, more)
+    if response.length is None or response.status in (101, 204):
+        return before + behind
+    return b"%b%d%b" % (before, response.length, behind)
+
+
+def _around(
+    request: RequestHead, response: ResponseHead, framing: Framing, more: bytes
+) -> tuple[bytes, bytes]:
+    """The bytes before and behind the length, or all in two parts."""
     said = b""
-    if response.length is not None and response.status not in (101, 204):
-        said = b"content-length: %d\r\n" % response.length
     if framing is CHUNKED:
         said = b"transfer-encoding: chunked\r\n"
     if framing is TUNNEL:
@@ -148,10 +185,7 @@ def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, 
         said += b"connection: close\r\n"
     elif request.version == "1.0":
         said += b"connection: keep-alive\r\n"
-    return b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (
-        response.status,
-        response.reason,
-        b"".join(response.lines),
-        said,
-        more,
-    )
+    before = b"HTTP/1.1 %d %b\r\n%b" % (response.status, response.reason, b"".join(response.lines))
+    if response.length is not None and response.status not in (101, 204):
+        before, said = before + b"content-length: ", b"\r\n" + said
+    return before, b"%b%b\r\n" % (said, more)
