@@ -168,19 +168,22 @@ def test_responses(case: Case) -> None:
         # Not to be tried again: what breaks once shall be seen.
         async with world(await backend.start(), limits=Limits(tries=1)) as w:
             line = "GET / HTTP/1.1" if case.asks == "upgrade" else case.asks
-            client = await w.client()
-            client.send(line.encode() + b"\r\nHost: a\r\n" + _UPGRADE * (case.asks == "upgrade") + b"\r\n")
-            for wants in case.answers:
-                status, _, body = wants.partition(" ")
-                answer = await client.response(line.split(" ")[0])
-                assert answer.status == int(status), answer
-                if int(status) == 502:
-                    assert _code(answer.body) == body
-                else:
-                    assert answer.body == body.removesuffix(" ...").encode(), answer
-                    assert answer.whole is not body.endswith(" ...")
-                for name in case.absent:
-                    assert name not in answer.names | {name.lower() for name, _ in answer.trailers}
+            for _ in range(2):  # what was read before is known
+                client = await w.client()
+                client.send(
+                    line.encode() + b"\r\nHost: a\r\n" + _UPGRADE * (case.asks == "upgrade") + b"\r\n"
+                )
+                for wants in case.answers:
+                    status, _, body = wants.partition(" ")
+                    answer = await client.response(line.split(" ")[0])
+                    assert answer.status == int(status), answer
+                    if int(status) == 502:
+                        assert _code(answer.body) == body
+                    else:
+                        assert answer.body == body.removesuffix(" ...").encode(), answer
+                        assert answer.whole is not body.endswith(" ...")
+                    for name in case.absent:
+                        assert name not in answer.names | {name.lower() for name, _ in answer.trailers}
             second = await w.ask(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
             assert (second.status, second.body) == (200, b"2!")
 

@@ -1,0 +1,254 @@
+"""What is not parsed because it was read before, or is plain: the strict parser's own word on the same bytes is the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from httptools import HttpParserError, HttpRequestParser, HttpResponseParser
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gtm.balancer.wire.chunks import Chunks
+from gtm.balancer.wire.heads import HeadError, RequestHead, forwarded_head, read_head
+from gtm.balancer.wire.known import LONGEST, MOST, Known, outline
+from tests.balancer.world import Backend, Message, answering, run, world
+from tests.effort import examples
+
+# --- chunks ---
+
+_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class _Parser:
+    """The strict parser behind a head, and what it made of what came."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.ended = self.wrong = False
+        self._parser = HttpResponseParser(self)
+        self._parser.feed_data(_HEAD)
+
+    def feed(self, data: bytes) -> None:
+        if not self.ended and not self.wrong:
+            try:
+                self._parser.feed_data(data)
+            except HttpParserError:
+                self.wrong = not self.ended
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.ended = True
+
+
+def _apart(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    for start, end in pairwise(places):
+        yield data[start:end]
+
+
+def _read(parts: Iterator[bytes]) -> tuple[bytes, bool, bool]:
+    """What a reader makes of chunks that leaves to the parser what is not plain. What goes on as it is must be body in chunks."""
+    chunks: Chunks | None = Chunks()
+    body, parser = b"", _Parser()
+    for part in parts:
+        if chunks is None:
+            parser.feed(part)
+            continue
+        size = chunks.whole(part)
+        if size >= 0:
+            passed = _Parser()
+            passed.feed(part)
+            assert not passed.wrong
+            assert len(passed.body) == size
+            assert part[-6:-2] == passed.body[-4:]
+            body += passed.body
+            after = _Parser()
+            after.feed(part + b"0\r\n\r\n")
+            assert after.ended, "it ends between two chunks"
+            continue
+        pieces, rest = chunks.split(part)
+        body += b"".join(pieces)
+        if chunks.broken:
+            return body, False, True
+        if rest:
+            chunks = None
+            parser.feed(rest)
+    return body + parser.body, parser.ended, parser.wrong
+
+
+_plain = st.binary(min_size=1, max_size=40).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data))
+_odd = st.sampled_from(
+    [b"0\r\n\r\n", b"0\r\nA: b\r\n\r\n", b"00\r\n\r\n", b"03\r\nabc\r\n", b"3;x=y\r\nabc\r\n", b"3 \r\nabc\r\n", b"3\nabc\r\n", b"3\r\nabc\n",
+     b"3\r\nabcd\r\n", b"3\r\nab\r\n", b"-1\r\n", b"0x3\r\nabc\r\n", b"fffffffff\r\n", b"3\r\r\nabc\r\n", b"\r\n", b"A\r\n0123456789\r\n", b"g\r\n",
+     b"3\r\nabc\r\r", b"3\r\nabc\rx", b"1_0\r\n0123456789abcdef\r\n", b"+3\r\nabc\r\n"]
+)  # fmt: skip
+
+
+@settings(max_examples=examples(3000, 150), deadline=None)
+@given(
+    st.lists(st.one_of(_plain, _plain, _plain, _odd), max_size=8), st.lists(st.integers(0, 400), max_size=8)
+)
+@example([b"3\r\nabc\r\n", b"0\r\n\r\n"], [1, 2, 3, 4, 5, 6, 7, 8, 9])
+@example([b"4\r\nabcd\r\n", b"0000\r\n\r\n"], [9])
+def test_chunks_are_what_the_parser_says(parts: list[bytes], cuts: list[int]) -> None:
+    """However the bytes are cut: the same body, the same end, the same refusal."""
+    data = b"".join(parts)
+    model = _Parser()
+    model.feed(data)
+    body, ended, wrong = _read(_apart(data, cuts))
+    assert wrong == model.wrong
+    if not wrong:
+        assert (body, ended) == (model.body, model.ended)
+
+
+# --- heads ---
+
+_names = st.sampled_from([b"Host", b"Content-Length", b"content-length", b"CONTENT-LENGTH", b"X-A", b"Accept", b"Connection", b"Expect", b"Upgrade",
+                          b"Transfer-Encoding", b"Content-Type", b"gtm-handoff", b"X_A"])  # fmt: skip
+_values = st.sampled_from([b"a.example", b"7", b"07", b"0", b"12", b"5 ", b"5, 5", b"+5", b"999999999", b"1000000000", b"close", b"keep-alive", b"upgrade",
+                           b"100-continue", b"websocket", b"chunked", b"", b"text/plain", b"a\tb", b"x\r\n content-length: 3",
+                           b"x\ncontent-length: 3", b"x\rcontent-length: 3"])  # fmt: skip
+_separators = st.sampled_from([b": ", b": ", b": ", b":", b" : ", b":  "])
+_ends = st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\n"])
+_line = st.tuples(_names, _separators, _values, _ends).map(b"".join)
+_head = st.tuples(
+    st.sampled_from([b"", b"", b"", b"\r\n"]),
+    st.sampled_from(
+        [b"GET / HTTP/1.1\r\n", b"POST /v1/x?y HTTP/1.1\r\n", b"PUT / HTTP/1.0\r\n", b"POST / HTTP/1.1\n"]
+    ),
+    st.just(b"Host: b\r\n"),
+    st.lists(_line, max_size=4).map(b"".join),
+    st.sampled_from([b"\r\n", b"\r\n", b"\n"]),
+).map(b"".join)
+
+
+class _Heads:
+    """Reads one request's head by the parser; what is kept of it, as the plane keeps it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.head: RequestHead | None = None
+        self.bodies = b""
+        self.fields: list[tuple[bytes, bytes]] = []
+        self._url = b""
+        self._parser = HttpRequestParser(self)
+        try:
+            self._parser.feed_data(data)
+        except Exception:
+            self.head = None
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name, value))
+
+    def on_body(self, body: bytes) -> None:
+        self.bodies += body
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        if self.head is not None:
+            raise HeadError(400, "second", "of two, the first is looked at")
+        self.head = read_head(
+            parser.get_method(), self._url, parser.get_http_version(), self.fields,
+            keep_alive=parser.should_keep_alive(), upgrades=parser.should_upgrade(),
+        )  # fmt: skip
+
+
+@settings(max_examples=examples(3000, 150), deadline=None)
+@given(_head, st.integers(1, 99_999), st.binary(max_size=3))
+def test_a_head_that_was_read_before(raw: bytes, length: int, behind: bytes) -> None:
+    """Whatever is kept says of another head with the same key what the parser says of that one, but for its length, which the key leaves out."""
+    found = outline(raw + behind)
+    first = _Heads(raw)
+    if found is None or first.head is None or not first.head.lasting or (first.head.length or 0) != found[2]:
+        return
+    known: Known[RequestHead] = Known()
+    known.keep(found[0], first.head, len(first.fields))
+    if not known:
+        return
+    assert found[1] == len(raw), "it ends where the parser ends it"
+    other = re.sub(
+        rb"(?<=\r\n)([Cc]ontent-[Ll]ength: )[1-9][0-9]*(?=\r\n)", b"\\g<1>%d" % length, raw, count=1
+    )
+    again = outline(other)
+    assert again is not None
+    kept = known.get(again[0])
+    assert kept is not None
+    if again[2]:
+        kept = kept.of_length(again[2])
+    body = b"x" * again[2]
+    second = _Heads(other + body)
+    assert second.head is not None
+    assert second.bodies == body
+    assert forwarded_head(kept, kept.target, kept.host, b"", expect=False) == forwarded_head(
+        second.head, second.head.target, second.head.host, b"", expect=False
+    )
+    assert (kept.method, kept.length, kept.keep_alive) == (
+        second.head.method,
+        second.head.length,
+        second.head.keep_alive,
+    )
+    assert {**kept.seen, b"content-length": b""} == {**second.head.seen, b"content-length": b""}
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """Many heads, and long ones."""
+    known: Known[int] = Known()
+    for number in range(3 * MOST):
+        known.keep(b"GET /%d HTTP/1.1\r\n\r\n" % number, number, 0)
+        assert len(known) <= MOST
+    assert outline(b"GET / HTTP/1.1\r\nA: " + b"x" * LONGEST + b"\r\n\r\n") is None
+
+
+def test_bodies_of_other_lengths_by_one_head() -> None:
+    """On one connection and on others: each body arrives with its own length, and each answer with its own."""
+
+    async def main() -> None:
+        seen: list[Message] = []
+        bodies = [b"x" * length for length in (3, 1, 12, 1, 300, 3)]
+        answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
+        async with world(await Backend(answering(*answers, seen=seen)).start()) as w:
+            client = await w.client()
+            for number, body in enumerate(bodies):
+                if number % 3 == 2:
+                    client = await w.client()
+                client.send(
+                    b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
+                    % (number % 2, len(body), body)
+                )
+                answer = await client.response()
+                assert (answer.body, answer.get("content-length")) == (body, b"%d" % len(body))
+            assert [one.body for one in seen] == bodies
+            assert len(w.proxy.requests) == 2
+            assert len(w.proxy.answers) == 1
+
+    run(main)
+
+
+def test_what_one_request_changes_others_do_not_feel() -> None:
+    """One whose connection ends with its answer, for the backend's sake, leaves those of the same head as they are."""
+
+    async def main() -> None:
+        until = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        async with world(await Backend(answering(until)).start()) as w:
+            client = await w.client()
+            raw = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            for _ in range(3):
+                client.send(raw)
+                answer = await client.response()
+                assert (answer.body, answer.get("connection")) == (b"abc", None)
+            w.proxy.draining = True
+            client.send(raw)
+            assert (await client.response()).get("connection") == b"close"
+            w.proxy.draining = False
+            other = await w.client()
+            for _ in range(2):
+                other.send(raw)
+                assert (await other.response()).get("connection") is None
+
+    run(main)
