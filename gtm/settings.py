@@ -212,6 +212,12 @@ class BalancerSettings(ServerSettings):
     admin_port: int = option(
         DEFAULT_ADMIN_PORT, "Port of metrics and state (0: any).", minimum=0, maximum=65535
     )
+    workers: int = option(
+        1,
+        "Processes that carry requests; more than 1 are fed by one more (docs/balancer.md).",
+        minimum=1,
+        maximum=64,
+    )
     trusted_proxies: tuple[Network, ...] = option(
         "",
         "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",

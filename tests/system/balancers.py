@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from gtm.core.model.services import Member, NameServer, RefusalAddress, Service,
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
-from tests.system.harness import Process, eventually
+from tests.system.harness import Process, System, eventually
 from tests.system.lone import free_port
 
 HOST = "chat.demo.test"
@@ -148,3 +149,83 @@ def lone_balancer(
     finally:
         running.process.popen.kill()
         running.process.popen.wait()
+
+
+class Streams:
+    """Streams of a model server through a balancer, each over a connection of its own: which have begun, and what each got."""
+
+    def __init__(self, url: str, count: int, tokens: int) -> None:
+        self.begun = [False] * count
+        self.got = [0] * count
+        self.failed: list[str] = []
+        self._tokens = tokens
+        self._url = url
+        self._pool = ThreadPoolExecutor(count)
+        for number in range(count):
+            self._pool.submit(self._read, number)
+        self._pool.shutdown(wait=False)
+
+    def _read(self, number: int) -> None:
+        content = {
+            "model": "demo",
+            "messages": [{"role": "user", "content": "Say."}],
+            "max_tokens": self._tokens,
+            "stream": True,
+        }
+        headers = {"Host": HOST, "X-Forwarded-For": BERLIN}
+        url = f"{self._url}/v1/chat/completions"
+        try:
+            with httpx.stream(
+                "POST", url, json=content, headers=headers, timeout=120, trust_env=False
+            ) as answer:
+                for line in answer.iter_lines():
+                    if line.startswith("data: {"):
+                        self.begun[number] = True
+                        choices = json.loads(line[6:]).get("choices")
+                        self.got[number] += bool(choices and choices[0]["delta"].get("content"))
+        except httpx.HTTPError as error:
+            self.failed.append(repr(error))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all have ended as they should; one that broke off is an error at once.
+
+        Raises:
+            AssertionError: one did.
+        """
+        assert not self.failed, self.failed
+        return self.got == [self._tokens] * len(self.got)
+
+
+def balancer_token(running: System, region: str) -> str:
+    """A token for a region's balancers."""
+    body = {"name": f"{region}-balancer", "role": "balancer", "regions": region}
+    made = running.api("POST", "/v1/tokens", json=body)
+    assert made.status_code == 201, made.text
+    found: str = made.json()["token"]
+    return found
+
+
+def followed_balancer(
+    running: System,
+    folder: Path,
+    region: str,
+    token: str,
+    backends: list[dict[str, Any]],
+    *arguments: str,
+    ports: tuple[int, int],
+    name: str = "",
+) -> Process:
+    """A balancer that follows control, on its port and its admin port, with a file of backends in the folder."""
+    name = name or f"{region}-1"
+    file = folder / f"{name}.yaml"
+    file.write_text(json.dumps({"backends": backends}))
+    return Process(
+        [
+            *("balancer", "--region", region, "--name", name, "--data-dir", str(folder / name)),
+            *("--control", running.control, "--balancer-port", str(ports[0]), "--admin-port", str(ports[1])),
+            *("--trusted-proxies", "127.0.0.0/8", "--file", str(file), *arguments),
+        ],
+        folder / f"{name}.log",
+        {"GTM_TOKEN": token},
+    )

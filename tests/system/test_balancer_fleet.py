@@ -13,8 +13,16 @@ import httpx
 import openai
 import pytest
 
-from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, REGIONS, Backends
-from tests.system.harness import Process, System, eventually, system
+from tests.system.balancers import (
+    BERLIN,
+    HOST,
+    MOUNTAIN_VIEW,
+    REGIONS,
+    Backends,
+    balancer_token,
+    followed_balancer,
+)
+from tests.system.harness import System, eventually, system
 from tests.system.lone import free_port
 
 pytestmark = pytest.mark.system
@@ -120,27 +128,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         )
         assert applied.status_code == 200, applied.text
         for number, name in enumerate(REGIONS):
-            body = {"name": f"{name}-balancer", "role": "balancer", "regions": name}
-            token = running.api("POST", "/v1/tokens", json=body)
-            assert token.status_code == 201, token.text
-            file = folder / f"{name}.yaml"
-            urls = backends.urls[2 * number : 2 * number + 2]
-            file.write_text(json.dumps({"backends": [{"url": url, "slots": 1} for url in urls]}))
-            process = Process(
-                [
-                    *("balancer", "--region", name, "--name", f"{name}-1", "--data-dir", str(folder / name)),
-                    *("--control", running.control, "--balancer-port", str(ports[name])),
-                    *(
-                        "--admin-port",
-                        str(admin[name]),
-                        "--trusted-proxies",
-                        "127.0.0.0/8",
-                        "--file",
-                        str(file),
-                    ),
-                ],
-                folder / f"{name}.log",
-                {"GTM_TOKEN": token.json()["token"]},
+            servers = [{"url": url, "slots": 1} for url in backends.urls[2 * number : 2 * number + 2]]
+            token = balancer_token(running, name)
+            several = ("--workers", "2") if name == "fra" else ()
+            process = followed_balancer(
+                running, folder, name, token, servers, *several, ports=(ports[name], admin[name])
             )
             stack.callback(process.popen.kill)
         found = Fleet(running, backends, ports, admin)

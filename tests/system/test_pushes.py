@@ -13,8 +13,16 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, REGIONS, Backends
-from tests.system.harness import Process, eventually, system
+from tests.system.balancers import (
+    BERLIN,
+    HOST,
+    MOUNTAIN_VIEW,
+    REGIONS,
+    Backends,
+    balancer_token,
+    followed_balancer,
+)
+from tests.system.harness import eventually, system
 from tests.system.lone import free_port
 from tests.system.test_balancer_fleet import Fleet, policy
 
@@ -45,26 +53,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         applied = running.api("POST", "/v1/policy:apply?force=true&force_reason=test", json=body)
         assert applied.status_code == 200, applied.text
         for number, name in enumerate(REGIONS):
-            made = {"name": f"{name}-balancer", "role": "balancer", "regions": name}
-            token = running.api("POST", "/v1/tokens", json=made)
-            assert token.status_code == 201, token.text
-            file = folder / f"{name}.yaml"
-            file.write_text(f"backends: [{{url: {backends.urls[number]}, slots: {SLOTS[name]}}}]\n")
-            process = Process(
-                [
-                    *("balancer", "--region", name, "--name", f"{name}-1", "--data-dir", str(folder / name)),
-                    *("--control", running.control, "--balancer-port", str(ports[name])),
-                    *(
-                        "--admin-port",
-                        str(admin[name]),
-                        "--trusted-proxies",
-                        "127.0.0.0/8",
-                        "--file",
-                        str(file),
-                    ),
-                ],
-                folder / f"{name}.log",
-                {"GTM_TOKEN": token.json()["token"]},
+            servers = [{"url": backends.urls[number], "slots": SLOTS[name]}]
+            token = balancer_token(running, name)
+            process = followed_balancer(
+                running, folder, name, token, servers, ports=(ports[name], admin[name])
             )
             stack.callback(process.popen.kill)
         found = Fleet(running, backends, ports, admin)

@@ -37,6 +37,12 @@ LAG = 0.1
 """Seconds between telling of more, and going by it."""
 FORGOTTEN_S = 60.0
 """Seconds of silence after which a balancer is taken to be no more."""
+LOOK_EVERY = 0.02
+"""Seconds between looks at whether there is something to tell: never two words sooner after each other."""
+OFTEN, SELDOM = 0.1, 0.3
+"""Seconds between two words while something changes, and while nothing does: of three in a row two may be lost before it is silent."""
+_MUCH = 0.125
+"""Part of what runs: a change by more is told at once."""
 
 
 class Use(NamedTuple):
@@ -49,6 +55,22 @@ class Use(NamedTuple):
     def asked(self) -> int:
         """The slots that it could use now."""
         return self.running + self.waiting
+
+
+def due(told: Use | None, use: Use, since: float) -> bool:
+    """Whether a word is due.
+
+    Args:
+        told: what the last one said; None: there was none.
+        use: what is so now.
+        since: seconds since then.
+    """
+    if told is None or since >= SELDOM:
+        return True
+    if told == use:
+        return False
+    much = abs(use.running - told.running) > max(1.0, _MUCH * told.running)
+    return since >= OFTEN or (told.waiting > 0) != (use.waiting > 0) or much
 
 
 def shares(limit: int, uses: Mapping[str, Use]) -> dict[str, int]:

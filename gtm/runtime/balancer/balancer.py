@@ -22,14 +22,17 @@ from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.carrier import Carrier, Counts
-from gtm.runtime.balancer.carriers import Alone, Carriers
+from gtm.runtime.balancer.carriers import Alone, Carriers, ViewMessage
+from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.pushes import Pushes
 from gtm.runtime.balancer.reporting import Reporter
 from gtm.runtime.balancer.room_line import RoomLine
+from gtm.runtime.balancer.workers.pool import WorkerPool
 from gtm.runtime.following.feed import follow
 from gtm.runtime.following.following import Following
 from gtm.runtime.following.tasks import Tasks, first_of
+from gtm.runtime.following.told import TimesMessage
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit
@@ -144,13 +147,8 @@ class Balancer:
 
     async def _serve(self, locator: Locator, ready: Callable[[], None]) -> None:
         settings, following = self.settings, self._following
-        pushes = Pushes(settings, self._current, self._owned, kept=following.kept, workers=1)
-        parts = pushes.leases.started(0)
-        carriers: Carriers = Alone(
-            Carrier(
-                settings, settings.name, current=self._current, file=self._file, locator=locator, parts=parts
-            )
-        )
+        pushes = Pushes(settings, self._current, self._owned, kept=following.kept, workers=settings.workers)
+        carriers = self._made(locator, pushes)
         self._carriers = carriers
         try:
             await following.kept.load_times()
@@ -170,6 +168,29 @@ class Balancer:
             await following.kept.keep_times()
         if self._tasks.failure is not None:
             raise self._tasks.failure
+
+    def _made(self, locator: Locator, pushes: Pushes) -> Carriers:
+        """What will carry requests."""
+        settings = self.settings
+        if settings.workers > 1:
+            Front(self._file.document, settings.file)  # what is wrong with it is better said once
+            return WorkerPool(settings, self._everything, pushes.leases)
+        parts = pushes.leases.started(0)
+        return Alone(
+            Carrier(
+                settings,
+                settings.name,
+                current=self._current,
+                file=self._file,
+                locator=locator,
+                parts=parts,
+            )
+        )
+
+    def _everything(self) -> list[ViewMessage]:
+        """What a new worker needs: the time first, for its first View to stand for it."""
+        current = self._current
+        return [TimesMessage(current.times), *self._following.lasting(), StateMessage(current.state)]
 
     async def _listen(self, carriers: Carriers, pushes: Pushes, ready: Callable[[], None]) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
@@ -201,6 +222,8 @@ class Balancer:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             self._current.tick()
+            if self._carriers is not None:
+                self._carriers.put(TimesMessage(self._current.times))
             await self._following.kept.keep_times()
             await self._following.retry()
 

@@ -239,13 +239,19 @@ class Carrier:
         for source, word in words.items():
             self._sharing.heard(source, word.uses, now - word.age)
             self._picker.flights.told(source, word.loads, now - word.age)
+        self._health.resize()
 
     # What it says
 
+    @property
+    def use(self) -> Use:
+        """What it has of the region's slots."""
+        admission = self._admission.admission
+        return Use(admission.running, admission.waiting)
+
     def word(self) -> Word:
         """What it has now, as the others are being told."""
-        snapshot = self._admission.admission.snapshot().tiers.values()
-        use = Use(sum(tier.running for tier in snapshot), sum(tier.waiting for tier in snapshot))
+        use = self.use
         self._sharing.tell(use, self._loop.time())
         return Word({self.member: use}, self._picker.flights.tell())
 

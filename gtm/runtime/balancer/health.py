@@ -80,6 +80,10 @@ class HealthLoop:
         found = self.health.tick(asyncio.get_running_loop().time())
         if found:
             self._picker.conditions(found)
+        self.resize()
+
+    def resize(self) -> None:
+        """Look how many slots may be filled here."""
         slots = self._picker.slots()
         here = (self._share(slots), slots != 0)
         if here != self._slots:

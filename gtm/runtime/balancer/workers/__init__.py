@@ -1,0 +1,1 @@
+"""A balancer of several processes: the one that follows control, and workers that carry requests."""

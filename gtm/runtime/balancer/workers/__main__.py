@@ -1,0 +1,34 @@
+"""`python -m gtm.runtime.balancer.workers`, started by the balancer only."""
+
+from __future__ import annotations
+
+import signal
+
+import uvloop
+
+from gtm.runtime.balancer.workers.messages import WorkerSettings
+from gtm.runtime.balancer.workers.worker import Worker
+from gtm.runtime.process import pauses
+from gtm.runtime.process.connections import raise_descriptor_limit
+from gtm.runtime.process.handed import received
+from gtm.runtime.process.logs import configure
+from gtm.runtime.process.privileges import conceal
+
+
+def main() -> None:
+    """Run the worker that this process was handed."""
+    conceal()
+    told = received(WorkerSettings)
+    configure(told.balancer.log_level, f"balancer-{told.number}")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise_descriptor_limit()
+    pauses.shorten()
+    uvloop.run(_run(told))
+
+
+async def _run(told: WorkerSettings) -> None:
+    await Worker(told).run()
+
+
+if __name__ == "__main__":
+    main()
