@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from itertools import islice
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -19,11 +20,14 @@ from gtm.core.model.services import Priority
 
 MAX_TOKEN = 2048
 """Longest handoff accepted, in bytes."""
+MAX_CREDITS = 8
+"""Quotas that a handoff brings tokens of, at the most: those of one region's rules."""
 _SIGNATURE = 64
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Tokens = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
 class MalformedError(ValueError):
@@ -57,6 +61,7 @@ class _Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     client: Annotated[str, msgspec.Meta(max_length=49)] = ""
     once: bool = False
     pushed: Annotated[str, msgspec.Meta(max_length=49)] | None = None
+    credit: Annotated[dict[_Text, _Tokens], msgspec.Meta(max_length=MAX_CREDITS)] = {}
 
 
 _encode = msgspec.json.Encoder().encode
@@ -104,6 +109,7 @@ class Signer:
             client=claims.client,
             once=claims.once,
             pushed=claims.pushed,
+            credit=dict(islice(claims.credit.items(), MAX_CREDITS)),
         )
         signed = self._header + _base64(_encode(payload))
         return signed + b"." + _base64(self._key.sign(signed))
@@ -152,6 +158,7 @@ def parsed(token: str | bytes) -> Token:
         hop=payload.hop,
         once=payload.once,
         pushed=payload.pushed,
+        credit=payload.credit,
     )
     if claims.pushed is not None and not (claims.carried and is_client_network(claims.pushed)):
         raise MalformedError(

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from gtm.core.decision.choice import Afford
+from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client
 from gtm.handoff import jwks
@@ -97,6 +98,7 @@ class EdgeApp:
         metrics: the whole edge's metrics as Prometheus text.
         silent: the kinds of worker of which none listens, for `/readyz` (a process that is asked listens).
         afford: asked before a spillover quota is used; None: nothing is asked.
+        earn: keeps what requests earn of quotas that are shares; None: nothing is kept.
         alone: what `/readyz` says besides of a process that answers without its agent.
         clock: POSIX seconds, for the end of tokens.
         handoffs: signs for the services that ask for it; None: nothing is signed.
@@ -113,6 +115,7 @@ class EdgeApp:
         *,
         silent: Callable[[], tuple[str, ...]] = tuple,
         afford: Afford | None = None,
+        earn: Earn | None = None,
         alone: Callable[[], dict[str, object]] = dict,
         clock: Callable[[], float] = time.time,
         handoffs: Handoffs | None = None,
@@ -124,6 +127,7 @@ class EdgeApp:
         self._metrics = metrics
         self._silent = silent
         self._afford = afford
+        self._earn = earn
         self._handoffs = handoffs
         self._corrections = corrections
         self._alone = alone
@@ -207,7 +211,12 @@ class EdgeApp:
         router = current.router
         if self._routes.router is not router:
             self._routes = Routes(
-                router, self._locate, self._afford, handoffs=self._handoffs, corrections=self._corrections
+                router,
+                self._locate,
+                self._afford,
+                handoffs=self._handoffs,
+                corrections=self._corrections,
+                earn=self._earn,
             )
         return self._routes
 

@@ -16,6 +16,7 @@ from gtm.core.decision.view import Window
 from gtm.core.handoff.claims import handed
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.model.services import Handoff
+from gtm.core.quota.earned import Worth
 from gtm.handoff import jwks
 from gtm.handoff.jwt import Signer
 from gtm.http.incoming import Incoming
@@ -43,6 +44,8 @@ class Handoffs:
         self._published = published
         self._issuer = ""
         self._signer: Signer | None = None
+        self.credit: Worth = ()
+        """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
         self._own: tuple[str, ...] = ()
 
     def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
@@ -54,12 +57,13 @@ class Handoffs:
         return routing.ranking.group.service.service.handoff is Handoff.SIGN
 
     def signed(self, routing: Routing, option: Option, *, once: bool) -> bytes | None:
-        """The handoff of a request; None if there is nothing to hand over, or no key yet."""
+        """The handoff of the request that was picked for last; None if there is nothing to hand over, or no key yet."""
+        credit, self.credit = self.credit, ()
         signer = self._signer
         if signer is None:
             return None
         nonce = urlsafe_b64encode(os.urandom(_NONCE)).decode()
-        claims = handed(routing, option, self._issuer, self._window(), nonce, once=once)
+        claims = handed(routing, option, self._issuer, self._window(), nonce, once=once, credit=credit)
         return None if claims is None else signer.sign(claims)
 
     @property

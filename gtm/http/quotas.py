@@ -1,5 +1,8 @@
 """The gate in front of spilling: may this worker send one more request under these quotas?
 
+Tokens of rates come from leases, those of shares from the requests that the worker sees (`gtm.core.quota.earned`): a quota's
+name says which.
+
 Law: the answering thread alone touches the buckets. Another hands it the next parts through a queue, and counts
 only grow: no lock is held, and none is waited for.
 """
@@ -10,8 +13,9 @@ from collections import deque
 from collections.abc import Callable
 
 from gtm.core.quota.buckets import TokenBucket
+from gtm.core.quota.earned import ShareBuckets, Worth
 from gtm.core.quota.leases import Parts
-from gtm.core.quota.names import QuotaText
+from gtm.core.quota.names import QuotaText, is_share
 from gtm.telemetry import Counts
 
 _MAX_WAITING = 64
@@ -32,7 +36,12 @@ class QuotaGate:
         self._waiting: deque[tuple[float, Parts, bool]] = deque()
         self._used = Counts()
         self._denied = Counts()
+        self._shares = ShareBuckets()
         self._start_anew(clock(), parts)
+
+    def earn(self, worth: Worth) -> Worth:
+        """A request was seen, of which each of these shares earns so many tokens. Returns what could not be saved."""
+        return self._shares.earn(worth)
 
     def update(self, parts: Parts) -> None:
         """Spend by these parts from now on (any thread). When it returns, older ones are spent no more."""
@@ -46,15 +55,20 @@ class QuotaGate:
         now = self._clock()
         if self._waiting:
             self._catch_up()
-        buckets, short = self._buckets, False
-        for quota in quotas:
+        earned = [found for quota in quotas if (found := self._shares.of(quota)) is not None]
+        short = not all(share.ready() for share in earned)
+        leased = [quota for quota in quotas if not is_share(quota)]
+        buckets = self._buckets
+        for quota in leased:
             bucket = buckets.get(quota)
             if bucket is None or not bucket.ready(now):
-                self._denied.add(quota)
+                self._denied.add(quota)  # whatever else is short: control leases by it
                 short = True
-        if short:
+        if short or len(earned) + len(leased) < len(quotas):
             return False
-        for quota in quotas:
+        for share in earned:
+            share.spend()
+        for quota in leased:
             buckets[quota].spend()
             self._used.add(quota)
         return True

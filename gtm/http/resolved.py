@@ -15,6 +15,7 @@ from gtm.core.decision.explain import answer
 from gtm.core.decision.router import Router
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
+from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
 from gtm.http.corrections import RouterCorrections
 from gtm.http.handoffs import Handoffs
@@ -55,7 +56,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     """All requests that are alike but for the draw.
 
     `client` is None where its address is unknown. `handoffs` signs what is answered, of a service that asks for it.
-    `corrections` are those by free slots.
+    `corrections` are those by free slots. `earn` keeps what requests earn of quotas that are shares, and returns what it cannot.
     """
 
     router: Router
@@ -66,14 +67,23 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     afford: Afford | None
     handoffs: Handoffs | None = None
     corrections: RouterCorrections | None = None
+    earn: Earn | None = None
 
     def pick(self) -> Option:
         """How one such request ends."""
-        routing, corrections = self.routing, self.corrections
-        option = pick(routing.choice, routing.request, random(), self.afford)
+        corrections = self.corrections
+        option = self._drawn()
         if corrections is None or not corrections.current.rooms:
             return option
-        return corrections.corrected(routing, option)
+        return corrections.corrected(self.routing, option)
+
+    def _drawn(self) -> Option:
+        """The plan's choice; first the request earns what its home's rules let it, which it may need at once."""
+        routing = self.routing
+        over = self.earn(routing.choice.earns) if routing.choice.earns and self.earn is not None else ()
+        if self.handoffs is not None:
+            self.handoffs.credit = over
+        return pick(routing.choice, routing.request, random(), self.afford)
 
     def answered(self) -> tuple[Option, int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """How one such request ends, as `told`; where it is to be explained in full, with what is known of free slots."""
@@ -81,9 +91,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
         if not self.full or corrections is None or not corrections.current.rooms:
             option = self.pick()
             return option, *self.told(option)
-        routing = self.routing
-        drawn = pick(routing.choice, routing.request, random(), self.afford)
-        option, said = corrections.said(routing, drawn)
+        option, said = corrections.said(self.routing, self._drawn())
         status, document, headers = self.told(option)
         return option, status, {**document, "free_slots": said}, headers
 

@@ -17,6 +17,7 @@ from gtm.core.decision.view import View
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
+from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
 from gtm.handoff import carried
 from gtm.http.corrections import Corrections
@@ -139,6 +140,7 @@ class Routes:
         limit: how many kinds are remembered in each table; past it the table starts anew.
         handoffs: signs for the services that ask for it; None: nothing is signed.
         corrections: by free slots; None: there are none.
+        earn: keeps what requests earn of quotas that are shares; None: nothing is kept.
     """
 
     def __init__(
@@ -150,6 +152,7 @@ class Routes:
         *,
         handoffs: Handoffs | None = None,
         corrections: Corrections | None = None,
+        earn: Earn | None = None,
     ) -> None:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
@@ -158,6 +161,7 @@ class Routes:
         self._services: dict[bytes, tuple[str, str | None] | None] = {}
         self._locate = locate
         self._afford = afford
+        self._earn = earn
         self._handoffs = handoffs
         self._corrections = None if router is None or corrections is None else corrections.under(router)
         self._limit = limit if router is None else min(limit, router.ranker.limit)
@@ -193,8 +197,9 @@ class Routes:
         handoffs = self._handoffs
         if handoffs is not None and not handoffs.signs(routing):
             handoffs = None
-        known = router, routing, client, instance, lookup.explain, self._afford, handoffs, self._corrections
-        resolved: ResolvedRequest = tuple.__new__(ResolvedRequest, known)
+        known = router, routing, client, instance, lookup.explain
+        made = (*known, self._afford, handoffs, self._corrections, self._earn)
+        resolved: ResolvedRequest = tuple.__new__(ResolvedRequest, made)
         return resolved
 
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:

@@ -1,8 +1,8 @@
 """Spill-back in the spillover simulation: gtm's plan, corrected by edges, by pushes between balancers, or by both.
 
-Corrections, pushes, the pace of reports and what counts as room are those of `gtm.core.balance.spill`. Tokens are leased by the
-ledger of `gtm.core.quota` to edges and balancers alike, and spent through the gate of `gtm.http.quotas`; or, to compare, earned from
-the requests that each sees (`gtm.core.balance.spill.shares`).
+Corrections, pushes, the pace of reports and what counts as room are those of `gtm.core.balance.spill`. Tokens are earned from the
+requests that edges and balancers see (`gtm.core.quota.earned`) and spent through the gate of `gtm.http.quotas`; or, to compare, leased by
+the ledger of `gtm.core.quota` at the rates that the shares come to.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from gtm.core.balance.spill.edge import REFUSED, Way, correct
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import KNOWN_FOR, Room, Slots, Standing, next_report, standing
 from gtm.core.balance.spill.senders import Sender, Sent
-from gtm.core.balance.spill.shares import ShareBucket
+from gtm.core.balance.spill.ways import owed
 from gtm.core.model.affinity import key_hash
+from gtm.core.quota.earned import Sight, Worth, earned
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.ledger import LeaseLedger
-from gtm.core.quota.names import QuotaText
+from gtm.core.quota.names import QuotaName, QuotaText
 from gtm.http.quotas import QuotaGate
 from tests.bench.sim_queue import SlotQueue
 from tests.bench.sim_strategies import Planned, Report
@@ -39,14 +40,14 @@ _NONE: tuple[QuotaText, ...] = ()
 class SpillSettings:
     """Which corrections are made, how old reports are when they arrive (s), and how many edges share the clients over HTTP.
 
-    `earned`: tokens of shares are earned from what each holder sees, instead of leased.
+    `earned`: tokens of shares are earned from what each holder sees, as they ship, instead of leased.
     """
 
     edge: bool = True
     push: bool = True
     state_age: float = 0.1
     edges: int = 8
-    earned: bool = False
+    earned: bool = True
 
 
 class Landed(NamedTuple):
@@ -67,27 +68,7 @@ class Holder:
     name: str
     gate: QuotaGate
     leases: LeaseHolder
-    earned: dict[QuotaText, ShareBucket] | None
     sent: Sent = field(default_factory=Sent)
-
-    def afford(self, quotas: tuple[QuotaText, ...]) -> bool:
-        """One token of each, or none."""
-        if self.earned is None:
-            return self.gate.afford(quotas)
-        buckets = [self.earned.setdefault(quota, ShareBucket()) for quota in quotas]
-        if not all(bucket.ready() for bucket in buckets):
-            return False
-        for bucket in buckets:
-            bucket.spend()
-        return True
-
-    def earn(self, tokens: dict[QuotaText, float]) -> dict[QuotaText, float]:
-        """A request was seen; returns what could not be saved of what it is worth."""
-        if self.earned is None:
-            return {}
-        return {
-            quota: self.earned.setdefault(quota, ShareBucket()).earn(worth) for quota, worth in tokens.items()
-        }
 
     def renew(self, ledger: LeaseLedger, now: float) -> None:
         """One report to control, and its reply."""
@@ -160,11 +141,15 @@ class Spilling:
         self._reports: list[tuple[float, int, Room]] = []
         self._pushed: list[tuple[float, int, int, float, float]] = []
         self._paid: tuple[QuotaText, ...] = ()
-        self._credit: dict[QuotaText, float] = {}
+        self._credit: Worth = ()
         self._moved = False
         names, numbers = planned.names, range(len(queues))
-        self._rules = [
-            {QuotaText(one.name): one.max_share or 0.0 for one in planned.quotas if one.home == name}
+        self._rules: list[Worth] = [
+            tuple(
+                (self._text(one.name), one.max_share or 0.0)
+                for one in planned.quotas
+                if settings.earned and one.home == name
+            )
             for name in names
         ]
         self._edges = [self._holder(f"edge-{number}") for number in range(settings.edges)]
@@ -178,16 +163,19 @@ class Spilling:
     def _holder(self, name: str) -> Holder:
         leases = LeaseHolder(name, 1)
         gate = QuotaGate(leases.started(0), lambda: self._now)
-        return Holder(name, gate, leases, {} if self.settings.earned else None)
+        return Holder(name, gate, leases)
+
+    def _text(self, rule: str) -> QuotaText:
+        return QuotaName(rule, share=self.settings.earned).text
 
     def _sender(self, holder: Holder, senders: int) -> Sender:
-        return Sender(self._standing, holder.sent, 1 / max(1, senders), holder.afford)
+        return Sender(self._standing, holder.sent, 1 / max(1, senders), holder.gate.afford)
 
     def _quotas(self, area: int, region: int) -> tuple[QuotaText, ...]:
         """Those that an area's requests count against in a region."""
         if region in (self.planned.order[area][0], REFUSED):
             return _NONE
-        return tuple(QuotaText(name) for covered, name, _ in self.planned.buckets[area] if region in covered)
+        return tuple(self._text(name) for covered, name, _ in self.planned.buckets[area] if region in covered)
 
     def _ways_of(self, area: int, edge: Holder) -> list[Way]:
         trips, names = self.planned.round_trip[area], self.planned.names
@@ -202,7 +190,7 @@ class Spilling:
             Peer(
                 region,
                 trips_ms[region] / 1e3,
-                self._quotas(area, region),
+                owed(self._quotas(area, region), frozenset(self._quotas(area, here))),
                 key_hash(f"{name}\n{names[region]}"),
             )
             for region in self.planned.order[area]
@@ -218,7 +206,7 @@ class Spilling:
         self.planned.tick(report)
         self.movement = self.planned.movement
         self._ledger.apportion(
-            {QuotaText(name): rate for name, rate in self.planned.leasable.items()}, report.now
+            {self._text(name): rate for name, rate in self.planned.leasable.items()}, report.now
         )
         for holder in (*self._edges, *(self._balancers if self.settings.push else ())):
             holder.renew(self._ledger, report.now)
@@ -254,18 +242,17 @@ class Spilling:
             return region
         number = int(self._random.random() * len(self._edges))
         edge = self._edges[number]
-        self._moved, self._credit = False, edge.earn(self._rules[area])
+        self._moved, self._credit = False, edge.gate.earn(self._rules[area])
         quotas = self._quotas(area, region)
-        if quotas and not edge.afford(quotas):
+        if quotas and not edge.gate.afford(quotas):
             region, quotas = self.planned.order[area][0], _NONE
-        self._paid = quotas
         if not self.settings.edge:
             return region
         way, why = correct(region, self._ways[area][number], self._edge_senders[number], now, paid=quotas)
         self.counts[f"edge_{why}"] += 1
         if way is None:
             return region
-        self._moved, self._paid = True, (*quotas, *way.quotas)
+        self._moved = True
         return way.number
 
     def arrive(
@@ -275,9 +262,11 @@ class Spilling:
         site, balancer = self.sites[region], self._balancers[region]
         if self.settings.push:
             if region == self.planned.order[area][0]:
-                balancer.earn(self._credit if http else self._worth_by_dns(area))
+                sight = Sight.HANDED if http else Sight.FIRST
+                left = () if http else self._left_by_dns(area)
+                balancer.gate.earn(earned(sight, self._rules[area], left, dict(self._credit)))
             if site.queue.delay(now) > 0:
-                peer = self._push(area, region, now, self._paid if http else _NONE)
+                peer = self._push(area, region, now)
                 if peer is not None:
                     heappush(self._pushed, (now + peer.extra_s / 2, index, peer.number, hold, peer.extra_s))
                     return None
@@ -285,25 +274,31 @@ class Spilling:
         self.counts["moved_and_waited"] += http and self._moved and wait > 0
         return wait
 
-    def _push(self, area: int, region: int, now: float, paid: tuple[QuotaText, ...]) -> Peer | None:
+    def _push(self, area: int, region: int, now: float) -> Peer | None:
         slots = self.sites[region].slots(now)
         wait = inf if slots.waiting >= slots.limit else expected_wait(slots, self.service_time[region])
         peers = self._peers[area][region]
-        if paid:
-            peers = [
-                peer._replace(quotas=tuple(one for one in peer.quotas if one not in paid)) for peer in peers
-            ]
         draws = (self._random.random(), self._random.random())
         peer, why = push(wait, 0, peers, self._balancer_senders[region], now, draws=draws)
         self.counts[f"push_{why}"] += 1
         return peer
 
-    def _worth_by_dns(self, area: int) -> dict[QuotaText, float]:
-        """Tokens that a request by DNS earns at home: the plan has sent others away already."""
+    def _left_by_dns(self, area: int) -> Worth:
+        """Tokens that a request by DNS earns at home, as `gtm.core.decision.weights.left_at_home` has it."""
         cumulative, regions = self.planned.cumulative[area], self.planned.regions[area]
         weights = dict(zip(regions, map(float.__sub__, cumulative, [0.0, *cumulative]), strict=False))
-        stays = weights.get(self.planned.order[area][0], 0.0)
-        worth = {}
-        for quota, share in self._rules[area].items():
-            worth[quota] = max(0.0, (share - (1 - stays)) / stays) if stays > 0 else 0.0
-        return worth
+        home = self.planned.order[area][0]
+        stays = weights.get(home, 0.0)
+        if stays <= 0:
+            return ()
+        found = []
+        for quota, share in self._rules[area]:
+            away = sum(
+                weight
+                for region, weight in weights.items()
+                if region != home and quota in self._quotas(area, region)
+            )
+            worth = min(share, (share - away) / stays)
+            if worth > 0:
+                found.append((quota, worth))
+        return tuple(found)

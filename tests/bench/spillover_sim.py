@@ -326,8 +326,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--quotas",
         choices=("leases", "earned"),
-        default="leases",
-        help="tokens of spill-back: leased, or earned as a share of the requests seen",
+        default="earned",
+        help="tokens of shares: earned from the requests seen, as they ship, or leased to compare",
     )
     parser.add_argument("--regions", type=int, default=len(AREAS), choices=range(3, len(AREAS) + 1))
     parser.add_argument("--seed", type=int, default=1)

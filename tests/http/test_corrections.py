@@ -256,7 +256,7 @@ def ways_of(view: View, routing: Routing, service: str, client: str) -> list[tup
             continue
         quotas: tuple[str, ...] = ()
         if region.name != home:
-            quotas = tuple(rule.name for rule in leading if rule.max_share is not None)
+            quotas = tuple(f"share:{rule.name}" for rule in leading if rule.max_share is not None)
             if region.spill_in.max_requests_per_second is not None:
                 quotas = (*quotas, f"spill_in:{region.name}")
         found.append((number, quotas))
@@ -439,7 +439,7 @@ class Checked:
 def test_every_answer_is_one_that_the_page_allows(seed: int) -> None:
     """0 outside the fence, 0 beyond quotas, unknown is never room, one correction a request; else the plan's answer."""
     random = Random(seed)
-    quotas = ["rule0", "rule1", "rule2", *(f"spill_in:{name}" for name in NAMES)]
+    quotas = ["share:rule0", "share:rule1", "share:rule2", *(f"spill_in:{name}" for name in NAMES)]
     tokens = {quota: random.choice([0, 1, 3]) for quota in quotas}
     checked = Checked(*some_world(random), tokens, random.choice([1, 1, 3]))
     checked.plan(some_plan(random))
@@ -667,13 +667,13 @@ def test_how_many_send_may_change() -> None:
 def test_a_quota_is_paid_once() -> None:
     """The plan's own spillover has paid for the rule; another region under the same rule owes nothing more."""
     rules = (SpilloverRule("abroad", "de", ("ie", "fr"), max_share=0.1),)
-    checked = Checked(policy_of(regions_of(NAMES), rules), healthy(regions_of(NAMES)), {"abroad": 1}, 1)
+    checked = Checked(policy_of(regions_of(NAMES), rules), healthy(regions_of(NAMES)), {"share:abroad": 1}, 1)
     checked.plan(_TO_IRELAND)
     say(checked.edge, ie=report(0, 4), de=report(0, 4), fr=report(4, 4))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(resolved, "random", lambda: 0.1)
         assert redirect(checked.edge, "web", GERMAN)[1:] == ("fr", "free_slots")
-    assert checked.tokens.taken == [("abroad",)]
+    assert checked.tokens.taken == [("share:abroad",)]
 
 
 def test_a_handoff_names_the_region_that_takes_the_request() -> None:
@@ -737,7 +737,7 @@ CASES = (
         draw=0.1,
         policy=policy_of(regions_of(NAMES), _RULES),
         plan=_TO_IRELAND,
-        tokens={"wide": 1},
+        tokens={"share:wide": 1},
     ),
     Case("location_unknown", "small", "de", None, client=UNKNOWN, free="us"),
     Case("weighted", "split", "ie", None, draw=0.3),

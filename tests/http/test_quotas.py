@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gtm.core.quota.buckets import WINDOW, depth
 from gtm.core.quota.leases import Parts
+from gtm.core.quota.names import QuotaText
 from gtm.http.quotas import QuotaGate
 from tests.core.strategies import quick
 
@@ -115,3 +116,22 @@ def test_parts_may_come_from_another_thread(updates: int) -> None:
     clock.now += 10.0
     assert gate.afford((f"b{updates - 1}",))
     assert not gate.afford((f"b{updates}",))
+
+
+def test_a_rule_of_both_bounds_takes_a_token_of_each() -> None:
+    """One is leased, one earned; where either is missing, neither is spent. Only what is leased is told to control."""
+    clock = _Clock()
+    gate = _gate(clock, rule=2.0)
+    both = (QuotaText("rule"), QuotaText("share:rule"))
+    assert not gate.afford(both)
+    assert gate.earn(((both[1], 0.5),)) == ()
+    assert not gate.afford(both)
+    assert gate.earn(((both[1], 0.5),)) == ()
+    assert gate.afford(both)
+    assert not gate.afford(both)
+    assert gate.take_counts() == ({"rule": 1}, {})
+    assert gate.afford(both[:1])
+    assert gate.earn(((both[1], 1.0),)) == ()
+    assert not gate.afford(both)
+    assert gate.take_counts() == ({"rule": 1}, {"rule": 1})
+    assert gate.afford(both[1:])

@@ -20,6 +20,7 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Affinity, Member, RefusalAddress, Service, Steering, Zone
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.edges import EdgePlace
+from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.http.app import EdgeApp, EdgeOptions
@@ -137,6 +138,7 @@ class Edge:
         boot: its clock, by which reports of free slots age.
         siblings: how many HTTP processes it has.
         afford: asked before a spillover quota is used.
+        earn: keeps what requests earn of shares.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Edge:
         boot: Callable[[], float] = time.monotonic,
         siblings: int = 1,
         afford: Afford | None = None,
+        earn: Earn | None = None,
     ) -> None:
         self.current = CurrentView(lambda: NOW, edge=place, boot=boot)
         self.counts = Counts()
@@ -164,6 +167,7 @@ class Edge:
             clock=lambda: NOW,
             handoffs=self.handoffs,
             afford=afford,
+            earn=earn,
             corrections=Corrections(
                 self.current, self.counts, name="edge-1", siblings=siblings, afford=afford
             ),

@@ -19,13 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.wire.refusals import Refusal
+from gtm.core.balance.spill.sight import sight
+from gtm.core.decision.choice import Choice
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
+from gtm.core.decision.weights import left_at_home
 from gtm.core.handoff.judge import Used, judge
 from gtm.core.handoff.verdict import Code, Flaw, Memory, Seen, Verdict
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
+from gtm.core.quota.earned import Earn, Worth, earned
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder
 from gtm.handoff.carried import HEADER, one_of, split
@@ -57,6 +61,7 @@ class LawGate:
         handoffs: reads handoffs.
         service: what requests are for whose host name is none of a service; None: nothing.
         keys: hex SHA-256 of a bearer token → the tenant whose it is.
+        earn: keeps what requests earn of quotas that are shares; None: nothing is kept.
         boot: the clock of `current`.
     """
 
@@ -71,6 +76,7 @@ class LawGate:
         service: str | None = None,
         keys: Mapping[str, str] | None = None,
         draw: Callable[[], float] = random.random,
+        earn: Earn | None = None,
     ) -> None:
         self.flaws: dict[str, int] = {}
         """How often a handoff was not believed, by why."""
@@ -82,8 +88,10 @@ class LawGate:
         self._service = service
         self._keys = keys or {}
         self._draw = draw
+        self._earn = earn
         self._router: Router | None = None
         self._memory: dict[Any, Verdict] = {}
+        self._left: dict[Choice, Worth] = {}
         self._peers: dict[str | None, bytes] = {}
         """Peers that are no trusted proxies → their addresses in network order."""
 
@@ -96,7 +104,7 @@ class LawGate:
         if router is None:
             return Refusal(503, "not_ready", "no policy has been loaded yet: try again", retry_after=1)
         if router is not self._router:
-            self._router, self._memory = router, {}
+            self._router, self._memory, self._left = router, {}, {}
         head = exchange.head
         client = self._client(exchange)
         handoff: bytes | Flaw | None = head.seen.get(HEADER)
@@ -122,6 +130,7 @@ class LawGate:
                 if len(self._memory) >= _REMEMBERED:
                     self._memory = {}
                 self._memory[key] = verdict
+        self._see(verdict, head.host)
         return self._concluded(exchange, verdict)
 
     def renew(self, exchange: Exchange) -> Refusal | None:
@@ -145,6 +154,23 @@ class LawGate:
         if PUSH in head.seen and (verdict.believed is None or not verdict.believed.carried):
             return _not_believed(verdict)
         return None if verdict.code is _SERVE else self._refusal(verdict, head)
+
+    def _see(self, verdict: Verdict, host: bytes) -> None:
+        """A request has come, which the law lets be served here: at its home, it earns what nobody has counted yet."""
+        routing, earn = verdict.routing, self._earn
+        if earn is None or routing is None or verdict.code is not _SERVE or not routing.choice.earns:
+            return
+        chosen, view = routing.choice, routing.view
+        if chosen.at_home != view.snapshot.region_numbers.get(self._region):
+            return
+        left = self._left.get(chosen)
+        if left is None:
+            left = self._left[chosen] = left_at_home(view, chosen.at_home, chosen.shares)
+        named = view.snapshot.host_of(host_name(host)) is not None
+        credit = {} if verdict.believed is None else verdict.believed.credit
+        worth = earned(sight(verdict, named=named, used=self._handoffs.came), chosen.earns, left, credit)
+        if worth:
+            earn(worth)
 
     def _holds(self, verdict: Verdict) -> bool:
         """Whether a verdict that is remembered still counts: the View is the same, the handoff may be over."""

@@ -29,6 +29,7 @@ class Handoffs:
         self._keys: PublicKeys = NO_PUBLIC_KEYS
         self._verifier = Verifier()
         self._nonces = Nonces()
+        self._looked_up = Nonces()
 
     def read(self, token: bytes) -> Presented | Flaw:
         """What a handoff says, or why it is not believed."""
@@ -46,6 +47,10 @@ class Handoffs:
     def used(self, claims: Claims) -> Memory:
         """Note that one for one request is used."""
         return self._nonces.use(claims, self._current.window.now)
+
+    def came(self, claims: Claims) -> Memory:
+        """Note that one of a look-up came, and say whether it did before."""
+        return self._looked_up.use(claims, self._current.window.now)
 
 
 class OwnHandoffs:

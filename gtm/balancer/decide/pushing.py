@@ -32,7 +32,7 @@ from gtm.core.balance.spill.outcomes import Why
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import Slots, Standing, standing
 from gtm.core.balance.spill.senders import Sender, Sent
-from gtm.core.balance.spill.ways import ways
+from gtm.core.balance.spill.ways import counted_at, owed, ways
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.endpoints import endpoint_for
 from gtm.core.decision.ranking import RankingClass
@@ -239,9 +239,11 @@ class Pusher:
 
     def _made(self, view: View, group: RankingClass) -> list[Peer]:
         here = view.snapshot.region_numbers.get(self._region)
+        every = ways(view, group, self._name)
+        counted = counted_at(view, group, every, here)
         return [
-            Peer(way.number, self._extra_s(view, here, way.number), way.quotas, way.key)
-            for way in ways(view, group, self._name)
+            Peer(way.number, self._extra_s(view, here, way.number), owed(way.quotas, counted), way.key)
+            for way in every
             if way.number != here
         ]
 

@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from time import perf_counter
 
 from gtm.control.lead.demand import TIME_CONSTANT, PerAnswer, Place, requests_of, requests_per_answer
@@ -160,13 +161,17 @@ class Planner:
 
 
 def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -> dict[QuotaText, float]:
-    """Each quota's rate times the part of it that HTTP takes: of the flows it covers, or of all demand if there are none."""
-    spilled: dict[QuotaText, list[float]] = {name: [0.0, 0.0] for name in solution.quota_rates}
-    everything = [0.0, 0.0]
+    """What may be leased of each quota that is a rate: all that the plan does not send by DNS already, which nobody counts.
+
+    A rule's share is no rate: it is earned, where requests are seen (`gtm.core.quota.earned`).
+    """
+    rates = {name: rate for name, rate in solution.quota_rates.items() if QuotaName.parse(name).into}
+    rates |= {
+        QuotaName(quota.name).text: quota.max_rate for quota in problem.quotas if quota.max_rate is not None
+    }
+    by_dns: dict[QuotaText, float] = defaultdict(float)
     for one in problem.classes:
-        part = min(1.0, http.get(one.key, 0.0) / one.rate) if one.rate > 0 else 1.0
-        everything[0] += one.rate * part
-        everything[1] += one.rate
+        part = max(0.0, 1 - http.get(one.key, 0.0) / one.rate) if one.rate > 0 else 0.0
         for region, rate in solution.flow.get(one.key, {}).items():
             if region == one.regions[0]:
                 continue
@@ -176,14 +181,8 @@ def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -
                 if quota.home == one.regions[0] and region in quota.to
             ]
             for name in (*names, QuotaName(region, into=True).text):
-                if name in spilled:
-                    spilled[name][0] += rate * part
-                    spilled[name][1] += rate
-    found = {}
-    for name, rate in solution.quota_rates.items():
-        over_http, total = spilled[name] if spilled[name][1] > 0 else everything
-        found[name] = rate * (over_http / total if total > 0 else 1.0)
-    return found
+                by_dns[name] += rate * part
+    return {name: max(0.0, rate - by_dns[name]) for name, rate in rates.items() if rate < inf}
 
 
 def over_http(plan: Plan, problem: Problem, http: Mapping[str, float]) -> Plan:

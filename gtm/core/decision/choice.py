@@ -73,6 +73,7 @@ from gtm.core.decision.view import View
 from gtm.core.decision.weights import (
     Shares,
     canaries_of,
+    earned_at,
     explorable,
     quotas_by_plan,
     quotas_of,
@@ -133,7 +134,8 @@ class Choice:
     if there are some. `keyed`: it matters who the client is, where that is known, for one of the two. `home` serves what no quota can be
     afforded for. `shed` is the share refused for want of capacity, `shed_tenants` that of tenants where it differs;
     `refused` and `over_share` are the refusals. `shares` are the regions' parts before exploration; `eligible` is the
-    mask they were made from.
+    mask they were made from. `at_home` is the number of the home region, -1 where there is none, and `earns` what each request that
+    is seen earns of the rules that bound a share of that home's demand.
     """
 
     options: tuple[Option, ...]
@@ -152,6 +154,8 @@ class Choice:
     shed_tenants: Mapping[str, float] | None = None
     refused: Option | None = None
     over_share: Option | None = None
+    at_home: int = -1
+    earns: tuple[tuple[QuotaText, float], ...] = ()
 
     @property
     def certain(self) -> Option | None:
@@ -279,6 +283,8 @@ def choice(view: View, group: RankingClass) -> Choice:
         shed_tenants=plan.tenants if plan is not None and sheds else None,
         refused=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.SHED) if sheds else None,
         over_share=maker.refused(Outcome.REFUSED_OVERLOAD, Reason.OVER_FAIR_SHARE) if sheds else None,
+        at_home=home,
+        earns=() if ignored or service.steering not in PLANNED else earned_at(view, home),
     )
 
 

@@ -18,6 +18,7 @@ from gtm.core.model.regions import AdminState, Endpoint
 from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
+from gtm.core.quota.names import QuotaName, QuotaText
 
 _LONGEST = 1 << 31
 """Seconds beyond which a boundary is as good as none: no TTL is longer (RFC 2181 §8)."""
@@ -80,13 +81,15 @@ class Era(NamedTuple):
 class Spill:
     """A spillover rule with its references resolved: the mask of regions that it leads to.
 
-    `quota`: it bounds how much goes there, beside how far.
+    `quotas` are those that a request counts against that takes it: of its rate, and of its share. `share` is that share; None:
+    it bounds none.
     """
 
     name: str
     to: int
     max_added_latency_ms: float | None
-    quota: bool
+    quotas: tuple[QuotaText, ...]
+    share: float | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,8 +221,9 @@ def build_basis(
     for rule in snapshot.policy.spillover_rules:
         home = numbers[rule.from_region]
         mask = sum(1 << numbers[name] for name in rule.to_regions)
-        quota = rule.max_share is not None or rule.max_requests_per_second is not None
-        spill = Spill(rule.name, mask, rule.max_added_latency_ms, quota)
+        bounds = ((rule.max_requests_per_second, False), (rule.max_share, True))
+        quotas = tuple(QuotaName(rule.name, share=share).text for bound, share in bounds if bound is not None)
+        spill = Spill(rule.name, mask, rule.max_added_latency_ms, quotas, rule.max_share)
         spillover[home] = (*spillover.get(home, ()), spill)
     bounded = sum(
         1 << number

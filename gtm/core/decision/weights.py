@@ -6,7 +6,7 @@ preference, and names eligible regions only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from gtm.core.decision.ranking import RankingClass
@@ -144,7 +144,7 @@ def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[
         for rule in rules
         if rule.to >> number & 1 and (rule.max_added_latency_ms is None or added <= rule.max_added_latency_ms)
     ]
-    return (*(_of_rule(rule) for rule in leading if rule.quota), *bounded) if leading else None
+    return (*_of_rules(leading), *bounded) if leading else None
 
 
 def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> tuple[QuotaText, ...]:
@@ -157,12 +157,44 @@ def quotas_by_plan(view: View, group: RankingClass, home: int, number: int) -> t
     if quotas is not None:
         return quotas
     basis = view.basis
-    named = (_of_rule(rule) for rule in basis.spillover.get(home, ()) if rule.quota and rule.to >> number & 1)
-    return (*named, *_bounded(view, number))
+    named = (rule for rule in basis.spillover.get(home, ()) if rule.to >> number & 1)
+    return (*_of_rules(named), *_bounded(view, number))
 
 
-def _of_rule(rule: Spill) -> QuotaText:
-    return QuotaName(rule.name).text
+def earned_at(view: View, home: int) -> tuple[tuple[QuotaText, float], ...]:
+    """What each request whose home is a region earns of the rules' shares of its demand: tokens by quota."""
+    return tuple(
+        (QuotaName(rule.name, share=True).text, rule.share)
+        for rule in view.basis.spillover.get(home, ())
+        if rule.share
+    )
+
+
+def left_at_home(view: View, home: int, shares: Mapping[int, float]) -> tuple[tuple[QuotaText, float], ...]:
+    """What a request by DNS that arrives at its home earns: what the plan's answers leave of the rules' shares.
+
+    Of `share` tokens that a request of the class is worth, those that the plan sends away by cached answers have used theirs,
+    which is known in the mean only. What is left is earned by those that stay.
+
+    Args:
+        view: the state of the world.
+        home: the class's home.
+        shares: the parts of the regions in the answers.
+    """
+    stays, found = shares.get(home, 0.0), []
+    if stays <= _NOTHING:
+        return ()
+    for rule in view.basis.spillover.get(home, ()):
+        if rule.share:
+            away = sum(share for number, share in shares.items() if number != home and rule.to >> number & 1)
+            worth = min(rule.share, (rule.share - away) / stays)
+            if worth > 0:
+                found.append((QuotaName(rule.name, share=True).text, worth))
+    return tuple(found)
+
+
+def _of_rules(rules: Iterable[Spill]) -> Iterable[QuotaText]:
+    return (quota for rule in rules for quota in rule.quotas)
 
 
 def _bounded(view: View, number: int) -> tuple[QuotaText, ...]:

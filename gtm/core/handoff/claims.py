@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
@@ -14,6 +14,7 @@ from gtm.core.decision.decide import Routing
 from gtm.core.decision.view import Window
 from gtm.core.model.services import Priority
 from gtm.core.policy.snapshot import Snapshot
+from gtm.core.quota.earned import LEAST, Worth
 
 LONGEST = 3600
 """Seconds that a handoff holds at the most, whatever the TTL."""
@@ -37,7 +38,8 @@ class Claims:
     `client` is the client's /24 or /48 in CIDR notation, empty where it is unknown. `hop` is 0 from an edge, 1 from a
     balancer. `once`: it is for one request. `pushed`: a balancer carries the request itself, so whoever it comes to sees the
     balancer and not the client; then it is the network of the client that the balancer saw, empty if it saw none. None: the
-    client comes itself.
+    client comes itself. `credit` is what the issuer could not save of the tokens that the request earned there, by the quota's
+    name (`gtm.core.quota.earned`).
     """
 
     issuer: str
@@ -56,6 +58,7 @@ class Claims:
     hop: int = 0
     once: bool = False
     pushed: str | None = None
+    credit: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def carried(self) -> bool:
@@ -115,6 +118,7 @@ def handed(
     nonce: str,
     *,
     once: bool,
+    credit: Worth = (),
 ) -> Claims | None:
     """What an edge says of a request that it sends to a region.
 
@@ -125,6 +129,7 @@ def handed(
         window: the time it is.
         nonce: random text that no other handoff has.
         once: it is for one request, and not for all until the answer ends.
+        credit: what this request earned and the edge could not save. It counts at its home only.
 
     Returns:
         None for a refusal, and where an answer may not be kept for a second.
@@ -150,4 +155,10 @@ def handed(
         priority=ranking.group.priority,
         client=client_network(routing.client),
         once=once,
+        credit=_rounded(credit) if option.number == routing.choice.at_home else {},
     )
+
+
+def _rounded(credit: Worth) -> dict[str, float]:
+    """Down to a ten-thousandth of a token: a handoff is short."""
+    return {quota: floor(tokens / LEAST) / 10_000 for quota, tokens in credit}

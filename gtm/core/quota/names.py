@@ -8,6 +8,7 @@ from typing import NewType
 from gtm.core.model.joined import join, unescaped
 
 _INTO = "spill_in"
+_SHARE = "share"
 _SEPARATOR = ":"
 
 QuotaText = NewType("QuotaText", str)
@@ -15,15 +16,25 @@ QuotaText = NewType("QuotaText", str)
 knows its hash, where a `QuotaName` would work it out anew for every bucket of every request that spills."""
 
 
+_OF_SHARES = _SHARE + _SEPARATOR
+
+
+def is_share(quota: QuotaText) -> bool:
+    """Whether a quota's tokens are earned: those of a rule's share."""
+    return quota.startswith(_OF_SHARES)
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaName:
     """A quota: a spillover rule of this name, or (`into`) what the region of this name takes of others' demand.
 
-    As text a rule's is its name, a region's `spill_in:REGION`.
+    As text a rule's is its name, a region's `spill_in:REGION`. What a rule allows as a share of its home's demand (`share`) has
+    tokens of its own, `share:RULE`, for these are earned and not leased (`gtm.core.quota.earned`).
     """
 
     name: str
     into: bool = False
+    share: bool = False
 
     @classmethod
     def parse(cls, text: str) -> QuotaName:
@@ -31,9 +42,12 @@ class QuotaName:
         prefix, separator, region = text.partition(_SEPARATOR)
         if separator and prefix == _INTO:
             return cls(unescaped(_SEPARATOR, region), into=True)
+        if separator and prefix == _SHARE:
+            return cls(unescaped(_SEPARATOR, region), share=True)
         return cls(unescaped(_SEPARATOR, text))
 
     @property
     def text(self) -> QuotaText:
         """The name as it travels."""
-        return QuotaText(join(_SEPARATOR, (_INTO, self.name) if self.into else (self.name,)))
+        kind = (_INTO,) if self.into else (_SHARE,) if self.share else ()
+        return QuotaText(join(_SEPARATOR, (*kind, self.name)))

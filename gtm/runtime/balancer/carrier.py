@@ -120,6 +120,7 @@ class Carrier:
             Handoffs(current, locator.locate),
             service=document.service or settings.service,
             keys=document.keys(),
+            earn=self._gate.earn,
         )
         tls = tls_context(settings.ca_file)
         self._pusher = Pusher(

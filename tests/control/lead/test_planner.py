@@ -65,13 +65,13 @@ def test_nothing_is_planned_away_without_need() -> None:
 
 
 def test_http_is_leased_what_dns_leaves() -> None:
-    """A quota is leased in full where all demand comes over HTTP, and in part where DNS takes its share."""
+    """A rate is leased but for what the plan sends by DNS: of 3/s spilled, half. A share is earned, and not leased at all."""
     planner = Planner()
     planner.tick(_inputs(12.0))
     assert planner.latest.leasable["r"] == pytest.approx(4.0)
     (row,) = _inputs(6.0).rates
     planner.tick(_inputs(0.0, rates={row: 6.0, replace(row, via="dns"): 6.0}))
-    assert planner.latest.leasable["r"] == pytest.approx(2.0)
+    assert planner.latest.leasable["r"] == pytest.approx(2.5)
 
 
 def test_http_refuses_for_dns() -> None:

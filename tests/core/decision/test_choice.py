@@ -129,7 +129,7 @@ def test_an_unknown_class_spills_by_rule_only() -> None:
     assert _odds(made) == {"us": 1.0}
     assert made.options[0].quotas == ()
     most = SpilloverRule("r", "de", ("us",), max_share=0.5)
-    assert _choice(_view(SERVICE, most, plan=plan)).options[0].quotas == ("r",)
+    assert _choice(_view(SERVICE, most, plan=plan)).options[0].quotas == ("share:r",)
     near = SpilloverRule("r", "de", ("us",), max_added_latency_ms=1.0)
     assert _odds(_choice(_view(SERVICE, near, plan=plan))) == {"de": 1.0}
 

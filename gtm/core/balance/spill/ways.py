@@ -7,10 +7,11 @@ from math import inf
 from gtm.core.balance.spill.edge import Way
 from gtm.core.decision.ranking import RankingClass, ranked
 from gtm.core.decision.view import View
-from gtm.core.decision.weights import quotas_of
+from gtm.core.decision.weights import quotas_by_plan, quotas_of
 from gtm.core.model.affinity import key_hash
 from gtm.core.model.outcomes import FenceError
 from gtm.core.model.services import PLANNED, Affinity
+from gtm.core.quota.names import QuotaText
 
 
 def ways(view: View, group: RankingClass, sender: str) -> tuple[Way, ...]:
@@ -43,3 +44,25 @@ def ways(view: View, group: RankingClass, sender: str) -> tuple[Way, ...]:
         latency = group.latency_ms.get(number, inf)
         found.append(Way(number, latency, quotas, key_hash(f"{sender}\n{region}")))
     return tuple(sorted(found, key=lambda way: way.latency_ms))
+
+
+def counted_at(
+    view: View, group: RankingClass, every: tuple[Way, ...], here: int | None
+) -> frozenset[QuotaText]:
+    """The quotas that a class's requests count against where they are: paid by who sent them, or used by the plan's DNS answers.
+
+    Args:
+        view: the state of the world.
+        group: the class.
+        every: its ways.
+        here: the number of the region that they are in; None: the policy does not have it.
+    """
+    home = next(iter(ranked(group.service, group.order, group.eligible(view.up))), None)
+    if not every or home is None or here is None or here == home:
+        return frozenset()
+    return frozenset(quotas_by_plan(view, group, home, here))
+
+
+def owed(quotas: tuple[QuotaText, ...], counted: frozenset[QuotaText]) -> tuple[QuotaText, ...]:
+    """What is to be paid for the way to another region by a request that counts against some quotas already."""
+    return tuple(quota for quota in quotas if quota not in counted)

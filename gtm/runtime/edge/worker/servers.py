@@ -67,6 +67,7 @@ def run_http(worker: Worker) -> None:
         silent=lambda: worker.silent,
         alone=lambda: worker.alone,
         afford=worker.afford,
+        earn=worker.earn,
         handoffs=worker.handoffs,
         corrections=Corrections(
             worker.current,

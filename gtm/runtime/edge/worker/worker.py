@@ -23,6 +23,7 @@ from gtm.core.decision.router import Router
 from gtm.core.handoff.claims import Issuer
 from gtm.core.latency import SampleMethod
 from gtm.core.model.problems import PolicyError
+from gtm.core.quota.earned import Worth
 from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
 from gtm.dns.answer.answerer import Answerer
@@ -266,6 +267,10 @@ class Worker:
     def afford(self, quotas: tuple[QuotaText, ...]) -> bool:
         """Whether one more request may spill under these quotas; not before the agent has said what may be spent."""
         return self._gate is not None and self._gate.afford(quotas)
+
+    def earn(self, worth: Worth) -> Worth:
+        """A request was seen, worth so much of quotas that are shares. Returns what could not be saved."""
+        return worth if self._gate is None else self._gate.earn(worth)
 
     def _spend(self, parts: Parts) -> None:
         """Spend by these parts of the leases, and say so."""

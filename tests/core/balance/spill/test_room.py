@@ -16,7 +16,7 @@ from gtm.core.balance.spill.room import (
     next_report,
     standing,
 )
-from gtm.core.balance.spill.shares import DEPTH, ShareBucket
+from gtm.core.quota.earned import DEPTH, ShareBucket
 from tests.core.strategies import quick
 
 _slots = st.integers(1, 40).flatmap(

@@ -97,7 +97,7 @@ def test_spillover_rules_lead_and_their_quotas_are_owed() -> None:
     found = ways(view, _ranking(view).group, "worker")
     assert [(way.number, way.quotas) for way in found] == [
         (0, ()),
-        (1, (QuotaText("abroad"), QuotaText("spill_in:ie"))),
+        (1, (QuotaText("share:abroad"), QuotaText("spill_in:ie"))),
     ]
 
 
@@ -123,5 +123,9 @@ def test_a_correction_s_option_is_the_same_each_time_and_counts_against_its_way_
     home, abroad = ways(view, group, "worker")
     option = corrector.option(group, abroad)
     assert corrector.option(group, abroad) is option
-    assert (option.region, option.reason, option.quotas) == ("ie", Reason.FREE_SLOTS, (QuotaText("abroad"),))
+    assert (option.region, option.reason, option.quotas) == (
+        "ie",
+        Reason.FREE_SLOTS,
+        (QuotaText("share:abroad"),),
+    )
     assert corrector.option(group, home).region == "de"
