@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    ValidationError,
+)
 
 from gtm.adapters.servers import ServerType
 from gtm.balancer.health.check_settings import (
@@ -23,16 +31,21 @@ from gtm.balancer.health.check_settings import (
     MetricsScrape,
     ModelList,
 )
+from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.tls import BackendTls, Certificate, ClientCertificates, ServerTls
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.choosing.values import Pick, Score, Settings
+from gtm.core.balance.choosing.values import Pick, Prefix, Score, Settings
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.services import Priority
 from gtm.documents.fields import invalid
 from gtm.documents.folders import Place, read_yaml
 from gtm.documents.structure import problems_of
 
+HASHED = 1024
+"""Bytes of a prompt's beginning: a system prompt of 250 tokens, or the first turn of a conversation."""
+MAPPED = 512
+"""Bytes of a block: some eight of vLLM's."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -71,6 +84,22 @@ class BackendDocument(_Document):
     """It finishes what it has, and takes nothing."""
 
 
+class PrefixDocument(_Document):
+    """Servers are chosen by how prompts begin."""
+
+    by: Literal["hash", "map"]
+    bytes: int | None = Field(default=None, ge=64, le=65_536)
+    """Of the beginning (`hash`), or of a block (`map`). Absent: what was measured to do well."""
+
+    def cut(self) -> Cut:
+        """The same for who reads prompts."""
+        return Cut(self.bytes or HASHED, 1) if self.by == "hash" else Cut(self.bytes or MAPPED)
+
+
+def _by(value: object) -> object:
+    return {"none": None}.get(value, {"by": value}) if isinstance(value, str) else value
+
+
 class ChoosingDocument(_Document):
     """How a backend is chosen: see docs/choosing.md."""
 
@@ -79,6 +108,8 @@ class ChoosingDocument(_Document):
     latency: bool = False
     sessions: bool = True
     """Requests of one session (`prompt_cache_key`) go to one backend, within `bound`."""
+    prefix: Annotated[PrefixDocument | None, BeforeValidator(_by)] = None
+    """Requests whose prompts begin alike go to one backend, within `bound`; `map` is short for `{by: map}`."""
     panic: float = Field(default=0.3, ge=0, le=1)
     bound: float = Field(default=1.25, gt=1, le=1000)
     most_memory: float = Field(default=0.95, gt=0, le=1)
@@ -311,8 +342,13 @@ class BalancerDocument(_Document):
 
     def choice(self) -> Settings:
         """How they are chosen."""
-        chosen = self.choosing.model_dump(exclude={"sessions", "versions"})
-        return Settings(**chosen, shares=tuple(self.choosing.versions.items()))
+        chosen = self.choosing.model_dump(exclude={"sessions", "versions", "prefix"})
+        prefix = Prefix.NONE if self.choosing.prefix is None else Prefix(self.choosing.prefix.by)
+        return Settings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
+
+    def cut(self) -> Cut | None:
+        """How prompts are cut; None: nobody looks at them."""
+        return None if self.choosing.prefix is None else self.choosing.prefix.cut()
 
     def keys(self) -> dict[str, str]:
         """Hex SHA-256 of a bearer token → its tenant."""

@@ -48,6 +48,16 @@ def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate
         "Requests at peer regions.",
         ((count, {"region": region}) for region, count in pusher.in_flight.items()),
     )
+    _family(
+        lines,
+        "gtm_balancer_choices_total",
+        "counter",
+        "Requests by what their backend was chosen by, and whether the bound of loads moved them on from where that led.",
+        [
+            (picker.choices[by, moved], {"by": by.value, "moved": "yes" if moved else "no"})
+            for by, moved in sorted(picker.choices)
+        ],
+    )
     _family(lines, "gtm_balancer_retries_total", "counter", "Requests sent again.", [(stats.retries, {})])
     for name, text, table in (
         ("gtm_balancer_request_seconds", "From a request's head to its end.", stats.durations),

@@ -21,7 +21,9 @@ from gtm.balancer.config import (
     of_urls,
 )
 from gtm.balancer.health.check_settings import CheckSettings
+from gtm.balancer.wire.facts import Cut
 from gtm.core.balance.admission import Settings as AdmissionSettings
+from gtm.core.balance.choosing.values import Prefix
 from gtm.core.balance.choosing.values import Settings as ChoosingSettings
 from gtm.core.model.problems import PolicyError
 from tests.docs.blocks import ROOT
@@ -49,6 +51,25 @@ def test_the_least_is_a_url() -> None:
     assert found.choice() == ChoosingSettings()
     assert found.checks.settings() == CheckSettings()
     assert found.admission.settings() == AdmissionSettings(tenants={}, models={})
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix", "cut"),
+    [
+        ("", Prefix.NONE, None),
+        ("prefix: none", Prefix.NONE, None),
+        ("prefix: map", Prefix.MAP, Cut(512)),
+        ("prefix: {by: map}", Prefix.MAP, Cut(512)),
+        ("prefix: {by: map, bytes: 256}", Prefix.MAP, Cut(256)),
+        ("prefix: hash", Prefix.HASH, Cut(1024, 1)),
+        ("prefix: {by: hash}", Prefix.HASH, Cut(1024, 1)),
+        ("prefix: {by: hash, bytes: 4096}", Prefix.HASH, Cut(4096, 1)),
+    ],
+)
+def test_how_prompts_are_looked_at(tmp_path: Path, text: str, prefix: Prefix, cut: Cut | None) -> None:
+    """Not at all by default: then nothing of them is hashed."""
+    found = _load(tmp_path, f"backends: [{{url: 'http://x'}}]\nchoosing: {{{text}}}\n")
+    assert (found.choice().prefix, found.cut()) == (prefix, cut)
 
 
 def test_the_pages_examples_are_read(tmp_path: Path) -> None:
@@ -84,6 +105,9 @@ def test_fields_are_described(document: type[BaseModel], least: int) -> None:
         ),
         ("backends: [{url: 'http://x', slots: 0}]\n", "backends[0].slots"),
         ("backends: [{url: 'http://x'}]\nchoosing: {pick: best}\n", "choosing.pick"),
+        ("backends: [{url: 'http://x'}]\nchoosing: {prefix: tree}\n", "choosing.prefix.by"),
+        ("backends: [{url: 'http://x'}]\nchoosing: {prefix: {by: tree}}\n", "choosing.prefix.by"),
+        ("backends: [{url: 'http://x'}]\nchoosing: {prefix: {by: map, bytes: 1}}\n", "choosing.prefix.bytes"),
         (
             "backends: [{url: 'http://x'}]\nchoosing: {versions: {a: 0.7, b: 0.7}}\n",
             "no more than 1 together",

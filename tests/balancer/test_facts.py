@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.wire.facts import MAX_INSPECTED, Facts, read_facts, wants_body
+from gtm.balancer.wire.facts import MAX_INSPECTED, Cut, Facts, read_facts, wants_body
 from gtm.balancer.wire.heads import RequestHead, read_head
 from tests.effort import examples
 
@@ -37,14 +38,88 @@ def test_which_bodies_are_wanted() -> None:
 
 
 def test_what_is_read() -> None:
-    """Model, the output's bound by any of its names, the stream, the session, and the prompt's beginning."""
+    """Model, the output's bound by any of its names, the stream, the session; nothing of the prompt, unless somebody wants it."""
     messages = [{"role": "user", "content": "x" * 400}]
     found = _facts({"model": "m", "max_tokens": 7, "stream": True, "user": "u", "messages": messages})
     assert (found.model, found.max_tokens, found.streams, found.session) == ("m", 7, True, "u")
     assert 100 <= found.input_tokens <= 120
-    assert found.prefix is not None
     other = _facts({"model": "n", "messages": messages, "max_completion_tokens": 3, "prompt_cache_key": "k"})
-    assert (other.prefix, other.max_tokens, other.session) == (found.prefix, 3, "k")
+    assert (other.max_tokens, other.session) == (3, "k")
+    assert found.prefix == other.prefix == ()
+
+
+_SMALL = Cut(64)
+
+
+def _blocks(body: Any, cut: Cut = _SMALL, target: bytes = b"/v1/chat/completions") -> tuple[int, ...]:
+    raw = json.dumps(body).encode()
+    return read_facts(_head(len(raw), target), raw, cut).prefix
+
+
+def _chat(*texts: str, **more: Any) -> dict[str, Any]:
+    roles = ("system", "user", "assistant", "user", "assistant")
+    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+    return {"model": "m", "messages": messages, **more}
+
+
+def test_a_conversation_that_goes_on_begins_as_before() -> None:
+    """Each turn has all whole blocks of the one before, but for the last, in which that one ended; another conversation has those of the system prompt."""
+    said = ["You are a poet. " * 40, "Write of the sea. " * 9, "The sea, the sea. " * 20, "More! " * 20]
+    turns = [_blocks(_chat(*said[:count])) for count in (2, 3, 4)]
+    for before, after in pairwise(turns):
+        assert len(before) < len(after)
+        assert after[: len(before) - 1] == before[:-1]
+    other = _blocks(_chat(said[0], "Write of a mountain. " * 9))
+    alike = sum(one == two for one, two in zip(other, turns[0], strict=False))
+    assert 9 <= alike <= 11
+    assert other[:alike] == turns[0][:alike]
+
+
+def test_what_the_model_reads_before_keeps_prompts_apart() -> None:
+    """Model or adapter, tools, instructions, and a salt: all of the blocks differ. What it does not read changes none."""
+    texts = ("You are a poet. " * 40, "Write of the sea.")
+    plain = _blocks(_chat(*texts))
+    assert len(plain) >= 9
+    assert _blocks(_chat(*texts, max_tokens=9, stream=True, temperature=1, user="u")) == plain
+    for more in (
+        {"model": "n"},
+        {"model": None},
+        {"tools": [{"type": "function"}]},
+        {"system": "s"},
+        {"instructions": "s"},
+        {"cache_salt": "s"},
+    ):
+        found = _blocks({**_chat(*texts), **more})
+        assert len(found) == len(plain)
+        assert not set(found) & set(plain), more
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "least"),
+    [
+        ({"prompt": "sea " * 100 + "a"}, {"prompt": "sea " * 100 + "b"}, 6),
+        ({"prompt": [*range(1000, 1100), 1]}, {"prompt": [*range(1000, 1100), 2, 3]}, 8),
+        ({"prompt": ["sea " * 100 + "a"]}, {"prompt": ["sea " * 100 + "b"]}, 6),
+        ({"input": "sea " * 100 + "a"}, {"input": "sea " * 100 + "b"}, 6),
+    ],
+)
+def test_completions_too(one: dict[str, Any], other: dict[str, Any], least: int) -> None:
+    """Prompts of text and of tokens: as far as they are the same, their blocks are."""
+    these, those = (_blocks({"model": "m", **body}, target=b"/v1/completions") for body in (one, other))
+    alike = sum(left == right for left, right in zip(these, those, strict=False))
+    assert alike >= least
+    assert these[:alike] == those[:alike]
+    assert these[alike:] == () or these[alike:] != those[alike:]
+
+
+def test_prompts_that_are_too_short_have_no_blocks() -> None:
+    """Nor has what cannot be read; of a beginning that is hashed there is one, however long the prompt is."""
+    assert _blocks(_chat("", "Hello"), Cut(1024)) == ()
+    assert _blocks([1, 2]) == ()
+    assert _blocks({"model": "m", "messages": "x" * 2000}) != ()
+    texts = ("You are a poet. " * 40, "Write of the sea.")
+    assert len(_blocks(_chat(*texts), Cut(512, 1))) == 1
+    assert _blocks(_chat(*texts), Cut(512, 1)) == _blocks(_chat(texts[0], "Other"), Cut(512, 1))
 
 
 @pytest.mark.parametrize(
@@ -86,6 +161,6 @@ def test_names_are_bounded() -> None:
 )
 def test_garbage(body: bytes) -> None:
     """Whatever a body holds, it is read or unknown."""
-    found = read_facts(_head(len(body)), body)
+    found = read_facts(_head(len(body)), body, Cut(64))
     assert found.input_tokens >= 0
     assert found.model is None or len(found.model) <= 256

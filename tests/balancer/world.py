@@ -263,6 +263,8 @@ class Flight:
 class Picker:
     """The first backend that was not tried."""
 
+    cut = None
+
     def __init__(self, routes: list[Route]) -> None:
         self._routes = tuple(routes)
         self.counts = {route.url: 0 for route in routes}

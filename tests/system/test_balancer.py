@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -307,3 +308,87 @@ admission: {{reserves: {{real_time: 0.5}}}}
                 one.result(120)
         assert (ended.count("batch"), ended.count("real-time")) == (32, 4)
         assert running.in_flight() == 0
+
+
+def test_prompts_and_adapters_find_their_server(
+    folder: Path, backends: Backends, ports: dict[str, int]
+) -> None:
+    """Turns of a conversation go where it is cached, an adapter where it is loaded; why is counted, traced and shown; a file may change it."""
+    file = folder / "prompts.yaml"
+    servers = "".join(f"  - {{url: '{url}', slots: 64, models: [demo]}}\n" for url in backends.urls)
+
+    def written(choosing: str) -> None:
+        file.write_text(
+            f"service: chat\nbackends:\n{servers}checks: {{models: {{interval: 0.2}}}}\nchoosing: {choosing}\n"
+        )
+
+    written("{prefix: map}")
+    with (
+        lone_balancer(folder / "prompts", "fra", ports, "--file", str(file)) as running,
+        client(running, BERLIN) as asking,
+    ):
+
+        def turns(subject: str, count: int) -> list[int]:
+            """The tokens of each turn's prompt that were cached."""
+            messages: list[Any] = [
+                {"role": "user", "content": f"{subject}: " + "say all that you know of it. " * 60}
+            ]
+            cached = []
+            for _ in range(count):
+                found = asking.chat.completions.create(model="demo", messages=messages, max_tokens=40)
+                assert found.usage is not None
+                assert found.usage.prompt_tokens_details is not None
+                cached.append(found.usage.prompt_tokens_details.cached_tokens or 0)
+                messages += [
+                    {"role": "assistant", "content": found.choices[0].message.content},
+                    {"role": "user", "content": "More of it, please."},
+                ]
+            return cached
+
+        def choices() -> dict[tuple[str, bool], int]:
+            return {(one["by"], one["moved"]): one["requests"] for one in running.state()["choices"]}
+
+        for subject in ("sea", "air", "sun", "rain", "fire"):
+            first, *more = turns(subject, 4)
+            assert first < 32
+            assert all(cached > 400 for cached in more)
+        assert choices() == {("load", False): 5, ("cache", False): 15}
+        metrics = httpx.get(f"http://127.0.0.1:{running.admin_port}/metrics", trust_env=False).text
+        assert 'gtm_balancer_choices_total{by="cache",moved="no"} 15' in metrics
+
+        loaded = httpx.post(
+            f"{backends.urls[2]}/v1/load_lora_adapter",
+            json={"lora_name": "sql", "lora_path": "/sql"},
+            trust_env=False,
+        )
+        loaded.raise_for_status()
+        eventually(
+            lambda: [one["adapters"] for one in running.state()["backends"]] == [[], [], ["sql"], []],
+            "the adapter is known",
+        )
+        before = [one["arrived"] for one in backends.state()]
+        for number in range(12):
+            asking.completions.create(model="sql", prompt=f"{number} select", max_tokens=2)
+        arrived = [now["arrived"] - then for now, then in zip(backends.state(), before, strict=True)]
+        assert arrived == [0, 0, 12, 0]
+        with pytest.raises(openai.NotFoundError) as refused:
+            asking.completions.create(model="law", prompt="whereas", max_tokens=2)
+        assert refused.value.code == "backends_no_model"
+
+        def chosen(by: str) -> bool:
+            turns("ice", 1)
+            return (by, False) in choices()
+
+        written("{prefix: hash}")
+        eventually(lambda: chosen("prefix"), "the file has changed")
+        assert turns("snow", 3)[1] > 400
+        written("{}")
+        counted = choices()
+
+        def as_before() -> bool:
+            then = choices()[("prefix", False)]
+            turns("fog", 1)
+            return choices()[("prefix", False)] == then
+
+        eventually(as_before, "prompts are looked at no more")
+        assert choices()[("cache", False)] == counted[("cache", False)]

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.proxy import Sent
+from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
+from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.filters import healthy
-from gtm.core.balance.choosing.values import Settings, Wanted, Why
+from gtm.core.balance.choosing.placement import Placements
+from gtm.core.balance.choosing.prefixes import PrefixMap
+from gtm.core.balance.choosing.values import By, Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Sending
 from gtm.core.balance.in_flight import Ticket
@@ -74,6 +78,7 @@ class PoolPicker:
         route: makes the way to one.
         health: told how live requests end, and tells conditions.
         affinity: whether requests of a session, by what they say, go to one server.
+        cut: how prompts are cut, where `settings` go by their beginnings.
     """
 
     def __init__(
@@ -85,15 +90,21 @@ class PoolPicker:
         loop: asyncio.AbstractEventLoop,
         route: Callable[[str], Route] = Route,
         affinity: bool = True,
+        cut: Cut | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.flights = Flights()
+        self.prefixes = PrefixMap()
+        self.cut = cut
+        self.choices: Counter[tuple[By, bool]] = Counter()
+        """Requests by what their server was chosen by, and whether the bound moved them from where that led."""
         self.costs = Costs()
         self._loop = loop
         self._make_route = route
         self._health = health
         self._affinity = affinity
         self._draw = draw
+        self._placements = Placements()
         self._conditions: dict[str, Condition] = {}
         self._routes: dict[str, Route] = {}
         self._flying: dict[_Flying, None] = {}
@@ -105,8 +116,18 @@ class PoolPicker:
 
     # --- changes ---
 
-    def configure(self, backends: Sequence[Backend], settings: Settings) -> None:
+    def configure(
+        self,
+        backends: Sequence[Backend],
+        settings: Settings,
+        *,
+        affinity: bool = True,
+        cut: Cut | None = None,
+    ) -> None:
         """Go on with these servers: requests in flight at others end where they are."""
+        if cut != self.cut:
+            self.prefixes = PrefixMap()
+        self._affinity, self.cut = affinity, cut
         self.pool = self._pooled(backends, settings)
 
     def conditions(self, conditions: Mapping[str, Condition]) -> None:
@@ -135,7 +156,14 @@ class PoolPicker:
         for name in names.difference(self._routes):
             self._routes[name] = self._make_route(name)
         self._conditions = {name: one for name, one in self._conditions.items() if name in names}
-        return pool_of(backends, self._conditions, self.flights, settings)
+        return pool_of(
+            backends,
+            self._conditions,
+            self.flights,
+            settings,
+            prefixes=self.prefixes,
+            placements=self._placements,
+        )
 
     def _settle(self) -> None:
         now = self._loop.time()
@@ -155,14 +183,17 @@ class PoolPicker:
         asked = Asked(model or "", facts.input_tokens, facts.max_tokens)
         session = facts.session if self._affinity else None
         cost = self.costs.expected(asked)
-        wanted = Wanted(model, None, None, session, (), cost, frozenset(tried) if tried else _NONE)
-        found = choose(self.pool, wanted, self._draw())
+        wanted = Wanted(model, None, None, session, facts.prefix, cost, frozenset(tried) if tried else _NONE)
+        found = choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):
             status = 404 if found is Why.NO_MODEL else 503
             return Refusal(status, f"backends_{found.value}", _WORDS[found], None if status == 404 else 1.0)
-        name = found.backend.name
+        chosen, by, moved = found
+        self.choices[by, moved] += 1
+        exchange.chosen = found
+        name = chosen.backend.name
         sending = self._health.begun(name, now)
-        flying = _Flying(self, asked, begin(self.pool, found, wanted), sending, now)
+        flying = _Flying(self, asked, begin(self.pool, chosen, wanted), sending, now)
         if self._health.pending:
             self._look(now)
         self._flying[flying] = None

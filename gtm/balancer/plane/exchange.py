@@ -148,7 +148,7 @@ class Exchange(ExchangeEnd):
     def _admit(self) -> None:
         read = self._pieces and self._body_ended and self._keeps
         if read and (self.phase is READING or wants_body(self.head)):
-            self.facts = read_facts(self.head, b"".join(self._pieces))
+            self.facts = read_facts(self.head, b"".join(self._pieces), self.proxy.picker.cut)
         else:
             self.facts = read_facts(self.head, b"")
         self.phase = WAITING
@@ -172,7 +172,7 @@ class Exchange(ExchangeEnd):
         self._pieces = [body]
         self._trailers.clear()  # digests of another body
         self.fallback = model
-        self.facts = read_facts(self.head, body)
+        self.facts = read_facts(self.head, body, self.proxy.picker.cut)
         if self.head.length is not None:
             self.head = self.head.changed(length=len(body))
         return True

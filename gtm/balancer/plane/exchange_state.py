@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gtm.balancer.plane.answer import Answer
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
+from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
 from gtm.core.decision.view import Window
 from gtm.core.handoff.verdict import Flaw
@@ -66,6 +67,7 @@ class ExchangeState:
         "admission",
         "answer",
         "began",
+        "chosen",
         "client",
         "facts",
         "failure",
@@ -91,6 +93,8 @@ class ExchangeState:
         self.facts = _EMPTY
         self.span: Span | None = None
         """Of its trace, if it is recorded."""
+        self.chosen: Choice | None = None
+        """How its backend was chosen."""
         self.fallback = ""
         """The model that it is served by instead of the one that it asks for; empty: by that."""
         self.failure = Failure.RESET

@@ -20,6 +20,7 @@ from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import Stats
 from gtm.balancer.plane.tracing import Tracer, written
+from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.known import Known
 from gtm.balancer.wire.refusals import Refusal
@@ -110,6 +111,10 @@ class Admission(Protocol):
 
 class Picker(Protocol):
     """Says which backend."""
+
+    @property
+    def cut(self) -> Cut | None:
+        """How prompts are cut into blocks for it; None: it does not look at them."""
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
         """A backend for an admitted request, not one of those that were tried (by URL)."""

@@ -137,6 +137,9 @@ class Tracer:
         }
         if url:
             attributes["server.address"] = url
+        if exchange.chosen is not None:
+            attributes["gtm.chosen_by"] = exchange.chosen.by.value
+            attributes["gtm.moved_by_bound"] = "yes" if exchange.chosen.moved else "no"
         if exchange.facts.model is not None:
             attributes["gen_ai.request.model"] = exchange.facts.model[:200]
         events = []

@@ -10,19 +10,17 @@ Nothing that the law asks of comes from here: a client writes its body as it lik
 from __future__ import annotations
 
 from contextlib import suppress
-from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from gtm.balancer.wire.heads import RequestHead
+from gtm.core.balance.choosing.prefixes import LONGEST, blocks
 
 MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""
 _BYTES_A_TOKEN = 4
 """Of English text, by the rule of thumb of those who make tokenizers; learned costs correct it."""
-_PREFIX = 1024
-"""Bytes of a prompt that make up its prefix: some 250 tokens, the size of a system prompt that is worth a cache."""
 _PATHS = (
     b"/chat/completions",
     b"/completions",
@@ -37,7 +35,8 @@ _PATHS = (
 class Facts(NamedTuple):
     """What is known of a request's work; None: not stated.
 
-    `input_tokens` is an estimate by the body's size. `max_tokens` bounds the output. `prefix` is a hash of the prompt's beginning.
+    `input_tokens` is an estimate by the body's size. `max_tokens` bounds the output. `prefix` has the hashes of the prompt's blocks
+    (`prefixes.blocks`), none where nobody asked for them.
     """
 
     model: str | None = None
@@ -45,7 +44,14 @@ class Facts(NamedTuple):
     max_tokens: int | None = None
     streams: bool = False
     session: str | None = None
-    prefix: bytes | None = None
+    prefix: tuple[int, ...] = ()
+
+
+class Cut(NamedTuple):
+    """How prompts are cut into blocks: of so many bytes, so many at the most."""
+
+    size: int
+    most: int = LONGEST
 
 
 class _Body(msgspec.Struct):
@@ -60,6 +66,11 @@ class _Body(msgspec.Struct):
     messages: msgspec.Raw = msgspec.Raw(b"")
     prompt: msgspec.Raw = msgspec.Raw(b"")
     input: msgspec.Raw = msgspec.Raw(b"")
+    # What the model reads before these, or what keeps caches apart.
+    tools: msgspec.Raw = msgspec.Raw(b"")
+    system: msgspec.Raw = msgspec.Raw(b"")
+    instructions: msgspec.Raw = msgspec.Raw(b"")
+    cache_salt: msgspec.Raw = msgspec.Raw(b"")
 
 
 _DECODER = msgspec.json.Decoder(_Body)
@@ -87,12 +98,13 @@ def _wants_body(head: RequestHead) -> bool:
     return head.path.endswith(_PATHS)
 
 
-def read_facts(head: RequestHead, body: bytes) -> Facts:
+def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
     """What a request says of its work.
 
     Args:
         head: of the request.
         body: all of it where `wants_body`, else nothing.
+        cut: how its prompt is cut into blocks; None: it is not.
     """
     size = len(body) or head.length or 0
     if not body:
@@ -107,8 +119,21 @@ def read_facts(head: RequestHead, body: bytes) -> Facts:
         _limit(found),
         bool(found.stream),
         _short(found.prompt_cache_key) or _short(found.user),
-        blake2b(text[:_PREFIX], digest_size=8).digest() if text else None,
+        _prefix(found, text, cut) if cut is not None else (),
     )
+
+
+def _prefix(found: _Body, text: bytes, cut: Cut) -> tuple[int, ...]:
+    """The blocks of a prompt as it was written: what begins alike in JSON begins alike for the model, if what comes before is alike.
+
+    That is the model or LoRA adapter, tools and instructions; and what the client says that keeps its cache apart. A chat and a completion
+    differ by their first byte.
+    """
+    if len(text) < cut.size:
+        return ()
+    before = (found.tools, found.system, found.instructions, found.cache_salt)
+    salt = b"\0".join(((found.model or "").encode("utf-8", "surrogatepass"), *map(bytes, before)))
+    return blocks(text, cut.size, salt, cut.most)
 
 
 def _limit(found: _Body) -> int | None:

@@ -89,8 +89,13 @@ class Page:
                     "weight": one.weight,
                     "memory": one.condition.memory,
                     "models": None if one.condition.models is None else sorted(one.condition.models),
+                    "adapters": None if one.condition.adapters is None else sorted(one.condition.adapters),
                 }
                 for one in self._picker.pool.candidates
+            ],
+            "choices": [
+                {"by": by.value, "moved": moved, "requests": count}
+                for (by, moved), count in sorted(self._picker.choices.items())
             ],
             "tiers": {
                 tier.value: {

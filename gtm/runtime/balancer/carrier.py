@@ -104,6 +104,7 @@ class Carrier:
             loop=loop,
             route=self._front.route,
             affinity=document.choosing.sessions,
+            cut=document.cut(),
         )
         self._admission = QueueAdmission(
             document.admission.settings(),
@@ -313,7 +314,12 @@ class Carrier:
             return
         document = self._file.document
         self._health.health.update(health_settings(document.checks.settings()), document.servers())
-        self._picker.configure(document.servers(), document.choice())
+        self._picker.configure(
+            document.servers(),
+            document.choice(),
+            affinity=document.choosing.sessions,
+            cut=document.cut(),
+        )
         self._admission.admission.configure(document.admission.settings(), self._loop.time())
         await self._health.configure(document)
         logger.info("took in the file of backends: %d of them", len(document.backends))

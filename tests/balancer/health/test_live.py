@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import httpx
 import pytest
@@ -66,6 +67,7 @@ class Picker:
     picked: Counter[str] = field(default_factory=Counter)
     why: str = ""
     """Of the first backend's first ejection."""
+    cut: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         backends = [backend for backend, _ in self.here.targets]

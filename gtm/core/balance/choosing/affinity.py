@@ -19,7 +19,7 @@ Source: Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loa
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil, floor, log2
@@ -66,8 +66,10 @@ def ring(backends: Sequence[Backend]) -> Ring:
     return Ring(tuple(point for point, _ in found), tuple(number for _, number in found))
 
 
-def within(order: Iterator[int], eligible: Eligible, bound: float) -> Candidate | None:
+def within(order: Iterable[int], eligible: Eligible, bound: float) -> tuple[Candidate | None, bool]:
     """The first candidate in an order of servers' numbers that has room within its bounded share; None: none in that order has.
+
+    And whether one before it had none.
 
     Args:
         order: numbers of servers of the pool, whether or not they are eligible.
@@ -76,11 +78,15 @@ def within(order: Iterator[int], eligible: Eligible, bound: float) -> Candidate 
     """
     flying = sum([candidate.flight.outstanding for candidate in eligible.candidates]) + 1
     share = bound * flying / eligible.sums[-1]
+    moved = False
     for number in order:
         candidate = eligible.numbered.get(number)
-        if candidate is not None and candidate.flight.outstanding < ceil(share * candidate.weight):
-            return candidate
-    return None
+        if candidate is None:
+            continue
+        if candidate.flight.outstanding < ceil(share * candidate.weight):
+            return candidate, moved
+        moved = True
+    return None, moved
 
 
 def _power(value: float) -> float:

@@ -8,7 +8,8 @@ two does: a look-up of the set, two draws among running sums, two scores.
   1. Version: the client's by its key, else by the draw; where none of its servers is usable, those of another with a share.
   2. Eligible servers (`filters`), without those that were tried.
   3. What none has loaded goes where it is best loaded (`placement`).
-  4. The server that has most of the prompt in its prefix cache, then the session's, each within the bound (`affinity`).
+  4. The session's server; without a session the one of the prompt's beginning, or that has most of it in its cache; each within the bound
+     (`affinity`).
   5. The pick.
 
 Laws:
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from gtm.core.balance.backends import UNKNOWN, Backend, Condition
 from gtm.core.balance.choosing import (
@@ -40,9 +42,11 @@ from gtm.core.balance.choosing.filters import Kind
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import (
+    By,
     Candidate,
     Eligible,
     Pick,
+    Prefix,
     Score,
     Scoring,
     Settings,
@@ -57,6 +61,14 @@ ANY_KIND = Kind(None, None, None)
 _P2C, _SCANNING = Pick.P2C, (Pick.SCAN, Pick.P2C)
 MOST_KINDS = 1024
 """Eligible sets that are remembered: clients may name models that do not exist."""
+
+
+class Choice(NamedTuple):
+    """A server that was chosen, by what, and whether the one that this led to first had more than its share already."""
+
+    candidate: Candidate
+    by: By
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +152,7 @@ def pool_of(
         conditions: by name; a server without one counts as unknown, and so as not healthy.
         flights: the counts, kept over pools; `Flights.keep` is told of these servers.
         settings: how to choose.
-        prefixes: who has which prompts, kept over pools; None: nobody reports.
+        prefixes: who has which prompts, kept over pools, of these servers alone from now on; None: a new map.
         placements: what servers were used for, kept over pools.
 
     Raises:
@@ -157,6 +169,8 @@ def pool_of(
     flights.keep(backends)
     placements = placements or Placements()
     placements.keep(names)
+    prefixes = PrefixMap() if prefixes is None else prefixes
+    prefixes.keep(names)
     settings = settings or Settings()
     return Pool(
         settings,
@@ -166,7 +180,7 @@ def pool_of(
         ),
         scoring(settings),
         flights,
-        prefixes or PrefixMap(),
+        prefixes,
         placements,
     )
 
@@ -178,6 +192,12 @@ def scoring(settings: Settings) -> Scoring:
 
 
 def choose(pool: Pool, wanted: Wanted, draw: float) -> Candidate | Why:
+    """The server of a `choice`."""
+    found = choice(pool, wanted, draw)
+    return found.candidate if isinstance(found, Choice) else found
+
+
+def choice(pool: Pool, wanted: Wanted, draw: float) -> Choice | Why:
     """The server that takes a request, or why none does. Whoever sends it there calls `begin`.
 
     Args:
@@ -204,11 +224,9 @@ def choose(pool: Pool, wanted: Wanted, draw: float) -> Candidate | Why:
     item = wanted.adapter or wanted.model
     if eligible.missing and item is not None:
         eligible = eligible_of(placement.hint(eligible.candidates, pool.placements, item))
-    if wanted.prefix or wanted.key is not None:
-        found = _sticky(pool, eligible, wanted)
-        if found is not None:
-            return found
-    return _picked(pool, eligible, wanted.cost, draw)
+    if wanted.key is not None or wanted.prefix:
+        return _sticky(pool, eligible, wanted, draw)
+    return Choice(_picked(pool, eligible, wanted.cost, draw), By.LOAD)
 
 
 def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
@@ -220,6 +238,8 @@ def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
     item = wanted.adapter or wanted.model
     if item is not None:
         pool.placements.used(name, item, chosen.backend.max_loaded)
+    if wanted.prefix and pool.settings.prefix is Prefix.MAP:
+        pool.prefixes.sent(name, wanted.prefix)
     return pool.flights.of(name).begin(wanted.cost)
 
 
@@ -236,20 +256,40 @@ def _picked(pool: Pool, eligible: Eligible, cost: float, draw: float) -> Candida
     return p2c.one(eligible, draw)
 
 
-def _sticky(pool: Pool, eligible: Eligible, wanted: Wanted) -> Candidate | None:
-    """The server that the prompt's beginning or the session is bound to, if it has room within its share."""
-    bound = pool.settings.bound
-    if wanted.prefix:
-        holders = pool.prefixes.holders(wanted.prefix)
-        having = [one for one in eligible.candidates if one.backend.name in holders]
-        if having:
-            having.sort(key=lambda one: (-holders[one.backend.name], pool.score(one, wanted.cost)))
-            found = affinity.within((one.number for one in having), eligible, bound)
-            if found is not None:
-                return found
-    if wanted.key is None:
-        return None
-    return affinity.within(pool.ring.after(wanted.key), eligible, bound)
+def _sticky(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choice:
+    """The server that the session, else the prompt's beginning leads to."""
+    if wanted.key is not None:
+        return _on_ring(pool, eligible, wanted.key, By.SESSION)
+    if pool.settings.prefix is Prefix.HASH:
+        return _on_ring(pool, eligible, f"{wanted.prefix[0]:x}", By.PREFIX)
+    if pool.settings.prefix is Prefix.MAP:
+        return _cached(pool, eligible, wanted, draw)
+    return Choice(_picked(pool, eligible, wanted.cost, draw), By.LOAD)
+
+
+def _on_ring(pool: Pool, eligible: Eligible, key: str, by: By) -> Choice:
+    """The server that a key is bound to, or the next with room within its share: somebody always has."""
+    found, moved = affinity.within(pool.ring.after(key), eligible, pool.settings.bound)
+    assert found is not None  # noqa: S101 - by the theory of `affinity`
+    return Choice(found, by, moved)
+
+
+def _cached(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choice:
+    """The server that has most of the prompt, and of those the least loaded; where none of them has room within its share, the pick."""
+    names = {one.backend.name: one for one in eligible.candidates}
+    moved = False
+    for _, holders in pool.prefixes.holders(wanted.prefix):
+        having = [names[name] for name in holders if name in names]
+        if not having:
+            continue
+        if len(having) == len(names):
+            return Choice(_picked(pool, eligible, wanted.cost, draw), By.CACHE)
+        having.sort(key=lambda one: pool.score(one, wanted.cost))
+        found, passed = affinity.within((one.number for one in having), eligible, pool.settings.bound)
+        moved = moved or passed
+        if found is not None:
+            return Choice(found, By.CACHE, moved)
+    return Choice(_picked(pool, eligible, wanted.cost, draw), By.CACHE if moved else By.LOAD, moved)
 
 
 def _another_version(pool: Pool, wanted: Wanted, version: str) -> Eligible | None:

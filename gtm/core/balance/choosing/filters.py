@@ -30,15 +30,19 @@ class Kind(NamedTuple):
     version: str | None
 
 
-def declares(backend: Backend, model: str | None) -> bool:
-    """Whether the server is there to serve the model."""
-    return model is None or not backend.models or model in backend.models
+def declares(one: Candidate, model: str | None) -> bool:
+    """Whether the server is there to serve the model, or the LoRA adapter of that name, which it lists."""
+    wanted = one.backend.models
+    return model is None or not wanted or model in wanted or model in (one.condition.adapters or ())
 
 
 def loaded(condition: Condition, model: str | None, adapter: str | None) -> bool:
-    """Whether it has model and adapter loaded, as far as is known. An adapter that nobody reports counts as not loaded."""
+    """Whether it has model and adapter loaded, as far as is known. An adapter that nobody reports counts as not loaded.
+
+    A request names either by its `model`: what is no model may be an adapter.
+    """
     if model is not None and condition.models is not None and model not in condition.models:
-        return False
+        return condition.adapters is not None and model in condition.adapters
     return adapter is None or (condition.adapters is not None and adapter in condition.adapters)
 
 
@@ -63,7 +67,7 @@ def eligible(candidates: Sequence[Candidate], kind: Kind, settings: Settings) ->
     """The candidates that may take requests of a kind, or why there are none."""
     if not candidates:
         return Eligible(why=Why.NO_BACKEND)
-    able = [one for one in candidates if declares(one.backend, kind.model)]
+    able = [one for one in candidates if declares(one, kind.model)]
     if not able:
         return Eligible(why=Why.NO_MODEL)
     if not any(of_version(one.backend, kind.version, settings.shares) for one in able):
@@ -91,7 +95,7 @@ def left_out(candidates: Sequence[Candidate], kind: Kind, settings: Settings) ->
 
 
 def _why(one: Candidate, kind: Kind, settings: Settings) -> Why:
-    if not declares(one.backend, kind.model):
+    if not declares(one, kind.model):
         return Why.NO_MODEL
     if not of_version(one.backend, kind.version, settings.shares):
         return Why.NO_VERSION

@@ -48,6 +48,30 @@ class Pick(StrEnum):
     """One that is drawn by weight."""
 
 
+class Prefix(StrEnum):
+    """By what of a prompt's beginning servers are chosen."""
+
+    NONE = "none"
+    """Nothing."""
+    HASH = "hash"
+    """Prompts that begin alike go to one server, by consistent hashing."""
+    MAP = "map"
+    """A prompt goes where most of its beginning was sent before."""
+
+
+class By(StrEnum):
+    """By what a server was chosen."""
+
+    LOAD = "load"
+    """By the pick alone."""
+    SESSION = "session"
+    """It is the session's."""
+    PREFIX = "prefix"
+    """It is that of prompts that begin so."""
+    CACHE = "cache"
+    """It has most of the prompt's beginning in its cache, by what was sent there."""
+
+
 class Score(StrEnum):
     """What makes a server the better one."""
 
@@ -64,7 +88,7 @@ class Settings:
     `pick`, `score`: see there. `scans`: power of two looks at all servers where there are no more than this, because with few
     the best is a great deal better than the better of two (docs/choosing.md has the figures). `latency`: whether a server's latency multiplies its score (peak-EWMA). `panic`: where less than
     this part of the servers that may serve a request is healthy, all of them count as healthy. `bound`: a server that a
-    session sticks to may have this many times its share of what is in flight (above 1). `most_memory`: a server whose memory
+    session or a prompt sticks to may have this many times its share of what is in flight (above 1). `prefix`: see there. `most_memory`: a server whose memory
     is fuller gets nothing where another has room. `shares`: the part of clients for each version that is rolled out, 0 to
     1; what is left is for all other versions.
     """
@@ -75,6 +99,7 @@ class Settings:
     latency: bool = False
     panic: float = 0.3
     bound: float = 1.25
+    prefix: Prefix = Prefix.NONE
     most_memory: float = 0.95
     shares: tuple[tuple[str, float], ...] = ()
 
@@ -101,8 +126,8 @@ class Settings:
 class Wanted(NamedTuple):  # made for each request
     """What a request needs.
 
-    `model`, `adapter` (LoRA): None: none is named. `version`: one that the request names itself. `key`: a session, or a hash of the
-    prompt's prefix: requests of one key go to one server. `prefix`: the prompt's blocks (`prefixes.blocks`). `cost`: seconds of
+    `model`: or a LoRA adapter, for OpenAI's wire format has one name for both. `adapter` (LoRA): None: none is named. `version`: one that the request names itself. `key`: a session: requests of one key go
+    to one server. `prefix`: the prompt's blocks (`prefixes.blocks`), of which only the first counts for `Prefix.HASH`. `cost`: seconds of
     work that are expected. `tried`: servers that have failed the request already.
     """
 

@@ -1,4 +1,4 @@
-"""What sticks: sessions on a ring with bounded loads, prompts where they are cached, versions, and where adapters are loaded."""
+"""What sticks: sessions on a ring with bounded loads, versions, and where adapters are loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from gtm.core.balance.choosing import affinity, versions
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.filters import Kind
 from gtm.core.balance.choosing.placement import Placements
-from gtm.core.balance.choosing.prefixes import PrefixMap, blocks
 from gtm.core.balance.choosing.values import Candidate, Pick, Settings, Wanted
 from gtm.core.balance.flights import Flights
 from gtm.core.model.affinity import key_hash
@@ -86,83 +85,6 @@ def test_one_hot_session_is_spread() -> None:
     for number in range(1000):
         begin(pool, _chosen(choose(pool, wanted, number / 1000)), wanted)
     assert max(one.flight.requests for one in pool.candidates) <= ceil(1.25 * 1000 / 8)
-
-
-events = st.lists(
-    st.tuples(
-        st.sampled_from(("stored", "removed", "cleared")), st.sampled_from("abc"), st.lists(st.integers(0, 6))
-    ),
-    max_size=12,
-)
-
-
-@quick(300)
-@given(events, st.lists(st.integers(0, 6), max_size=5))
-def test_the_prefix_map_is_what_was_told(told: list[tuple[str, str, list[int]]], prompt: list[int]) -> None:
-    """The model: a set of pairs; a server has as much of a prompt as it has blocks from the first on, without a gap."""
-    found, held = PrefixMap(), set()
-    for what, server, some in told:
-        if what == "stored":
-            found.stored(server, some)
-            held |= {(server, block) for block in some}
-        elif what == "removed":
-            found.removed(server, some)
-            held -= {(server, block) for block in some}
-        else:
-            found.cleared(server)
-            held = {(name, block) for name, block in held if name != server}
-    expected = {}
-    for server in "abc":
-        depth = 0
-        while depth < len(prompt) and (server, prompt[depth]) in held:
-            depth += 1
-        if depth:
-            expected[server] = depth
-    assert found.holders(prompt) == expected
-    assert len(found) == len({block for _, block in held})
-
-
-def test_the_prefix_map_forgets_what_nobody_asks_for() -> None:
-    """Three blocks at most: the one that was asked for stays."""
-    found = PrefixMap(most=3)
-    found.stored("a", [1, 2, 3])
-    found.holders([1])
-    found.stored("a", [4])
-    assert len(found) == 3
-    assert found.holders([1]) == {"a": 1}
-    assert found.holders([2]) == {}
-
-
-@quick(100)
-@given(st.binary(max_size=60), st.binary(max_size=60), st.integers(1, 9))
-def test_equal_blocks_are_equal_beginnings(one: bytes, other: bytes, size: int) -> None:
-    """Block by block: hashes agree exactly as far as whole blocks from the first on do."""
-    these, those = blocks(one, size), blocks(other, size)
-    assert len(these) == len(one) // size
-    for place, (left, right) in enumerate(zip(these, those, strict=False), start=1):
-        assert (left == right) == (one[: place * size] == other[: place * size])
-    assert not set(blocks(one, size, "tenant")) & set(these)
-    assert len(blocks(bytes(10_000), 1)) == 512
-
-
-def test_a_prompt_goes_where_most_of_it_is_cached_within_the_bound() -> None:
-    """The longest beginning wins; a server with too much passes it on to the next longest, then to the pick."""
-    prefixes = PrefixMap()
-    backends = [Backend(name) for name in "abcd"]
-    prefixes.stored("a", [1, 2, 3])
-    prefixes.stored("b", [1, 2])
-    well = {backend.name: Condition(healthy=True) for backend in backends}
-    flights = Flights()
-    pool = pool_of(backends, well, flights, prefixes=prefixes)
-    wanted = Wanted(prefix=(1, 2, 3, 4))
-    assert _chosen(choose(pool, wanted, 0.99)).backend.name == "a"
-    for _ in range(8):
-        flights.of("a").begin(1.0)
-    assert _chosen(choose(pool, wanted, 0.99)).backend.name == "b"
-    for _ in range(8):
-        flights.of("b").begin(1.0)
-    assert _chosen(choose(pool, wanted, 0.99)).backend.name in {"c", "d"}
-    assert _chosen(choose(pool.updated({"a": Condition()}), Wanted(prefix=(3,)), 0.0)).backend.name != "a"
 
 
 def test_versions_have_their_shares() -> None:
