@@ -30,6 +30,7 @@ from gtm.core.model.services import (
     OnOverload,
     OnUnusable,
     Priority,
+    Push,
     RecordSet,
     Service,
     Steering,
@@ -330,3 +331,5 @@ class ServiceDocument(ResourceDocument[Service]):
     """The share of requests spread over the other eligible regions, to measure the way there."""
     handoff: Handoff = Handoff.NONE
     """Whether edges sign what they decided, in redirects and look-ups, for the region's balancer to verify."""
+    push: Push = Push.CARRY
+    """How a balancer without room sends a request to a peer region: it carries it, answers 307, or never does."""

@@ -58,12 +58,11 @@ class Handoffs:
 
     def signed(self, routing: Routing, option: Option, *, once: bool) -> bytes | None:
         """The handoff of the request that was picked for last; None if there is nothing to hand over, or no key yet."""
-        credit, self.credit = self.credit, ()
         signer = self._signer
         if signer is None:
             return None
         nonce = urlsafe_b64encode(os.urandom(_NONCE)).decode()
-        claims = handed(routing, option, self._issuer, self._window(), nonce, once=once, credit=credit)
+        claims = handed(routing, option, self._issuer, self._window(), nonce, once=once, credit=self.credit)
         return None if claims is None else signer.sign(claims)
 
     @property

@@ -96,6 +96,8 @@ class Here:
     sequence: int = 0
     answers: bool = False
     """What arrives is answered at once."""
+    says: bytes = b""
+    """JSON that its answers are, in place of its name."""
 
     def free(self) -> Slots:
         """As `gtm balancer` says it."""
@@ -113,8 +115,9 @@ class Here:
                 self.held.append(peer)
 
     def answer(self, peer: Peer) -> None:
-        body = self.name.encode()
-        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        body, kind = self.says or self.name.encode(), b"application/json" if self.says else b"text/plain"
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (kind, len(body))
+        peer.send(head + body)
 
     def let_go(self) -> None:
         """Answer what is held the longest."""

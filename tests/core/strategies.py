@@ -26,7 +26,7 @@ from gtm.core.model.policy import (
 )
 from gtm.core.model.regions import AdminState, Endpoint, Region
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Affinity, Handoff, Member, OnUnusable, Service, Steering
+from gtm.core.model.services import Affinity, Handoff, Member, OnUnusable, Push, Service, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at, resolve
@@ -130,6 +130,7 @@ def services(draw: st.DrawFn, name: str, known: tuple[Region, ...]) -> Service:
         on_unusable=draw(st.sampled_from(OnUnusable)),
         model=draw(st.sampled_from([None, None, None, *served])),
         handoff=draw(st.sampled_from(Handoff)),
+        push=draw(st.sampled_from(Push)),
     )
 
 

@@ -4,7 +4,8 @@ Laws:
   1. A push goes where the gate's verdict reaches (`Verdict.reach`) and the class's ways lead, and nowhere else; `onward` checks it again.
   2. A push is signed by a key of this balancer's that is published, or does not happen: no peer would believe it.
   3. What owes a quota takes a token of it, or does not happen.
-  4. A peer that does not take a push leaves the request where it was: it waits here, unless some backend may have begun it.
+  4. A client that is sent on (`push: redirect`) has a handoff of one hop in its link: nobody pushes it further.
+  5. A peer that does not take a push leaves the request where it was: it waits here, unless some backend may have begun it.
 
 A peer says whether it takes a push, in a field of its answer that no client gets: `taken`, or `not-taken` where it was refused before any
 backend had it. One that says nothing has not understood that it was a push; it is left alone for a while.
@@ -42,8 +43,10 @@ from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.requests import Location
+from gtm.core.model.services import Push
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
+from gtm.handoff import carried
 from gtm.handoff.carried import HEADER
 
 if TYPE_CHECKING:
@@ -57,6 +60,8 @@ MISUNDERSTOOD = 60.0
 """The same of one that did not say that it had understood."""
 _REMEMBERED = 4096
 """Classes whose ways are remembered, for as long as a View lasts."""
+_TRIPS = 3
+"""Round trips that a client needs which is sent on: it connects anew, with TLS."""
 _NONCE = 12
 """Random bytes of a nonce."""
 _FOR_WANT_OF_ROOM = frozenset((Code.QUEUE_FULL.value, Code.WAIT_TOO_LONG.value, Code.NO_BACKEND.value))
@@ -64,6 +69,8 @@ NO_KEY = "no_key"
 """Beside the codes of `Why`: no key of this balancer's is published yet."""
 NO_HANDOFF = "no_handoff"
 """None can be made: what this follows from is over within the second."""
+REDIRECTED = "redirected"
+"""Moved, by an answer that sends the client there."""
 FAILED = "failed"
 """A peer did not answer, or did not take it."""
 
@@ -146,17 +153,24 @@ class Pusher:
 
     # --- for the proxy ---
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentTo | None:
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentTo | Refusal | None:
         """See `gtm.balancer.plane.proxy.Pusher`."""
         verdict = exchange.verdict
         if not isinstance(verdict, Verdict) or verdict.routing is None or not self._asks(exchange, refusal):
             return None
         routing = verdict.routing
+        how = routing.ranking.group.service.service.push
+        if how is Push.NEVER:
+            return None
         hops = 0 if verdict.believed is None else verdict.believed.hop
         if not hops and not self._own.signs:
             self.counts["", NO_KEY] += 1
             return None
         peers = self._peers(routing, verdict.reach, exchange.facts.model)
+        head = exchange.head
+        link = how is Push.REDIRECT and not head.upgrade and head.target[:1] == b"/"
+        if link:
+            peers = [peer._replace(extra_s=_TRIPS * peer.extra_s) for peer in peers]
         current = self._current
         part = exchange.facts.model or routing.request.service
         sender = Sender(
@@ -167,7 +181,7 @@ class Pusher:
         if found.peer is None:
             self.counts["", found.why.value] += 1
             return None
-        return self._to(exchange, verdict, routing, found.peer.number)
+        return self._to(exchange, verdict, routing, found.peer.number, link=link)
 
     def answered(self, sent: SentTo, said: bytes | None) -> bool:
         """Whether a peer took a push, by what its answer says of it."""
@@ -269,7 +283,9 @@ class Pusher:
 
     # --- how ---
 
-    def _to(self, exchange: Exchange, verdict: Verdict, routing: Routing, number: int) -> SentTo | None:
+    def _to(
+        self, exchange: Exchange, verdict: Verdict, routing: Routing, number: int, *, link: bool
+    ) -> SentTo | Refusal | None:
         view = routing.view
         region, now = view.snapshot.regions[number].name, self._now()
         endpoint = endpoint_for(view, _To(number), routing.key)
@@ -284,12 +300,15 @@ class Pusher:
             issuer=self._own.issuer,
             nonce=nonce,
             client=routing.client,
-            push=True,
+            push=not link,
         )
         handoff = None if claims is None else self._own.sign(claims)
         if endpoint is None or handoff is None:
             self.counts["", NO_HANDOFF] += 1
             return None
+        if link:
+            self.counts[region, REDIRECTED] += 1
+            return _sent_on(region, endpoint.url, exchange.head.target, handoff)
         route = self._routes.get(endpoint.url)
         if route is None:
             route = self._routes[endpoint.url] = self._make_route(endpoint.url)
@@ -300,6 +319,15 @@ class Pusher:
             host = urlsplit(endpoint.url).netloc.encode()
         lines = _lines(handoff, exchange.head.seen)
         return SentTo(route, _Flight(self, region, endpoint.url), Pushed(region, host, lines))
+
+
+def _sent_on(region: str, url: str, target: bytes, handoff: bytes) -> Refusal:
+    """The answer that sends a client to a peer: with the method and body that it came with (RFC 9110 §15.4.8)."""
+    path, _, query = target.partition(b"?")
+    location = b"%b%b?%b" % (url.rstrip("/").encode(), path, carried.added(query, handoff))
+    headers = ((b"x-gtm-region", region.encode()), (b"x-gtm-reason", Reason.FREE_SLOTS.value.encode()))
+    words = f"there is no room here; region `{region}` has some, and this says where"
+    return Refusal(307, REDIRECTED, words, location=location, headers=headers)
 
 
 PUSH_NOT_TAKEN = b"not-taken"

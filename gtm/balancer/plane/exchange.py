@@ -182,6 +182,9 @@ class Exchange(ExchangeEnd):
         sent = None if self._tried else self.proxy.push(self, refusal)
         if sent is None:
             return False
+        if isinstance(sent, Refusal):  # what of its body has not come yet ends with the connection
+            self.refuse(sent)
+            return True
         self.phase = CONNECTING
         self._send(sent)
         return True

@@ -132,8 +132,11 @@ class Picker(Protocol):
 class Pusher(Protocol):
     """Says which peer region takes what finds no slot here."""
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | None:
-        """A peer for a request that waits, or is to be refused so; None: it stays."""
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
+        """A peer for a request that waits, or is to be refused so: where it is carried to, or the answer that sends its client there.
+
+        None: it stays.
+        """
 
     def answered(self, sent: Sent, said: bytes | None) -> bool:
         """Whether the peer took it, by what its answer says of that."""
@@ -324,11 +327,11 @@ class Proxy:
         self._tell(self.picker.failed, sent, detail, self.now())
         self.stats.failed(sent.route.url)
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | None:
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
         """A peer for a request that found no slot; None: it stays. See `Pusher.push`."""
         if self.pusher is None:
             return None
-        found: Sent | None = None
+        found: Sent | Refusal | None = None
         try:
             if self.gate.renew(exchange) is None:
                 found = self.pusher.push(exchange, refusal)

@@ -66,8 +66,9 @@ class Stats:
         """To the head of the answer, by backend."""
 
     def refused(self, refusal: Refusal) -> None:
-        """Count a refusal."""
-        self.refusals[refusal.code] += 1
+        """Count a refusal. Who is sent on by a redirect is not refused."""
+        if refusal.status >= 400:
+            self.refusals[refusal.code] += 1
 
     def failed(self, url: str) -> None:
         """Count a failure of a backend."""

@@ -5,6 +5,7 @@ has both, since RFC 9457 §3.2 lets a problem have further members.
 
 | status | when |
 |---|---|
+| 307 | there is no room here, and a peer region has some (RFC 9110 §15.4.8); Location says where |
 | 400, 408, 413, 431, 501, 505 | the request cannot be read, or is not carried |
 | 421 | the request belongs in another region (RFC 9110 §15.5.20); Location says where |
 | 429 | the tenant is over its share or limits: try again after Retry-After |

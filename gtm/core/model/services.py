@@ -69,6 +69,17 @@ class Handoff(StrEnum):
     """Redirects and look-ups carry a signed handoff, which the region's balancer verifies."""
 
 
+class Push(StrEnum):
+    """How a region's balancer without room sends a request of a service to a peer that has some (docs/spill-back.md)."""
+
+    CARRY = "carry"
+    """The balancer carries it there and back."""
+    REDIRECT = "redirect"
+    """It answers 307, and the client goes there."""
+    NEVER = "never"
+    """It waits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A region's part in a service. Weight 0: only when no member with a weight is usable.
@@ -148,6 +159,7 @@ class Service:
     service_time_ms: float | None = None
     exploration: float = 0.0
     handoff: Handoff = Handoff.NONE
+    push: Push = Push.CARRY
 
     @property
     def names(self) -> tuple[HostName, ...]:
