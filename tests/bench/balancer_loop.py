@@ -33,7 +33,6 @@ from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.upstream import Upstream
 from gtm.core.balance.health import BackendHealth, Check, Settings
-from gtm.core.balance.work import Asked
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.access import Access
 from gtm.core.model.requests import UNKNOWN_LOCATION
@@ -132,9 +131,7 @@ def plane(loop: asyncio.AbstractEventLoop) -> Proxy:
     admission = QueueAdmission(
         document.admission.settings(),
         loop=loop,
-        cost=lambda exchange: picker.costs.expected(
-            Asked(exchange.facts.model or "", exchange.facts.input_tokens, exchange.facts.max_tokens)
-        ),
+        cost=picker.cost,
     )
     admission.resize(picker.slots())
     gate = LawGate(

@@ -92,6 +92,8 @@ class LawGate:
         self._router: Router | None = None
         self._memory: dict[Any, Verdict] = {}
         self._left: dict[Choice, Worth] = {}
+        self._repeated: dict[Any, tuple[Verdict, bytes, bool]] = {}
+        """By a head that is kept, and who sent it: the verdict, what a backend is told of the client, and whether it may earn."""
         self._peers: dict[str | None, bytes] = {}
         """Peers that are no trusted proxies → their addresses in network order."""
 
@@ -104,8 +106,17 @@ class LawGate:
         if router is None:
             return Refusal(503, "not_ready", "no policy has been loaded yet: try again", retry_after=1)
         if router is not self._router:
-            self._router, self._memory, self._left = router, {}, {}
-        head = exchange.head
+            self._router, self._memory, self._repeated, self._left = router, {}, {}, {}
+        known = self._repeated.get((exchange.head.written, exchange.client.peer, exchange.client.secure))
+        if known is not None:
+            exchange.verdict = known[0]
+            if known[2]:
+                self._see(known[0], exchange.head.host)
+            return None
+        return self._judge(router, exchange)
+
+    def _judge(self, router: Router, exchange: Exchange) -> Refusal | None:
+        current, head = self._current, exchange.head
         client = self._client(exchange)
         handoff: bytes | Flaw | None = head.seen.get(HEADER)
         if b"?" in head.target:
@@ -131,7 +142,19 @@ class LawGate:
                     self._memory = {}
                 self._memory[key] = verdict
         self._see(verdict, head.host)
-        return self._concluded(exchange, verdict)
+        refusal = self._concluded(exchange, verdict)
+        if refusal is None and handoff is None and head.written is not None and not verdict.flaws:
+            self._repeats(exchange, verdict)
+        return refusal
+
+    def _repeats(self, exchange: Exchange, verdict: Verdict) -> None:
+        """Remember what was found of a request by its head, which is kept and has no handoff, and by who sent it: all of it follows from these."""
+        if len(self._repeated) >= _REMEMBERED:
+            self._repeated = {}
+        client = exchange.client
+        key = exchange.head.written, client.peer, client.secure
+        earns = self._earn is not None and verdict.routing is not None and bool(verdict.routing.choice.earns)
+        self._repeated[key] = verdict, self._lines(exchange, verdict), earns
 
     def renew(self, exchange: Exchange) -> Refusal | None:
         """See `gtm.balancer.plane.proxy.Gate`."""
@@ -142,7 +165,11 @@ class LawGate:
         if not isinstance(verdict, Verdict):
             return None  # nothing was judged of it
         if router is None or verdict.routing is None or verdict.routing.view.basis is router.view.basis:
-            return self._concluded(exchange, verdict)  # nothing has changed by which it was judged
+            return (
+                None
+                if verdict.code is _SERVE and PUSH not in exchange.head.seen
+                else self._concluded(exchange, verdict)
+            )  # nothing has changed by which it was judged
         believed = verdict.believed is not None
         shown = exchange.shown or (None, current.window)
         verdict = self._judged(router, exchange, shown, lambda _: Memory.NEW if believed else Memory.USED)
@@ -178,7 +205,12 @@ class LawGate:
 
     def more_headers(self, exchange: Exchange) -> bytes:
         """Who the client is, and for whom it asks, as far as that is known."""
-        head, verdict = exchange.head, exchange.verdict
+        client, verdict = exchange.client, exchange.verdict
+        known = self._repeated.get((exchange.head.written, client.peer, client.secure))
+        return known[1] if known is not None and known[0] is verdict else self._lines(exchange, verdict)
+
+    def _lines(self, exchange: Exchange, verdict: object) -> bytes:
+        head = exchange.head
         peer = exchange.client.peer or "unknown"
         before = head.seen.get(b"x-forwarded-for")
         if before is not None and not self._finder.trusts(exchange.client.peer):

@@ -176,11 +176,19 @@ class PoolPicker:
 
     # --- for the proxy ---
 
+    def cost(self, exchange: Exchange) -> float:
+        """Seconds of work that a request is expected to be."""
+        facts = exchange.facts
+        exchange.asked = asked = Asked(facts.model or "", facts.input_tokens, facts.max_tokens)
+        return self.costs.expected(asked)
+
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
         """See `Picker`."""
         facts = exchange.facts
         model = facts.model
-        asked = Asked(model or "", facts.input_tokens, facts.max_tokens)
+        asked = exchange.asked
+        if asked is None:
+            asked = Asked(model or "", facts.input_tokens, facts.max_tokens)
         session = facts.session if self._affinity else None
         cost = self.costs.expected(asked)
         wanted = Wanted(model, None, None, session, facts.prefix, cost, frozenset(tried) if tried else _NONE)

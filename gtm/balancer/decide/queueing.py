@@ -49,13 +49,15 @@ class QueueAdmission:
 
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """See `gtm.balancer.plane.proxy.Admission`."""
-        found = self.admission.offer(self._arrival(exchange, now), now)
-        for _ in range(_FALLBACKS):
-            if not isinstance(found, core.Refusal) or found.fallback is None:
-                break
-            if not exchange.use_model(found.fallback):
-                break
-            found = self.admission.offer(self._arrival(exchange, now), now)
+        admission = self.admission
+        found = admission.offer(self._arrival(exchange, now), now)
+        if isinstance(found, core.Refusal):
+            for _ in range(_FALLBACKS):
+                if found.fallback is None or not exchange.use_model(found.fallback):
+                    break
+                found = admission.offer(self._arrival(exchange, now), now)
+                if not isinstance(found, core.Refusal):
+                    break
         if isinstance(found, core.Refusal):
             self.tick(now)
             return _refusal(found)
@@ -65,7 +67,8 @@ class QueueAdmission:
             exchange.admitted()
         else:
             self._watch(now)
-        self.tick(now)  # others may have given way to it
+        if admission.changed:  # others have given way to it
+            self.tick(now)
         return None
 
     def ended(self, exchange: Exchange, now: float) -> None:
@@ -73,10 +76,14 @@ class QueueAdmission:
         ticket = exchange.admission
         if isinstance(ticket, core.Ticket):
             exchange.admission = None
-            self.admission.release(
-                ticket, now, core.Used(cost=now - ticket.admitted if ticket.admitted else None)
-            )
-            self.tick(now)
+            used = None
+            if (
+                ticket.flow is not None and ticket.admitted
+            ):  # of one that did not wait there is no turn to correct
+                used = core.Used(cost=now - ticket.admitted)
+            self.admission.release(ticket, now, used)
+            if self.admission.changed:
+                self.tick(now)
 
     def withdraw(self, exchange: Exchange, now: float) -> None:
         """See there."""
@@ -109,7 +116,7 @@ class QueueAdmission:
             priority,
             tenant,
             max(self._cost(exchange), 1e-6),
-            _deadline(exchange, now),
+            _deadline(exchange, now) if b"gtm-timeout" in exchange.head.seen else None,
             exchange.received,
             facts.input_tokens,
             float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,

@@ -340,7 +340,8 @@ class Downstream(asyncio.Protocol, DownstreamState):
             self.deadline = self.proxy.now() + (limits.head_timeout if self._in_head else limits.keep_alive)
         if self._unread:
             self.proxy.loop.call_soon(self._read_on)
-        self.regulate()
+        if self.paused:
+            self.regulate()
 
     def _begin(self, exchange: Exchange) -> None:
         if self._current is exchange and not self._ended:

@@ -54,11 +54,12 @@ class Exchange(ExchangeEnd):
         if self.phase is not NEW:
             return
         answer = self.proxy.judge(self)
-        if isinstance(answer, Refusal):
-            self.refuse(answer)
-        elif answer is not None:
-            self._say(answer)
-        elif wants_body(self.head) and not self._body_ended:
+        if answer is not None:
+            if isinstance(answer, Refusal):
+                self.refuse(answer)
+            else:
+                self._say(answer)
+        elif not self._body_ended and wants_body(self.head):
             self.phase = READING
             self._continue()
         else:
@@ -172,7 +173,7 @@ class Exchange(ExchangeEnd):
         self._pieces = [body]
         self._trailers.clear()  # digests of another body
         self.fallback = model
-        self.facts = read_facts(self.head, body, self.proxy.picker.cut)
+        self.facts, self.asked = read_facts(self.head, body, self.proxy.picker.cut), None
         if self.head.length is not None:
             self.head = self.head.changed(length=len(body))
         return True
@@ -269,13 +270,16 @@ class Exchange(ExchangeEnd):
             parts += self._pieces
         upstream.start(self, b"".join(parts) if len(parts) > 1 else parts[0])
         self._forget_body()
-        self.regulate()
+        client = self.client
+        if client.paused or not client.writable or not self._body_ended:
+            self.regulate()
 
     def _forget_body(self) -> None:
         """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back."""
+        if self.received <= _MAX_REPLAY or not self._keeps:
+            return
         pushed = self._sent is not None and self._sent.push is not None
-        most = MAX_INSPECTED if pushed else _MAX_REPLAY
-        if self._keeps and self.received > most:
+        if not pushed or self.received > MAX_INSPECTED:
             self._keeps = False
             self._pieces.clear()
 

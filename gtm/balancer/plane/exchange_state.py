@@ -11,6 +11,7 @@ from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
+from gtm.core.balance.work import Asked
 from gtm.core.decision.view import Window
 from gtm.core.handoff.verdict import Flaw
 
@@ -66,6 +67,7 @@ class ExchangeState:
         "_untaken",
         "admission",
         "answer",
+        "asked",
         "began",
         "chosen",
         "client",
@@ -91,6 +93,8 @@ class ExchangeState:
         self.client = client
         self.head = head
         self.facts = _EMPTY
+        self.asked: Asked | None = None
+        """What of the facts tells its cost; None: nobody asked."""
         self.span: Span | None = None
         """Of its trace, if it is recorded."""
         self.chosen: Choice | None = None

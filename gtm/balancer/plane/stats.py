@@ -79,9 +79,10 @@ class Stats:
         self.requests[url, exchange.status, how] += 1
         if url:
             self.waited += exchange.waited
-            self._of(self.durations, url).add(now - exchange.began)
-            if exchange.first_byte:
-                self._of(self.first_bytes, url).add(exchange.first_byte - exchange.began)
+            began, first_byte = exchange.began, exchange.first_byte
+            (self.durations.get(url) or self._new(self.durations, url)).add(now - began)
+            if first_byte:
+                (self.first_bytes.get(url) or self._new(self.first_bytes, url)).add(first_byte - began)
 
     def served(self) -> tuple[int, float, float]:
         """How many requests backends have had; their seconds together, those in the queue apart."""
@@ -92,8 +93,6 @@ class Stats:
         )
 
     @staticmethod
-    def _of(table: dict[str, Histogram], url: str) -> Histogram:
-        found = table.get(url)
-        if found is None:
-            found = table[url] = Histogram()
+    def _new(table: dict[str, Histogram], url: str) -> Histogram:
+        found = table[url] = Histogram()
         return found

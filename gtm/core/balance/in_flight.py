@@ -98,10 +98,11 @@ class InFlight:
 
     def begin(self, cost: float) -> Ticket:
         """Count a request that is expected to cost `cost` seconds of work. Whoever begins must end the ticket."""
-        ticket = Ticket(self, _us(cost), self.outstanding)
-        self.requests += 1
-        self._most = max(self._most, self.requests)
-        self._add(ticket.work_us)
+        work_us = _us(cost)
+        ticket = Ticket(self, work_us, self.outstanding)
+        self.requests = requests = self.requests + 1
+        self._most = max(self._most, requests)
+        self._add(work_us)
         return ticket
 
     def asking(self) -> None:

@@ -103,9 +103,10 @@ class Costs:
 
     def learn(self, asked: Asked, seconds: float) -> None:
         """A request ended well after being served for so long. What is no duration is left out."""
-        if not isfinite(seconds) or seconds < 0:
-            return
-        seconds = min(seconds, _MOST_S)
+        if not 0.0 <= seconds <= _MOST_S:
+            if not isfinite(seconds) or seconds < 0:
+                return
+            seconds = _MOST_S
         bucket, classes = _bucket(seconds), self._classes
         changed = self._all.add(seconds, bucket)
         for key in _keys(asked):
@@ -134,11 +135,12 @@ def _keys(asked: Asked) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
 class _Durations:
     """A histogram of seconds that fades, with what lies above each of its buckets."""
 
-    __slots__ = ("_counts", "_learned", "_sums", "_tails")
+    __slots__ = ("_count", "_counts", "_learned", "_sums", "_tails", "_total")
 
     def __init__(self) -> None:
         self._counts = [0.0] * _BUCKETS
         self._sums = [0.0] * _BUCKETS
+        self._count = self._total = 0.0  # of all buckets
         self._tails: list[tuple[float, float]] | None = None
         self._learned = 0
 
@@ -146,6 +148,8 @@ class _Durations:
         """Learn of one that took so long; whether `beyond` may say something else now."""
         self._counts[bucket] += 1.0
         self._sums[bucket] += seconds
+        self._count += 1.0
+        self._total += seconds
         self._learned = learned = self._learned + 1
         if learned >= _REBUILD and learned % _REBUILD:
             return False
@@ -154,14 +158,17 @@ class _Durations:
             kept = 0.5 ** (64 / _REMEMBERED)
             self._counts = [count * kept for count in self._counts]
             self._sums = [total * kept for total in self._sums]
+            self._count, self._total = sum(self._counts), sum(self._sums)
         return True
 
     def beyond(self, age: float) -> tuple[float, float]:
         """How many requests took longer than `age`, and how much longer on average; (0, 0): none."""
-        if self._tails is None:
-            self._tails = self._suffixes()
-        first = _bucket(age) + 1 if age > 0 else 0
-        count, total = self._tails[min(first, _BUCKETS)]
+        if age <= 0.0:
+            count, total = self._count, self._total
+        else:
+            if self._tails is None:
+                self._tails = self._suffixes()
+            count, total = self._tails[_bucket(age) + 1]
         if count < 1e-6:
             return 0.0, 0.0
         return count, max(0.0, total / count - age)

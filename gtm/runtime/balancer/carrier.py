@@ -24,7 +24,6 @@ from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.sharing import Sharing, Use
 from gtm.core.balance.spill.room import Slots
-from gtm.core.balance.work import Asked
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
@@ -109,9 +108,7 @@ class Carrier:
         self._admission = QueueAdmission(
             document.admission.settings(),
             loop=loop,
-            cost=lambda exchange: self._picker.costs.expected(
-                Asked(exchange.facts.model or "", exchange.facts.input_tokens, exchange.facts.max_tokens)
-            ),
+            cost=self._picker.cost,
         )
         law = LawGate(
             current,

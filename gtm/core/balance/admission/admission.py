@@ -13,7 +13,15 @@ from gtm.core.balance.admission.pace import Pace
 from gtm.core.balance.admission.settings import Settings, problems
 from gtm.core.balance.admission.slots import Slots
 from gtm.core.balance.admission.tenants import Tenant, Tenants
-from gtm.core.balance.admission.values import TIER_OF, TIERS, Arrival, Refusal, Ticket, TicketState, Used
+from gtm.core.balance.admission.values import (
+    TIERS,
+    Arrival,
+    Refusal,
+    Ticket,
+    TicketState,
+    Used,
+    tier_of,
+)
 from gtm.core.model.services import Priority
 
 _WAITING, _ADMITTED = TicketState.WAITING, TicketState.ADMITTED
@@ -43,7 +51,8 @@ class Admission:
         self._pace = Pace()
         self._models: dict[str, int] = {}
         self._totals = tuple(Totals() for _ in TIERS)
-        self._changed: list[Ticket] = []
+        self.changed: list[Ticket] = []
+        """Tickets that were decided since `due` was last asked; to be read as whether there are any."""
 
     @property
     def settings(self) -> Settings:
@@ -59,11 +68,12 @@ class Admission:
         """
         now = self._pass(now)
         _check(arrival)
-        tier = TIER_OF[arrival.priority]
+        tier = tier_of(arrival.priority)
         deadline = now + self._waits[tier] if arrival.deadline is None else arrival.deadline
         tenant = self._tenants.get(arrival.tenant, now)
         refusal = None
-        if deadline <= now or tenant.limited or arrival.model is not None or not self._usable:
+        counts = tenant.limited or arrival.model in self._settings.models
+        if counts or deadline <= now or not self._usable:
             refusal = self._forbidden(arrival, tenant, deadline, now)
         room = self._slots.room(tier)
         if refusal is None and not room:
@@ -74,10 +84,8 @@ class Admission:
         if arrival.model is not None:
             self._models[arrival.model] = self._models.get(arrival.model, 0) + 1
         self._number += 1
-        ticket = Ticket(self._number, arrival, tenant, offered=now, deadline=deadline)
-        if (
-            tenant.limited or arrival.model is not None
-        ):  # limits may come while it runs, and its end corrects by its model's weight
+        ticket = Ticket(self._number, arrival, tenant, tier, offered=now, deadline=deadline)
+        if counts:  # where limits come while it runs, its end corrects them by what it was charged
             self._charge(ticket)
         if room:
             self._begin(ticket, now)
@@ -146,9 +154,9 @@ class Admission:
         Each once; not those that were withdrawn or released before anybody asked.
         """
         self._pass(now)
-        if not self._changed:
+        if not self.changed:
             return ()
-        changed, self._changed = self._changed, []
+        changed, self.changed = self.changed, []
         return [ticket for ticket in changed if ticket.state is _ADMITTED or ticket.state is _REFUSED]
 
     def next_deadline(self) -> float | None:
@@ -158,7 +166,7 @@ class Admission:
 
     def has_room(self, priority: Priority) -> bool:
         """Whether a request of this tier would find a slot at once."""
-        return self._slots.room(TIER_OF[priority])
+        return self._slots.room(tier_of(priority))
 
     @property
     def limit(self) -> int | None:
@@ -312,13 +320,13 @@ class Admission:
             ticket.account.waiting -= 1
             self._begin(ticket, now)
             self._totals[tier].waited += now - ticket.offered
-            self._changed.append(ticket)
+            self.changed.append(ticket)
 
     def _refuse(self, ticket: Ticket, refusal: Refusal, now: float) -> None:
         ticket.refusal = refusal
         self._leave(ticket, _REFUSED, now)
         self._totals[ticket.tier].refused[refusal.code] += 1
-        self._changed.append(ticket)
+        self.changed.append(ticket)
 
     def _leave(self, ticket: Ticket, state: TicketState, now: float) -> None:
         """A waiting request leaves the queue unserved."""

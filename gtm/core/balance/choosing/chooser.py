@@ -81,7 +81,7 @@ class Pool:
     flights: Flights
     prefixes: PrefixMap
     placements: Placements
-    _sets: dict[Kind, Eligible] = field(default_factory=dict)
+    _sets: dict[tuple[str | None, str | None, str | None], Eligible] = field(default_factory=dict)
     _rings: list[affinity.Ring] = field(default_factory=list)
 
     @property
@@ -213,7 +213,8 @@ def choice(pool: Pool, wanted: Wanted, draw: float) -> Choice | Why:
         if not eligible.candidates:
             eligible = _another_version(pool, wanted, version) or eligible
     else:
-        eligible = pool.eligible(Kind(wanted.model, wanted.adapter, version))
+        kind = wanted.model, wanted.adapter, version  # equal to the `Kind`, made at a third of the cost
+        eligible = pool._sets.get(kind) or pool.eligible(Kind(*kind))  # noqa: SLF001 - the two are one
     if not eligible.candidates:
         return eligible.why
     if wanted.tried:

@@ -22,7 +22,9 @@ class Placements:
     def used(self, backend: str, item: str, holds: int) -> None:
         """A request for a model or an adapter goes to a server that holds `holds` of them at once."""
         self._count += 1
-        uses = self._uses.setdefault(backend, OrderedDict())
+        uses = self._uses.get(backend)
+        if uses is None:
+            uses = self._uses[backend] = OrderedDict()
         uses[item] = self._count
         uses.move_to_end(item)
         while len(uses) > holds:

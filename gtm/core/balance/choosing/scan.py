@@ -13,7 +13,7 @@ def pick(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: flo
     The draw, uniform in [0, 1), decides between equals.
     """
     best = _best(candidates, score, cost, draw)
-    if best.full:
+    if best.flight.outstanding >= best.slots > 0:  # as `full`, at half the cost
         free = [candidate for candidate in candidates if candidate.has_room]
         if free:
             return _best(free, score, cost, draw)
@@ -21,12 +21,15 @@ def pick(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: flo
 
 
 def _best(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: float) -> Candidate:
-    best: list[Candidate] = []
-    lowest = float("inf")
-    for candidate in candidates:
+    best = candidates[0]
+    lowest = score(best, cost)
+    equal: list[Candidate] | None = None
+    for candidate in candidates[1:]:
         value = score(candidate, cost)
-        if value < lowest or not best:  # a score that is no number is no better than another
-            lowest, best = value, [candidate]
+        if value < lowest:  # a score that is no number is no better than another
+            lowest, best, equal = value, candidate, None
         elif value == lowest:
-            best.append(candidate)
-    return best[int(draw * len(best))]
+            if equal is None:
+                equal = [best]
+            equal.append(candidate)
+    return best if equal is None else equal[int(draw * len(equal))]

@@ -84,9 +84,10 @@ class BackendHealth:
         monitor = self._monitors.get(name)
         if monitor is None:
             return Sending(name, -1, now)
-        sending = monitor.breaker.begun(name, now)
-        self._touch(name, monitor.breaker.state is HALF_OPEN)
-        return sending
+        breaker = monitor.breaker
+        if breaker.state is HALF_OPEN:
+            self._touched.add(name)
+        return breaker.begun(name, now)
 
     def answered(self, sending: Sending, status: int, latency: float | None, now: float) -> None:
         """It has answered in full.
@@ -104,9 +105,10 @@ class BackendHealth:
         monitor = self._monitors.get(sending.name)
         if monitor is None:
             return
-        half_open = monitor.breaker.state is HALF_OPEN
-        monitor.breaker.good(sending, latency, now)
-        self._touch(sending.name, half_open)
+        breaker = monitor.breaker
+        if breaker.state is HALF_OPEN:
+            self._touched.add(sending.name)
+        breaker.good(sending, latency, now)
 
     def failed(self, sending: Sending, failure: Failure, now: float) -> None:
         """It did not answer, or its answer broke off."""
