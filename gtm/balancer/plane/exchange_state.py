@@ -89,9 +89,7 @@ class ExchangeState:
     )
 
     def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
-        self.proxy = proxy
-        self.client = client
-        self.head = head
+        self.proxy, self.client, self.head = proxy, client, head
         self.facts = _EMPTY
         self.asked: Asked | None = None
         """What of the facts tells its cost; None: nobody asked."""
