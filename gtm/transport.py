@@ -7,8 +7,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
-
 
 class CertificatesError(OSError):
     """Certificates to trust cannot be read; the message says which."""
@@ -23,6 +21,8 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     Raises:
         CertificatesError: a file cannot be read, or holds no certificate.
     """
+    import httpx  # takes 60 ms, and an edge's workers need it only once they are alone
+
     try:
         context = httpx.create_ssl_context(trust_env=True)
     except (OSError, ssl.SSLError) as error:

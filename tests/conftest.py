@@ -123,7 +123,7 @@ def _database(server: EmbeddedPostgres, name: str) -> str:
 def _fresh(server: EmbeddedPostgres, template: str) -> Iterator[str]:
     name = f"test_{next(_numbers)}"
     with psycopg.connect(server.url, autocommit=True) as session:
-        session.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        session.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         try:
             yield _database(server, name)
         finally:

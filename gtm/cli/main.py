@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.main import get_command_name
 
-from gtm import __version__
+import gtm
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.live import dns_query, dnssec, edges, latency, load, report, routing, status, token, top
@@ -62,7 +62,7 @@ for _group, _name, _help in (
 
 def _version(*, wanted: bool) -> None:
     if wanted:
-        typer.echo(f"gtm {__version__}")
+        typer.echo(f"gtm {gtm.__version__}")
         raise typer.Exit
 
 
@@ -85,7 +85,7 @@ def root(
 @app.command()
 def version(*, as_json: options.AsJson = False) -> None:
     """Print gtm's version."""
-    typer.echo(f'{{"version": "{__version__}"}}' if as_json else __version__)
+    typer.echo(f'{{"version": "{gtm.__version__}"}}' if as_json else gtm.__version__)
 
 
 def _needed(arguments: Sequence[str]) -> typer.Typer:

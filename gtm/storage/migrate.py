@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-import alembic.util
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, NullPool, create_engine, func, select
+from sqlalchemy import Connection, NullPool, create_engine, func, select, text
 
 from gtm.storage.errors import SchemaError, unavailable
 from gtm.storage.session import CONNECT_TIMEOUT, database_url
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _MIGRATION_LOCK = 0x67746D_02  # beside the policy lock (gtm.storage.resources)
 _UPGRADE = "bring it there with `gtm db upgrade`"
@@ -30,7 +31,7 @@ def migrations_directory() -> Path:
 
 def head() -> str:
     """The schema revision that this version of gtm works with."""
-    return ScriptDirectory.from_config(_config()).get_current_head() or "base"
+    return max(_revisions(), default="base")
 
 
 def upgrade(url: str) -> None:
@@ -41,7 +42,8 @@ def upgrade(url: str) -> None:
         SchemaError: the schema is from a newer version of gtm.
         ValueError: the URL is not a Postgres URL.
     """
-    _run(url, lambda config: command.upgrade(config, "head"))
+    if current(url) != head():
+        _run(url, lambda config: _commands().upgrade(config, "head"))
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -52,7 +54,7 @@ def downgrade(url: str, revision: str) -> None:
         SchemaError: there is no such revision, or the schema is from a newer version of gtm.
         ValueError: the URL is not a Postgres URL.
     """
-    _run(url, lambda config: command.downgrade(config, revision))
+    _run(url, lambda config: _commands().downgrade(config, revision))
 
 
 def check(url: str) -> None:
@@ -63,7 +65,7 @@ def check(url: str) -> None:
         SchemaError: they differ, or migrations are pending; the message says in what.
         ValueError: the URL is not a Postgres URL.
     """
-    _run(url, command.check)
+    _run(url, _commands().check)
 
 
 def current(url: str) -> str | None:
@@ -74,7 +76,10 @@ def current(url: str) -> str | None:
         ValueError: the URL is not a Postgres URL.
     """
     with _connection(url) as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+            return None
+        found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return found
 
 
 def require(url: str) -> None:
@@ -88,14 +93,32 @@ def require(url: str) -> None:
     found = current(url)
     if found == head():
         return
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    newer = found is not None and found not in known
+    newer = found is not None and found not in _revisions()
     raise SchemaError(
         _explain(f"Can't locate revision identified by '{found}'" if newer else "not up to date")
     )
 
 
+def _revisions() -> set[str]:
+    """All that there are: `0011_handoff_keys.py` brings a schema to `0011`, and the last is the head."""
+    return {path.name.partition("_")[0] for path in (migrations_directory() / "versions").glob("[0-9]*.py")}
+
+
+def _commands() -> ModuleType:
+    """Alembic's, which take a quarter of a second to load: control that finds its database as it should be needs none.
+
+    Half of that would be Pygments, with which Mako colours error pages: it does without where there is none.
+    """
+    sys.modules.setdefault("mako.ext.pygmentplugin", None)  # type: ignore[arg-type]  # the import then fails
+    from alembic import command
+
+    return command
+
+
 def _config() -> Config:
+    _commands()
+    from alembic.config import Config
+
     config = Config(stdout=io.StringIO())
     config.set_main_option("script_location", str(migrations_directory()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
@@ -113,12 +136,14 @@ def _connection(url: str) -> Iterator[Connection]:
 
 def _run(url: str, act: Callable[[Config], object]) -> None:
     config = _config()
+    from alembic.util import CommandError
+
     with _connection(url) as connection:
         connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
         config.attributes["connection"] = connection
         try:
             act(config)
-        except alembic.util.CommandError as e:
+        except CommandError as e:
             raise SchemaError(_explain(str(e))) from e
 
 

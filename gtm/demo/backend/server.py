@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gtm import __version__
+import gtm
 from gtm.demo.backend import wire
 from gtm.demo.backend.engine import Engine
 from gtm.demo.backend.errors import ApiError, bad_request
@@ -187,7 +187,7 @@ class Backend:
 
     def version(self, connection: Connection, _: Request) -> None:
         """GET /version."""
-        connection.respond(HTTPStatus.OK, _json({"version": f"gtm-demo-{__version__}"}))
+        connection.respond(HTTPStatus.OK, _json({"version": f"gtm-demo-{gtm.__version__}"}))
 
     def metrics(self, connection: Connection, _: Request) -> None:
         """GET /metrics."""
