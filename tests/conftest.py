@@ -18,6 +18,7 @@ from tests.warden import Warden
 
 if TYPE_CHECKING:
     from gtm.storage.embedded import EmbeddedPostgres
+    from tests.system.harness import System
 
 _TEMPLATE = "gtm_migrated"
 _numbers = itertools.count(1)
@@ -29,6 +30,30 @@ def pytest_xdist_auto_num_workers() -> int:
     """Two more than cores, or as PYTEST_XDIST_AUTO_NUM_WORKERS says: tests of whole systems wait for much of their time."""
     said = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
     return int(said) if said else (os.cpu_count() or 1) + 2
+
+
+_SHARING = frozenset(
+    {
+        "tests/cli/live/test_running_system.py",
+        "tests/system/test_edge.py",
+        "tests/system/test_handoff.py",
+        "tests/system/test_round_trips.py",
+    }
+)
+"""Files whose tests take `shared_demo`: one process runs them all, one after another."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand tests out by file (`--dist loadfile`), and the files that share a demo as one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "shared demo" if file in _SHARING else file
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)
@@ -112,6 +137,9 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostg
     with EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), settings=settings) as server:
         with psycopg.connect(server.url, autocommit=True) as session:
             session.execute(f"CREATE DATABASE {_TEMPLATE}")
+            # A random password needs no stretching, and thousands of connections would each take 2 ms for it.
+            session.execute("SET scram_iterations = 1")
+            session.execute(f"ALTER USER gtm PASSWORD '{session.info.password}'")
         migrate.upgrade(_database(server, _TEMPLATE))
         yield server
 
@@ -135,6 +163,36 @@ def _fresh(server: EmbeddedPostgres, template: str) -> Iterator[str]:
 def database_url(postgres: EmbeddedPostgres) -> Iterator[str]:
     """The URL of a fresh database with gtm's tables, the test's own."""
     yield from _fresh(postgres, _TEMPLATE)
+
+
+@pytest.fixture(scope="session")
+def shared_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A running `gtm serve --demo` for tests that leave it as they found it, in the files of `_SHARING`.
+
+    To start and stop one takes 7 s of CPU.
+    """
+    from tests.system.harness import system
+
+    with system(tmp_path_factory.mktemp("shared") / "data", "--demo") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def prepared_template(postgres: EmbeddedPostgres) -> str:
+    """The name of a database with `tests.api.conftest.TOKENS` and the first revision."""
+    from tests.api.conftest import prepare
+
+    name = f"{_TEMPLATE}_prepared"
+    with psycopg.connect(postgres.url, autocommit=True) as session:
+        session.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+    prepare(_database(postgres, name))
+    return name
+
+
+@pytest.fixture
+def prepared_url(postgres: EmbeddedPostgres, prepared_template: str) -> Iterator[str]:
+    """The URL of a fresh database with `tests.api.conftest.TOKENS` and the first revision, the test's own."""
+    yield from _fresh(postgres, prepared_template)
 
 
 @pytest.fixture

@@ -21,31 +21,31 @@ from gtm.core.model.access import Role
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database
 
-ROLES = tuple(Role)
+TOKENS = {role: f"gtm_test_{role.value}" for role in Role}
+"""The texts of a token of each role, which `prepare` makes."""
 
 
-def prepare(url: str) -> dict[Role, str]:
-    """Make a token of each role, and the first revision; returns the tokens' texts."""
+def prepare(url: str) -> None:
+    """Make `TOKENS`, and the first revision. Tests that need no more than these take `prepared_url`."""
 
-    async def work() -> dict[Role, str]:
+    async def work() -> None:
         database = Database(url)
         try:
-            for role in ROLES:
+            for role, text in TOKENS.items():
                 regions = "eu-central" if role is Role.BALANCER else None
                 await tokens.install(
                     database,
                     f"{role.value}-one",
                     role,
-                    f"gtm_test_{role.value}",
+                    text,
                     edges="*",
                     regions=regions,
                 )
             assert await tokens.bootstrap(database) is None
         finally:
             await database.dispose()
-        return {role: f"gtm_test_{role.value}" for role in ROLES}
 
-    return asyncio.run(work())
+    asyncio.run(work())
 
 
 class Server:
@@ -110,19 +110,18 @@ class Api:
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
+def api(prepared_url: str) -> Iterator[Api]:
     """A running control tier on a database of the test's own."""
-    texts = prepare(database_url)
-    with Server(database_url) as server:
+    with Server(prepared_url) as server:
         clients = {
             role.value.replace("-", "_"): httpx.Client(
                 base_url=server.url, headers={"Authorization": f"Bearer {text}"}, trust_env=False, timeout=60
             )
-            for role, text in texts.items()
+            for role, text in TOKENS.items()
         }
         anonymous = httpx.Client(base_url=server.url, trust_env=False)
         try:
-            yield Api(server=server, anonymous=anonymous, database_url=database_url, **clients)
+            yield Api(server=server, anonymous=anonymous, database_url=prepared_url, **clients)
         finally:
             for client in (anonymous, *clients.values()):
                 client.close()

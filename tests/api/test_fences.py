@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gtm.api.paging import encode_cursor
-from tests.api.conftest import CHAT, GDPR, REGIONS, ZONE, Api, Server, prepare, region
+from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Api, Server, region
 from tests.api.test_resources import problem
 
 REASON = {"force": True, "force_reason": "counsel agreed"}
@@ -123,10 +123,9 @@ def test_a_wrong_folder_is_not_applied(world: Api) -> None:
 
 
 @pytest.fixture
-def careful(database_url: str) -> Iterator[Api]:
+def careful(prepared_url: str) -> Iterator[Api]:
     """A control tier where somebody else has to approve of what opens a fence, with a rule."""
-    texts = prepare(database_url)
-    with Server(database_url, fence_approvals=1) as server:
+    with Server(prepared_url, fence_approvals=1) as server:
         clients = {
             role.value.replace("-", "_"): httpx.Client(
                 base_url=server.url,
@@ -134,10 +133,10 @@ def careful(database_url: str) -> Iterator[Api]:
                 trust_env=False,
                 timeout=60,
             )
-            for role, text in texts.items()
+            for role, text in TOKENS.items()
         }
         anonymous = httpx.Client(base_url=server.url, trust_env=False)
-        found = Api(server=server, anonymous=anonymous, database_url=database_url, **clients)
+        found = Api(server=server, anonymous=anonymous, database_url=prepared_url, **clients)
         document = {
             "regions": [{"name": name, **region(name)} for name in REGIONS],
             "zones": [{"name": "demo.test", **ZONE}],

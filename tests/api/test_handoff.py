@@ -14,7 +14,7 @@ from gtm.core.model.access import Role
 from gtm.feed.wire import EdgeReport, HandoffKeysMessage, Message
 from gtm.handoff import jwks
 from gtm.handoff.jwt import made
-from tests.api.conftest import Api, Server, prepare
+from tests.api.conftest import TOKENS, Api, Server
 from tests.api.test_edges import _eventually
 from tests.api.test_feed import follow, until
 
@@ -95,21 +95,21 @@ def test_keys_end_with_their_token(world: Api) -> None:
             until(messages, _published(("fra-1", first), ("fra-2", third)))
 
 
-def test_keys_outlive_control(database_url: str) -> None:
+def test_keys_outlive_control(prepared_url: str) -> None:
     """A control that starts publishes what the edges told the one before, and waits for no report."""
-    texts, first = prepare(database_url), _key()
+    first = _key()
 
     def stored() -> bool:
-        with psycopg.connect(database_url) as connection:
+        with psycopg.connect(prepared_url) as connection:
             rows = connection.execute("SELECT handoff_keys FROM edges WHERE name = 'fra-1'").fetchall()
         return rows == [([first],)]
 
-    with Server(database_url) as server:
-        headers = {"Authorization": f"Bearer {texts[Role.EDGE]}"}
+    with Server(prepared_url) as server:
+        headers = {"Authorization": f"Bearer {TOKENS[Role.EDGE]}"}
         with httpx.Client(base_url=server.url, headers=headers, trust_env=False) as client:
             assert _tell(client, "fra-1", first).status_code == 200
         _eventually(stored)
-    with Server(database_url) as server, httpx.Client(base_url=server.url, trust_env=False) as client:
+    with Server(prepared_url) as server, httpx.Client(base_url=server.url, trust_env=False) as client:
         _eventually(lambda: first in client.get("/v1/handoff/jwks.json").text)
 
 

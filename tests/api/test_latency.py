@@ -26,7 +26,7 @@ from gtm.core.model.regions import Region
 from gtm.core.model.services import Member, Service
 from gtm.feed.wire import EdgeReport, LatencyMessage
 from gtm.storage.session import Database
-from tests.api.conftest import Api, Server, prepare
+from tests.api.conftest import TOKENS, Api, Server
 from tests.api.test_feed import follow, until
 from tests.api.test_resources import problem
 
@@ -90,20 +90,19 @@ def test_what_edges_learn_reaches_all_edges_and_the_operator(world: Api) -> None
 @pytest.mark.usefixtures("_hurried")
 @pytest.mark.parametrize("save_every", [0.1, 3600.0], ids=["saved now and then", "saved at the end"])
 def test_a_restart_forgets_nothing(
-    database_url: str, monkeypatch: pytest.MonkeyPatch, save_every: float
+    prepared_url: str, monkeypatch: pytest.MonkeyPatch, save_every: float
 ) -> None:
     """What a control process learned, its successor knows, and tells with a later version."""
     monkeypatch.setattr(latency, "SAVE_EVERY", save_every)
-    texts = prepare(database_url)
     policy = {
         "regions": [{"name": "us-east", "lat": 39.0, "lon": -77.5, "country": "US", "endpoints": ENDPOINTS}]
     }
 
     @contextmanager
     def control() -> Iterator[Callable[..., httpx.Client]]:
-        with Server(database_url) as server:
+        with Server(prepared_url) as server:
             yield lambda role: httpx.Client(
-                base_url=server.url, headers={"Authorization": f"Bearer {texts[role]}"}, trust_env=False
+                base_url=server.url, headers={"Authorization": f"Bearer {TOKENS[role]}"}, trust_env=False
             )
 
     with control() as clients, clients(Role.ADMIN) as admin, clients(Role.EDGE) as edge:

@@ -15,7 +15,7 @@ import pytest
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.wire import EdgeReply, EdgeReport
 from gtm.storage.locks import Lock
-from tests.api.conftest import Server, prepare, region
+from tests.api.conftest import TOKENS, Server, region
 
 
 def _eventually(check: Callable[[], object]) -> None:
@@ -26,9 +26,9 @@ def _eventually(check: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def clients(database_url: str) -> dict[str, Any]:
-    """The tokens' texts, by role, of a prepared database."""
-    return {role.value: text for role, text in prepare(database_url).items()}
+def clients() -> dict[str, Any]:
+    """The tokens' texts, by role."""
+    return {role.value: text for role, text in TOKENS.items()}
 
 
 def _call(server: Server, token: str, method: str, path: str, **more: Any) -> httpx.Response:
@@ -52,9 +52,9 @@ def _standing(server: Server, token: str) -> str:
     return found
 
 
-def _cut(database_url: str) -> None:
+def _cut(prepared_url: str) -> None:
     """End the connection that holds the lock, as a network or a restart of Postgres does."""
-    with psycopg.connect(database_url, autocommit=True) as session:
+    with psycopg.connect(prepared_url, autocommit=True) as session:
         session.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
@@ -62,14 +62,14 @@ def _cut(database_url: str) -> None:
         )
 
 
-def test_the_second_stands_by_and_takes_over(database_url: str, clients: dict[str, str]) -> None:
+def test_the_second_stands_by_and_takes_over(prepared_url: str, clients: dict[str, str]) -> None:
     """What needs live edges is refused there, with who is active; reads go on; when the first ends it is active."""
     with ExitStack() as running:
-        first = Server(database_url)
+        first = Server(prepared_url)
         ending = running.enter_context(ExitStack())
         ending.enter_context(first)
         assert _standing(first, clients["viewer"]) == "active"
-        with Server(database_url) as second:
+        with Server(prepared_url) as second:
             assert _standing(second, clients["viewer"]) == "standby"
             assert httpx.get(f"{first.url}/readyz").status_code == 200
             refused = httpx.get(f"{second.url}/readyz")
@@ -102,9 +102,9 @@ def test_the_second_stands_by_and_takes_over(database_url: str, clients: dict[st
             ).is_success
 
 
-def test_who_loses_the_lock_leases_nothing(database_url: str, clients: dict[str, str]) -> None:
+def test_who_loses_the_lock_leases_nothing(prepared_url: str, clients: dict[str, str]) -> None:
     """At no time do two lease: the one that was cut off finds another in its place, refuses, and asks to be ended."""
-    with Server(database_url) as first, Server(database_url) as second:
+    with Server(prepared_url) as first, Server(prepared_url) as second:
         _eventually(lambda: _call(first, clients["viewer"], "GET", "/v1/status").json()["standbys"] == 1)
 
         def leasing() -> list[Server]:
@@ -122,7 +122,7 @@ def test_who_loses_the_lock_leases_nothing(database_url: str, clients: dict[str,
         assert leasing() == [first]
         # One of the two gets the lock anew, whichever looks first.
         leads = [server.app.state.context.replica.election for server in (first, second)]
-        _cut(database_url)
+        _cut(prepared_url)
         _eventually(
             lambda: (
                 sum(lead.terms for lead in leads) == 2
@@ -137,11 +137,11 @@ def test_who_loses_the_lock_leases_nothing(database_url: str, clients: dict[str,
         )
 
 
-def test_a_control_alone_goes_on_without_the_database(database_url: str, clients: dict[str, str]) -> None:
+def test_a_control_alone_goes_on_without_the_database(prepared_url: str, clients: dict[str, str]) -> None:
     """Nobody stands by: losing the lock's connection, and the database with it, ends neither feeds nor leases."""
-    name = psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]
-    elsewhere = database_url.replace(f"/{name}?", "/postgres?")
-    with Server(database_url) as server, psycopg.connect(elsewhere, autocommit=True) as session:
+    name = psycopg.conninfo.conninfo_to_dict(prepared_url)["dbname"]
+    elsewhere = prepared_url.replace(f"/{name}?", "/postgres?")
+    with Server(prepared_url) as server, psycopg.connect(elsewhere, autocommit=True) as session:
         session.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
         _eventually(

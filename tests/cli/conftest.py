@@ -17,7 +17,7 @@ import pytest
 import gtm
 from gtm.cli import main
 from gtm.core.model.access import Role
-from tests.api.conftest import Server, prepare
+from tests.api.conftest import TOKENS, Server
 
 DEMO = Path(gtm.__file__).parent.parent / "policies" / "demo"
 
@@ -93,11 +93,10 @@ class Control:
 
 
 @pytest.fixture
-def control(database_url: str) -> Iterator[Control]:
+def control(prepared_url: str) -> Iterator[Control]:
     """A control tier on a database of the test's own, with the empty policy."""
-    tokens = prepare(database_url)
-    with Server(database_url) as server:
-        yield Control(server.url, database_url, tokens)
+    with Server(prepared_url) as server:
+        yield Control(server.url, prepared_url, TOKENS)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.harness import PATIENCE, Process, System, eventually, system
+from tests.system.harness import PATIENCE, Process, System, eventually
 
 pytestmark = pytest.mark.system
 
@@ -57,7 +57,7 @@ def region(port: int) -> str | None:
     return found
 
 
-def test_edge_restarts_from_last_good_without_control(tmp_path: Path) -> None:
+def test_edge_restarts_from_last_good_without_control(tmp_path: Path, shared_demo: System) -> None:
     """An edge that once followed control answers again after a restart with control gone, by its own probes.
 
     Its last-good file is written as soon as the disk lets it.
@@ -65,30 +65,29 @@ def test_edge_restarts_from_last_good_without_control(tmp_path: Path) -> None:
     port = free_port()
     last_good = tmp_path / "edge" / "edge-last-good"
     (last_good / "in the way").mkdir(parents=True)
-    with system(tmp_path / "serve", "--demo") as running:
-        token = edge_token(running)
-        edge = start_edge(
-            tmp_path / "edge", running.control, token, "--edge-port", str(port), "--name", "second"
+    running = shared_demo
+    token = edge_token(running)
+    edge = start_edge(tmp_path / "edge", running.control, token, "--edge-port", str(port), "--name", "second")
+    with stopping(edge):
+        eventually(lambda: region(port) in {"eu-west", "eu-central"}, "the second edge answers")
+        eventually(
+            lambda: "second" in json.dumps(running.api("GET", "/v1/edges").json()),
+            "control knows the edge",
         )
-        with stopping(edge):
-            eventually(lambda: region(port) in {"eu-west", "eu-central"}, "the second edge answers")
-            edges = running.api("GET", "/v1/edges").json()
-            assert "second" in json.dumps(edges)
-            eventually(
-                lambda: "second" in json.dumps(running.api("GET", "/v1/edges").json()),
-                "control knows the edge",
-            )
-            eventually(lambda: "cannot save the last-good file" in edge.output, "it says that it cannot save")
-            (last_good / "in the way").rmdir()
-            last_good.rmdir()
-            eventually(last_good.is_file, "it saves once it can")
-        assert not last_good.stat().st_mode & 0o077
-        # Control is out of reach from here on: nothing listens at that address.
-        lonely = start_edge(tmp_path / "edge", "http://127.0.0.1:9", token, "--edge-port", str(port))
-        with stopping(lonely):
-            eventually(lambda: region(port) in {"eu-west", "eu-central"}, "it answers from last-good")
-            running.demo("fail", "eu-west")
-            eventually(lambda: region(port) == "eu-central", "and goes by its own probes")
+        eventually(lambda: "cannot save the last-good file" in edge.output, "it says that it cannot save")
+        (last_good / "in the way").rmdir()
+        last_good.rmdir()
+        eventually(last_good.is_file, "it saves once it can")
+    assert not last_good.stat().st_mode & 0o077
+    # Control is out of reach from here on: nothing listens at that address.
+    lonely = start_edge(tmp_path / "edge", "http://127.0.0.1:9", token, "--edge-port", str(port))
+    with stopping(lonely):
+        eventually(lambda: region(port) in {"eu-west", "eu-central"}, "it answers from last-good")
+        running.demo("fail", "eu-west")
+        eventually(lambda: region(port) == "eu-central", "and goes by its own probes")
+    running.demo("restore", "eu-west")
+    eventually(lambda: running.region(service="chat", client_ip=LONDON) == "eu-west", "Dublin is back")
+    eventually(lambda: running.api("DELETE", "/v1/edges/second").is_success, "the second edge is forgotten")
 
 
 def test_edge_without_control_or_last_good_does_not_listen(tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.system.harness import System, eventually, system
+from tests.system.harness import System, eventually
 
 pytestmark = pytest.mark.system
 
@@ -49,35 +48,35 @@ def post(running: System) -> dict[str, Any]:
     return found
 
 
-def test_what_a_network_measures_moves_its_ranking(tmp_path: Path) -> None:
+def test_what_a_network_measures_moves_its_ranking(shared_demo: System) -> None:
     """What thirty sources of a network say decides its ranking, is explained, and survives a restart of control."""
-    with system(tmp_path / "data", "--demo") as running:
-        before = candidates(running)
-        assert before["eu-central"]["rank"] < before["eu-west"]["rank"]
-        assert before["eu-central"]["estimate_source"] == "model"
-        loopback = {"samples": [{"region": region, "rtt_ms": 0.2} for region in before]}
-        beacon = httpx.post(f"{running.edge}/v1/beacons", json=loopback, timeout=20).json()
-        assert beacon["accepted"] == 0
-        assert post(running) == {"accepted": 60, "refused": {}}
+    running = shared_demo
+    before = candidates(running)
+    assert before["eu-central"]["rank"] < before["eu-west"]["rank"]
+    assert before["eu-central"]["estimate_source"] == "model"
+    loopback = {"samples": [{"region": region, "rtt_ms": 0.2} for region in before]}
+    beacon = httpx.post(f"{running.edge}/v1/beacons", json=loopback, timeout=20).json()
+    assert beacon["accepted"] == 0
+    assert post(running) == {"accepted": 60, "refused": {}}
 
-        def moved() -> bool:
-            now = candidates(running)
-            return bool(now["eu-west"]["rank"] < now["eu-central"]["rank"])
+    def moved() -> bool:
+        now = candidates(running)
+        return bool(now["eu-west"]["rank"] < now["eu-central"]["rank"])
 
-        eventually(moved, "the network's ranking follows what was measured")
-        after = candidates(running)
-        assert after["eu-west"]["rank"] == 1
-        assert after["eu-west"]["estimate_source"] == after["eu-central"]["estimate_source"] == "network"
-        assert after["eu-west"]["estimate_ms"] < before["eu-west"]["estimate_ms"]
-        shown = running.api("GET", "/v1/latency", params={"client": NEIGHBOUR}).json()
-        assert shown["rows"]["network"] == 1
-        assert shown["estimates"]["regions"][0]["region"] == "eu-west"
-        for pid in running.processes("gtm.cli control"):
-            os.kill(pid, signal.SIGTERM)
+    eventually(moved, "the network's ranking follows what was measured")
+    after = candidates(running)
+    assert after["eu-west"]["rank"] == 1
+    assert after["eu-west"]["estimate_source"] == after["eu-central"]["estimate_source"] == "network"
+    assert after["eu-west"]["estimate_ms"] < before["eu-west"]["estimate_ms"]
+    shown = running.api("GET", "/v1/latency", params={"client": NEIGHBOUR}).json()
+    assert shown["rows"]["network"] == 1
+    assert shown["estimates"]["regions"][0]["region"] == "eu-west"
+    for pid in running.processes("gtm.cli control"):
+        os.kill(pid, signal.SIGTERM)
 
-        def known_again() -> bool:
-            found = running.api("GET", "/v1/latency").json()
-            return bool(found["version"] > shown["version"] and found["rows"] == shown["rows"])
+    def known_again() -> bool:
+        found = running.api("GET", "/v1/latency").json()
+        return bool(found["version"] > shown["version"] and found["rows"] == shown["rows"])
 
-        eventually(known_again, "the control that was started again knows what the one before learned")
-        assert moved()
+    eventually(known_again, "the control that was started again knows what the one before learned")
+    assert moved()

@@ -8,23 +8,22 @@ from pathlib import Path
 import httpx
 
 from gtm.core.model.access import Role
-from tests.api.conftest import prepare
+from tests.api.conftest import TOKENS
 from tests.system.harness import Process, eventually
 from tests.system.lone import free_port
 
 
-def test_a_standby_takes_over_from_a_control_that_was_killed(tmp_path: Path, database_url: str) -> None:
+def test_a_standby_takes_over_from_a_control_that_was_killed(tmp_path: Path, prepared_url: str) -> None:
     """After kill -9 the second is active, accepts reports and changes, and the first comes back as its standby."""
-    tokens = prepare(database_url)
     ports = [free_port(), free_port()]
 
     def start(number: int) -> Process:
-        environment = {"GTM_DATABASE_URL": database_url, "GTM_DATA_DIR": str(tmp_path / f"data-{number}")}
+        environment = {"GTM_DATABASE_URL": prepared_url, "GTM_DATA_DIR": str(tmp_path / f"data-{number}")}
         arguments = ["control", "--control-port", str(ports[number]), "--no-prepare"]
         return Process(arguments, tmp_path / f"control-{number}.log", environment)
 
     def standing(number: int) -> str:
-        headers = {"Authorization": f"Bearer {tokens[Role.VIEWER]}"}
+        headers = {"Authorization": f"Bearer {TOKENS[Role.VIEWER]}"}
         url = f"http://127.0.0.1:{ports[number]}/v1/status"
         found: str = httpx.get(url, headers=headers, timeout=5).json()["control"]
         return found
@@ -44,7 +43,7 @@ def test_a_standby_takes_over_from_a_control_that_was_killed(tmp_path: Path, dat
         eventually(lambda: standing(1) == "active" and ready(1) == 200, "the second takes over")
         report = httpx.post(
             f"http://127.0.0.1:{ports[1]}/v1/edges/edge/report",
-            headers={"Authorization": f"Bearer {tokens[Role.EDGE]}"},
+            headers={"Authorization": f"Bearer {TOKENS[Role.EDGE]}"},
             json={"version": "1", "revision": 1, "epoch": 1, "health": {}},
             timeout=5,
         )

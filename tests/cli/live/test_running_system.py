@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gtm.cli.common.exits import Exit
 from tests.cli.conftest import DEMO, Gtm
-from tests.system.harness import System, eventually, system
+from tests.system.harness import System, eventually
 
 pytestmark = pytest.mark.system
 
 
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """One demo system for all tests here."""
-    with system(tmp_path_factory.mktemp("cli") / "data", "--demo") as running:
-        yield running
-
-
 @pytest.fixture
-def beside(bare: Gtm, serving: System) -> Gtm:
+def beside(bare: Gtm, shared_demo: System) -> Gtm:
     """`gtm` in a second terminal, with the first admin token."""
     bare.environment = {
-        "GTM_CONTROL_URL": serving.control,
-        "GTM_EDGE_URL": serving.edge,
-        "GTM_TOKEN": serving.token,
-        "GTM_DATA_DIR": str(serving.data_dir),
+        "GTM_CONTROL_URL": shared_demo.control,
+        "GTM_EDGE_URL": shared_demo.edge,
+        "GTM_TOKEN": shared_demo.token,
+        "GTM_DATA_DIR": str(shared_demo.data_dir),
     }
     return bare
 
@@ -122,7 +114,7 @@ def test_apply_until_in_sync(beside: Gtm, tmp_path: Path) -> None:
     assert beside.ok("route", "chat", "--json").json["ttl"] == 30
 
 
-def test_health_of_regions(beside: Gtm, serving: System) -> None:
+def test_health_of_regions(beside: Gtm) -> None:
     """A failed region shows as down, with what its probe met and who saw it."""
 
     def status() -> str:
@@ -155,8 +147,8 @@ def test_demo_policy_is_current(beside: Gtm) -> None:
     assert paths <= {"endpoints", "refusal.ipv4"}
 
 
-def test_edge_is_not_control(beside: Gtm, serving: System) -> None:
+def test_edge_is_not_control(beside: Gtm, shared_demo: System) -> None:
     """One server's address given for the other's is recognised."""
-    done = beside("status", "--control", serving.edge)
+    done = beside("status", "--control", shared_demo.edge)
     assert done.code == Exit.UNREACHABLE
     assert "not the control API" in done.err

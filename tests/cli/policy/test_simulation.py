@@ -13,7 +13,7 @@ from gtm.cli.common.exits import Exit
 from gtm.control.lead.vantages import Judgement
 from gtm.core.model.access import Role
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
-from tests.api.conftest import Server, prepare
+from tests.api.conftest import TOKENS, Server
 from tests.cli.conftest import DEMO, Gtm
 
 TRAFFIC = "service,client,country,count\nchat,81.2.69.142,,300\nchat,,DE,600\nweb,,US,100\n"
@@ -100,11 +100,10 @@ def set_up(server: Server) -> None:
 
 
 @pytest.fixture
-def demo(bare: Gtm, database_url: str) -> Any:
+def demo(bare: Gtm, prepared_url: str) -> Any:
     """`gtm` with an admin's token for a control tier that has the demo's policy in force, and everything up."""
-    tokens = prepare(database_url)
-    with Server(database_url) as server:
-        bare.environment = {"GTM_CONTROL_URL": server.url, "GTM_TOKEN": tokens[Role.ADMIN]}
+    with Server(prepared_url) as server:
+        bare.environment = {"GTM_CONTROL_URL": server.url, "GTM_TOKEN": TOKENS[Role.ADMIN]}
         bare.ok("apply", DEMO, "--yes", "--no-wait")
         set_up(server)
         yield bare
