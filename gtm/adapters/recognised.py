@@ -17,8 +17,14 @@ _LINES: dict[ServerType, tuple[str, ...]] = {
         "vllm:kv_cache_usage_perc",
         "vllm:gpu_cache_usage_perc",
         "vllm:lora_requests_info",
+        "vllm:cache_config_info",
     ),
-    ServerType.SGLANG: ("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"),
+    ServerType.SGLANG: (
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+        "sglang:token_usage",
+        "sglang:max_total_num_tokens",
+    ),
     ServerType.TGI: ("tgi_batch_current_size", "tgi_queue_size"),
     ServerType.TRITON: (
         "nv_inference_pending_request_count",

@@ -38,6 +38,8 @@ class Scrape:
     """Series that the server should have and has not, for a message."""
     adapters: tuple[str, ...] | None = None
     """LoRA adapters that requests are using; None: it does not say."""
+    cache_tokens: float | None = None
+    """Tokens that its KV cache holds; None: it does not say."""
 
 
 def signals(before: Scrape | None, now: Scrape) -> dict[str, float]:

@@ -44,6 +44,7 @@ RATES = {"requests_per_second": "requests", "tokens_per_second": "tokens"}
 """Signals that are the growth of a named counter."""
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})(?:\{([^{}]{0,2000})\})?")
+_COUNT = re.compile(r"[0-9]{1,12}")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,199})\s*=\s*"([^"\\]{0,500})"\s*')
 
 
@@ -126,7 +127,19 @@ def _vllm(found: Samples, at: float) -> Scrape:
         {"outstanding": "vllm:num_requests_running", "queue": "vllm:num_requests_waiting"},
         models=_models(found, "vllm:num_requests_running", "model_name"),
         adapters=_vllm_adapters(found),
+        cache_tokens=_vllm_cache(found),
     )
+
+
+def _vllm_cache(found: Samples) -> float | None:
+    """Tokens of all engines' KV blocks, by the labels of their configuration."""
+    total = 0
+    for sample in found.all("vllm:cache_config_info"):
+        blocks, size = (sample.labels.get(name, "") for name in ("num_gpu_blocks", "block_size"))
+        if not _COUNT.fullmatch(blocks) or not _COUNT.fullmatch(size):
+            return None
+        total += int(blocks) * int(size)
+    return float(total) or None
 
 
 def _vllm_adapters(found: Samples) -> tuple[str, ...] | None:
@@ -166,6 +179,7 @@ def _sglang(found: Samples, at: float) -> Scrape:
         ),
         {"outstanding": "sglang:num_running_reqs", "queue": "sglang:num_queue_reqs"},
         models=_models(found, "sglang:num_running_reqs", "model_name"),
+        cache_tokens=found.total("sglang:max_total_num_tokens", **ranked),
     )
 
 

@@ -209,3 +209,27 @@ vllm:lora_requests_info{max_lora="4",running_lora_adapters="old",waiting_lora_ad
 """
     assert read_server(ServerType.VLLM, load_lines(ServerType.VLLM, text), 0.0).adapters == ("chat", "sql")
     assert read_server(ServerType.VLLM, texts.VLLM % texts.EARLIER, 0.0).adapters is None
+
+
+@pytest.mark.parametrize(
+    ("server_type", "lines", "tokens"),
+    [
+        (ServerType.VLLM, 'vllm:cache_config_info{block_size="16",num_gpu_blocks="573",engine="0"} 1', 9168),
+        (
+            ServerType.VLLM,
+            (
+                'vllm:cache_config_info{block_size="16",num_gpu_blocks="100",engine="0"} 1\n'
+                'vllm:cache_config_info{block_size="32",num_gpu_blocks="100",engine="1"} 1'
+            ),
+            4800,
+        ),
+        (ServerType.VLLM, 'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1', None),
+        (ServerType.VLLM, 'vllm:cache_config_info{num_gpu_blocks="9999999999999999"} 1', None),
+        (ServerType.VLLM, "", None),
+        (ServerType.SGLANG, 'sglang:max_total_num_tokens{model_name="llama"} 471258', 471258),
+        (ServerType.SGLANG, "", None),
+    ],
+)
+def test_how_much_a_cache_holds(server_type: ServerType, lines: str, tokens: int | None) -> None:
+    """Of all engines together, as they say it in their metrics; what is no number is unknown."""
+    assert read_server(server_type, load_lines(server_type, lines), 0.0).cache_tokens == tokens

@@ -10,7 +10,7 @@ prefix cache), in simulated time. Scenarios:
   different prompts of one turn that have nothing in common: nothing is to be won
 
 Policies: `load` is the default; `sessions`: every client gives a `prompt_cache_key` for its conversation; `hash N`, `map N`: `choosing.prefix`
-with so many bytes, where no client gives a key; `map, sized` knows how much servers' caches hold; `exact` sees each server's blocks at the
+with so many bytes, where no client gives a key; of `map, sizes unknown` servers do not say how much their caches hold; `exact` sees each server's blocks at the
 moment of each choice, which is more than events of engines and a tokenizer could tell. Seeds of the first half are for tuning, of the second for publishing. The last line is
 JSON: scenario → policy → {"hit": part of the prompts' tokens that were cached, "ttft_p50_s", "ttft_p99_s", "cv": of servers' requests in
 flight in windows of 30 s, "moved": part that the bound moved}.
@@ -46,7 +46,7 @@ from gtm.balancer.wire.heads import read_head
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.health import BackendHealth, Check, Settings
 from gtm.core.health.verdicts import ProbeResult
-from gtm.demo.backend.profile import Profile
+from gtm.demo.backend.profile import BLOCK, Profile
 from gtm.demo.backend.scheduler import Phase, Scheduler, Sequence
 from gtm.demo.backend.tokens import WORDS, Content, chat_prompt
 
@@ -63,9 +63,15 @@ POLICIES: dict[str, dict[str, Any]] = {
     "map 256": {"prefix": {"by": "map", "bytes": 256}},
     "map": {"prefix": {"by": "map"}},
     "map 1024": {"prefix": {"by": "map", "bytes": 1024}},
-    "map, sized": {"prefix": {"by": "map"}},
+    "map, sizes unknown": {"prefix": {"by": "map"}},
     "exact": {"prefix": {"by": "map"}},
+    "load, 4 balancers": {},
+    "sessions, 4 balancers": {},
+    "hash 1024, 4 balancers": {"prefix": {"by": "hash"}},
+    "map, 4 balancers": {"prefix": {"by": "map"}},
 }
+BALANCERS = {name: 4 for name in POLICIES if name.endswith("4 balancers")}
+"""A client's requests come to any of them; they tell each other what they have in flight, and nothing of prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +204,7 @@ class Exact(PrefixMap):
         content, found = self._world.asking, dict[int, list[str]]()
         for name, number in self._world.numbers.items():
             blocks, depth = self._world.servers[number].blocks, 0
-            while depth < content.prompt_tokens // 16 and blocks.known(content.key(depth)):
+            while depth < content.prompt_tokens // BLOCK and blocks.known(content.key(depth)):
                 depth += 1
             if depth:
                 found.setdefault(depth, []).append(name)
@@ -230,25 +236,29 @@ class World:
         self.numbers = {one.url: number for number, one in enumerate(document.backends)}
         backends = document.servers()
         health = BackendHealth(Settings(), backends, 0.0)
-        self.picker = PoolPicker(
-            backends,
-            document.choice(),
-            health,
-            loop=cast("asyncio.AbstractEventLoop", self),
-            cut=document.cut(),
-            draw=Random(seed + 20_000).random,
-        )
+        self.pickers = [
+            PoolPicker(
+                backends,
+                document.choice(),
+                health,
+                loop=cast("asyncio.AbstractEventLoop", self),
+                cut=document.cut(),
+                draw=Random(seed + 20_000 + number).random,
+            )
+            for number in range(BALANCERS.get(policy, 1))
+        ]
         for one in backends:
             for _ in range(3):
                 health.checked(one.name, Check.HEALTH, ProbeResult(True, 0.0, "", 1.0), 0.0)
-        self.picker.conditions(health.tick(0.0))
-        self.picker.conditions(health.tick(1e9))
-        if policy == "exact":
-            self.picker.prefixes = Exact(self)
-            self.picker.configure(backends, document.choice(), cut=document.cut())
-        if policy == "map, sized":
+        conditions = {**health.tick(0.0), **health.tick(1e9)}
+        for picker in self.pickers:
+            if policy == "exact":
+                picker.prefixes = Exact(self)
+                picker.configure(backends, document.choice(), cut=document.cut())
+            picker.conditions(conditions)
             for one in backends:
-                self.picker.prefixes.holds(one.name, scene.kv_blocks * 64 // 512)
+                if "unknown" not in policy:
+                    picker.cached(one.name, scene.kv_blocks * BLOCK)
         self.asking = Content(b"    ", "m")
 
     # what the picker asks of a loop
@@ -266,12 +276,24 @@ class World:
 
     def play(self) -> Played:
         """All of it."""
-        self.picker.start()
+        for picker in self.pickers:
+            picker.start()
+        self.tell()
         self.call_later(0.0, self.arrive)
         while self.events and self.now < self.seconds:
             self.now, _, act = heappop(self.events)
             act()
         return self.played
+
+    def tell(self) -> None:
+        """Several balancers tell each other what they have in flight."""
+        if len(self.pickers) > 1:
+            told = [picker.flights.tell() for picker in self.pickers]
+            for at, picker in enumerate(self.pickers):
+                for peer, loads in enumerate(told):
+                    if peer != at:
+                        picker.flights.told(f"{peer}", loads, self.now)
+            self.call_later(0.1, self.tell)
 
     def arrive(self) -> None:
         """A new conversation."""
@@ -281,7 +303,7 @@ class World:
     def ask(self, talk: Talk) -> None:
         """Its next turn."""
         body: dict[str, Any] = {"model": "m", "messages": talk.messages, "stream": True}
-        if self.policy == "sessions":
+        if self.policy.startswith("sessions"):
             body["prompt_cache_key"] = talk.name
         raw = json.dumps(body, separators=(",", ":")).encode()
         headers = [
@@ -290,8 +312,9 @@ class World:
             (b"Content-Length", b"%d" % len(raw)),
         ]
         head = read_head(b"POST", b"/v1/chat/completions", "1.1", headers, keep_alive=True)
+        picker = self.random.choice(self.pickers)
         exchange = SimpleNamespace(
-            facts=read_facts(head, raw, self.picker.cut),
+            facts=read_facts(head, raw, picker.cut),
             status=200,
             tunnelled=False,
             first_byte=0.0,
@@ -299,7 +322,7 @@ class World:
         )
         prompt = chat_prompt([(one["role"], one["content"]) for one in talk.messages])
         self.asking = content = Content(prompt, "m")
-        sent = self.picker.pick(cast("Exchange", exchange), (), self.now)
+        sent = picker.pick(cast("Exchange", exchange), (), self.now)
         assert isinstance(sent, Sent), sent
         job = Job(content, content.usual_length, 0, self.now)
         job.exchange, job.sent, job.talk = exchange, sent, talk
@@ -358,8 +381,9 @@ def figures(scene: Scene, policy: str, seeds: range, seconds: float) -> dict[str
         first += played.first
         cached, asked = cached + played.cached, asked + played.asked
         cvs.append(played.cv())
-        moved += sum(count for (_, yes), count in world.picker.choices.items() if yes)
-        all_ += world.picker.choices.total()
+        for picker in world.pickers:
+            moved += sum(count for (_, yes), count in picker.choices.items() if yes)
+            all_ += picker.choices.total()
     return {
         "hit": round(cached / asked, 3),
         "ttft_p50_s": round(float(np.quantile(first, 0.5)), 3),
@@ -389,7 +413,7 @@ def main() -> None:
             told = figures(SCENES[name], policy, seeds, seconds)
             result.setdefault(name, {})[policy] = told
             print(
-                f"  {policy:12} " + "  ".join(f"{key} {value:8.3f}" for key, value in told.items()),
+                f"  {policy:22} " + "  ".join(f"{key} {value:8.3f}" for key, value in told.items()),
                 flush=True,
             )
     print(json.dumps(result))

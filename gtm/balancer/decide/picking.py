@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.proxy import Sent
-from gtm.balancer.wire.facts import Cut
+from gtm.balancer.wire.facts import BYTES_A_TOKEN, Cut
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.filters import healthy
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
-from gtm.core.balance.choosing.values import By, Settings, Wanted, Why
+from gtm.core.balance.choosing.values import By, Prefix, Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Sending
 from gtm.core.balance.in_flight import Ticket
@@ -134,6 +134,11 @@ class PoolPicker:
         """What is known of servers now."""
         self._conditions.update(conditions)
         self.pool = self.pool.updated(conditions)
+
+    def cached(self, name: str, tokens: float) -> None:
+        """A server's cache holds so many tokens."""
+        if self.cut is not None and self.pool.settings.prefix is Prefix.MAP and tokens > 0:
+            self.prefixes.holds(name, int(tokens * BYTES_A_TOKEN / self.cut.size))
 
     def _look(self, now: float) -> None:
         """Take in what live requests have changed."""

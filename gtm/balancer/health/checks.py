@@ -77,6 +77,7 @@ class Checks:
         changed: called when it may have changes to tell at once.
         flights: is told of scrapes, besides.
         http2: what https backends must show to checks by gRPC; offers HTTP/2.
+        cached: is told how many tokens a backend's cache holds, where it says so.
     """
 
     def __init__(
@@ -86,11 +87,14 @@ class Checks:
         changed: Callable[[], None],
         flights: Flights | None = None,
         http2: Callable[[], ssl.SSLContext] = lambda: backend_context(BackendTls(), "h2"),
+        *,
+        cached: Callable[[str, float], None] | None = None,
     ) -> None:
         self._settings = settings
         self._health = health
         self._changed = changed
         self._flights = flights
+        self._cached = cached
         self._http2 = http2
         self._now = asyncio.get_running_loop().time
         self._slots = [asyncio.Semaphore(AT_ONCE) for _ in range(4)]
@@ -299,6 +303,8 @@ class Checks:
         self._health.scraped(name, load, now)
         if self._flights is not None and load.running is not None and load.waiting is not None:
             self._flights.scraped(name, Scraped(load.running, load.waiting, now))
+        if self._cached is not None and load.cache_tokens is not None:
+            self._cached(name, load.cache_tokens)
 
     def _result(self, watched: _Watched, check: Check, wrong: str, answer: Answer | None = None) -> None:
         """A check's result: `wrong` is empty if it passed."""

@@ -69,6 +69,7 @@ def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
         memory=None if memory is None else min(max(memory, 0.0), 1.0),
         models=frozenset(models) if models else None,
         adapters=None if adapters is None else frozenset(adapters),
+        cache_tokens=found.cache_tokens if found is not None else None,
     )
 
 

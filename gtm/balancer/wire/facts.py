@@ -19,7 +19,7 @@ from gtm.core.balance.choosing.prefixes import LONGEST, blocks
 
 MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""
-_BYTES_A_TOKEN = 4
+BYTES_A_TOKEN = 4
 """Of English text, by the rule of thumb of those who make tokenizers; learned costs correct it."""
 _PATHS = (
     b"/chat/completions",
@@ -108,14 +108,14 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
     """
     size = len(body) or head.length or 0
     if not body:
-        return Facts(input_tokens=size // _BYTES_A_TOKEN)
+        return Facts(input_tokens=size // BYTES_A_TOKEN)
     found = _read(body)
     if found is None:
-        return Facts(input_tokens=size // _BYTES_A_TOKEN)
+        return Facts(input_tokens=size // BYTES_A_TOKEN)
     text = bytes(found.messages) or bytes(found.prompt) or bytes(found.input)
     return Facts(
         _short(found.model),
-        len(text or body) // _BYTES_A_TOKEN,
+        len(text or body) // BYTES_A_TOKEN,
         _limit(found),
         bool(found.stream),
         _short(found.prompt_cache_key) or _short(found.user),

@@ -58,7 +58,10 @@ class HealthLoop:
             if self._checks is not None:
                 await self._checks.stop()
             self._settings = settings
-            self._checks = Checks(settings, self.health, self._tell, self._picker.flights, self._http2)
+            picker = self._picker
+            self._checks = Checks(
+                settings, self.health, self._tell, picker.flights, self._http2, cached=picker.cached
+            )
         routes = {route.url: route for route in self._picker.routes()}
         self._checks.update((backend, routes[backend.name]) for backend in document.servers())
         now = asyncio.get_running_loop().time()

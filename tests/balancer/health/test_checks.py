@@ -37,6 +37,7 @@ def test_the_defaults_do_for_vllm() -> None:
             assert condition.models == frozenset(("demo",))
             assert condition.adapters == frozenset()
             assert condition.memory == 0.0
+            assert here.caches == {here.name: 8192 * 16}
             assert here.checks.problems() == {here.name: {}}
 
     run(test)

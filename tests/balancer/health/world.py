@@ -46,6 +46,8 @@ class World:
     targets: list[tuple[Backend, Route]]
     asked: Counter[tuple[int, str]]
     """Requests that each server got, by path."""
+    caches: dict[str, float]
+    """Tokens that each server's cache holds, by what was told."""
 
     @property
     def name(self) -> str:
@@ -97,11 +99,12 @@ async def world(
     health = BackendHealth(known, [backend for backend, _ in targets], now)
     flights = Flights()
     flights.keep([backend for backend, _ in targets])
-    checks = Checks(settings, health, lambda: None, flights)
+    caches: dict[str, float] = {}
+    checks = Checks(settings, health, lambda: None, flights, cached=caches.__setitem__)
     checks.update(targets)
     try:
         assert await checks.first_round(PATIENCE)
-        yield World(servers, health, checks, flights, targets, asked)
+        yield World(servers, health, checks, flights, targets, asked, caches)
     finally:
         await checks.stop()
         for server in servers:

@@ -76,8 +76,7 @@ def within(order: Iterable[int], eligible: Eligible, bound: float) -> tuple[Cand
         eligible: who may, at least one.
         bound: times its share that each may have.
     """
-    flying = sum([candidate.flight.outstanding for candidate in eligible.candidates]) + 1
-    share = bound * flying / eligible.sums[-1]
+    share = bound * _share(eligible)
     moved = False
     for number in order:
         candidate = eligible.numbered.get(number)
@@ -87,6 +86,17 @@ def within(order: Iterable[int], eligible: Eligible, bound: float) -> tuple[Cand
             return candidate, moved
         moved = True
     return None, moved
+
+
+def starves(candidate: Candidate, eligible: Eligible, least: float) -> bool:
+    """Whether a candidate has less than this part of its share, rounded down."""
+    return candidate.flight.outstanding < floor(least * _share(eligible) * candidate.weight)
+
+
+def _share(eligible: Eligible) -> float:
+    """Requests for each unit of weight, with one that comes."""
+    flying = sum([candidate.flight.outstanding for candidate in eligible.candidates]) + 1
+    return flying / eligible.sums[-1]
 
 
 def _power(value: float) -> float:

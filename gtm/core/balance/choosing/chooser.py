@@ -57,6 +57,8 @@ from gtm.core.balance.choosing.values import (
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.in_flight import Ticket
 
+_LEAST = 0.25
+"""A server with less than this part of its share gets prompts whoever has them cached."""
 ANY_KIND = Kind(None, None, None)
 _P2C, _SCANNING = Pick.P2C, (Pick.SCAN, Pick.P2C)
 MOST_KINDS = 1024
@@ -276,7 +278,14 @@ def _on_ring(pool: Pool, eligible: Eligible, key: str, by: By) -> Choice:
 
 
 def _cached(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choice:
-    """The server that has most of the prompt, and of those the least loaded; where none of them has room within its share, the pick."""
+    """The server that has most of the prompt, and of those the least loaded; where none of them has room within its share, the pick.
+
+    The pick too while it starves: else those that have what all prompts share could carry it all within the bound, and who comes new
+    would never get it.
+    """
+    picked = _picked(pool, eligible, wanted.cost, draw)
+    if affinity.starves(picked, eligible, _LEAST):
+        return Choice(picked, By.LOAD)
     names = {one.backend.name: one for one in eligible.candidates}
     moved = False
     for _, holders in pool.prefixes.holders(wanted.prefix):
@@ -284,13 +293,13 @@ def _cached(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choi
         if not having:
             continue
         if len(having) == len(names):
-            return Choice(_picked(pool, eligible, wanted.cost, draw), By.CACHE)
+            return Choice(picked, By.CACHE)
         having.sort(key=lambda one: pool.score(one, wanted.cost))
         found, passed = affinity.within((one.number for one in having), eligible, pool.settings.bound)
         moved = moved or passed
         if found is not None:
             return Choice(found, By.CACHE, moved)
-    return Choice(_picked(pool, eligible, wanted.cost, draw), By.CACHE if moved else By.LOAD, moved)
+    return Choice(picked, By.CACHE if moved else By.LOAD, moved)
 
 
 def _another_version(pool: Pool, wanted: Wanted, version: str) -> Eligible | None:

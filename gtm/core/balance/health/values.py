@@ -75,6 +75,7 @@ class Load:
     """What a server said of its load; None: it did not say.
 
     `running` and `waiting`: requests. `memory`: the used part of its KV cache, 0 to 1. `models` and `adapters` that it has loaded.
+    `cache_tokens`: what its KV cache holds.
     """
 
     running: float | None = None
@@ -82,6 +83,7 @@ class Load:
     memory: float | None = None
     models: frozenset[str] | None = None
     adapters: frozenset[str] | None = None
+    cache_tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

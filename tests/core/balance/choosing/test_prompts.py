@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import ceil
+from math import ceil, floor
 
 import pytest
 from hypothesis import given
@@ -179,9 +179,10 @@ def test_a_prompt_goes_where_most_of_it_was_sent(
     plain = choice(pool, Wanted(), draw)
     assert isinstance(plain, Choice)
     flying, mass = sum(loads[number[one]] for one in able) + 1, sum(weights[number[one]] for one in able)
-    expected: set[str] = {plain.candidate.backend.name}
+    expected = {plain.candidate.backend.name}
     by, moved, alike = By.LOAD, False, False
-    for depth in sorted({page.depth(name, prompt) for name in able} - {0}, reverse=True):
+    starving = loads[plain.candidate.number] < floor(0.25 * flying / mass * weights[plain.candidate.number])
+    for depth in () if starving else sorted({page.depth(name, prompt) for name in able} - {0}, reverse=True):
         having = [name for name in able if page.depth(name, prompt) == depth]
         if having == able:
             by = By.CACHE
@@ -249,11 +250,17 @@ def _spread(pool: Pool, wanted: Wanted, count: int) -> Counter[str]:
 
 @pytest.mark.parametrize("settings", [HASH, MAP])
 def test_a_prompt_that_all_share_is_spread(settings: Settings) -> None:
-    """A thousand at once: nobody has more than 1.25 times its share; with the map everybody soon has it, and load decides."""
-    pool = world([0] * 4, [1.0] * 4, [True] * 4, settings)
+    """A thousand at once: nobody has more than 1.25 times its share; with the map everybody has it in the end, and load decides.
+
+    Of eight servers seven could carry all of it within the bound: the eighth is not left out.
+    """
+    backends = [Backend(f"{number}") for number in range(8)]
+    well = {one.name: Condition(healthy=True) for one in backends}
+    pool = pool_of(backends, well, Flights(backends), settings)
     won = _spread(pool, Wanted(prefix=cut("x")), 1000)
-    assert max(won.values()) <= ceil(1.25 * 1000 / 4)
+    assert max(won.values()) <= ceil(1.25 * 1000 / 8)
     if settings is MAP:
+        assert len(won) == 8
         assert max(won.values()) - min(won.values()) <= 1
 
 

@@ -1,0 +1,90 @@
+"""What the picker keeps of prompts, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.proxy import Sent
+from gtm.balancer.wire.facts import Cut, Facts
+from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.choosing.values import By, Prefix, Settings
+from gtm.core.balance.health import BackendHealth
+from gtm.core.balance.health import Settings as HealthSettings
+
+SERVERS = [Backend(f"http://10.0.0.{number}:8000") for number in range(4)]
+MAP = Settings(prefix=Prefix.MAP)
+
+
+class _Loop:
+    """What a picker asks of one."""
+
+    @staticmethod
+    def time() -> float:
+        return 1.0
+
+
+def _picker(settings: Settings = MAP, cut: Cut | None = Cut(512)) -> PoolPicker:  # noqa: B008 - a value
+    health = BackendHealth(HealthSettings(), SERVERS, 0.0)
+    loop = cast("asyncio.AbstractEventLoop", _Loop())
+    picker = PoolPicker(SERVERS, settings, health, loop=loop, cut=cut, draw=lambda: 0.4)
+    picker.conditions({one.name: Condition(healthy=True) for one in SERVERS})
+    return picker
+
+
+def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
+    """A request that ends at once; where it went."""
+    exchange = SimpleNamespace(
+        facts=Facts("m", 100, prefix=blocks, session=session),
+        chosen=None,
+        status=200,
+        tunnelled=False,
+        first_byte=1.0,
+    )
+    sent = picker.pick(cast("Exchange", exchange), (), 1.0)
+    assert isinstance(sent, Sent)
+    assert exchange.chosen is not None
+    sent.flight.end(cast("Exchange", exchange), "answered")
+    return sent.route.url
+
+
+def test_prompts_are_kept_over_configurations() -> None:
+    """A file that is read anew forgets no prompt; another size of blocks forgets all, a server that has left its own."""
+    picker = _picker()
+    places = {number: _ask(picker, number, number + 100) for number in range(8)}
+    picker.configure(SERVERS, MAP, cut=Cut(512))
+    picker.conditions({one.name: Condition(healthy=True) for one in SERVERS})
+    assert {number: _ask(picker, number, number + 100) for number in range(8)} == places
+    assert picker.choices == {(By.LOAD, False): 8, (By.CACHE, False): 8}
+    gone = places[0]
+    picker.configure([one for one in SERVERS if one.name != gone], MAP, cut=Cut(512))
+    assert _ask(picker, 0, 100) != gone
+    assert len(picker.prefixes) == 2 * sum(place != gone for place in places.values()) + 2
+    picker.configure(SERVERS, MAP, cut=Cut(256))
+    assert len(picker.prefixes) == 0
+
+
+def test_no_more_is_kept_than_a_cache_holds() -> None:
+    """128 tokens are a block of 512 bytes; what a cache does not hold is forgotten, where prompts are mapped at all."""
+    picker = _picker()
+    place = _ask(picker, *range(10))
+    picker.cached(place, 4 * 128.0)
+    assert picker.prefixes.holders(range(10)) == [(4, [place])]
+    for one in (_picker(Settings(), None), _picker(Settings(prefix=Prefix.HASH), Cut(1024, 1))):
+        one.cached(place, 128.0)
+        _ask(one, 1)
+        assert len(one.prefixes) == 0
+
+
+def test_sessions_may_be_told_not_to_stick() -> None:
+    """By a file that is read anew too: then prompts count."""
+    picker = _picker()
+    assert len({_ask(picker, number, session="s") for number in range(8)}) == 1
+    assert picker.choices == {(By.SESSION, False): 8}
+    picker.configure(SERVERS, MAP, affinity=False, cut=Cut(512))
+    picker.conditions({one.name: Condition(healthy=True) for one in SERVERS})
+    _ask(picker, 3, session="s")
+    assert picker.choices[By.CACHE, False] == 1
