@@ -18,14 +18,23 @@ _LINES: dict[ServerType, tuple[str, ...]] = {
         "vllm:gpu_cache_usage_perc",
         "vllm:lora_requests_info",
         "vllm:cache_config_info",
+        "vllm:generation_tokens_total",
+        "vllm:prompt_tokens_total",
     ),
     ServerType.SGLANG: (
         "sglang:num_running_reqs",
         "sglang:num_queue_reqs",
         "sglang:token_usage",
         "sglang:max_total_num_tokens",
+        "sglang:generation_tokens_total",
+        "sglang:prompt_tokens_total",
     ),
-    ServerType.TGI: ("tgi_batch_current_size", "tgi_queue_size"),
+    ServerType.TGI: (
+        "tgi_batch_current_size",
+        "tgi_queue_size",
+        "tgi_request_generated_tokens_sum",
+        "tgi_request_input_length_sum",
+    ),
     ServerType.TRITON: (
         "nv_inference_pending_request_count",
         "nv_gpu_memory_used_bytes",
@@ -35,7 +44,7 @@ _LINES: dict[ServerType, tuple[str, ...]] = {
         "nv_inference_request_success",
     ),
 }
-"""How the lines begin that are needed for signals of load and for names of models: no rates but where busy follows from them."""
+"""How the lines begin that are needed for signals of load and for names of models: of rates those of tokens, and those that busy follows from."""
 _MARKS = {
     "vllm:": ServerType.VLLM,
     "sglang:": ServerType.SGLANG,

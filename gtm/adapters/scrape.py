@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 class Totals:
     """What a server has counted since it started; None: it does not say.
 
-    `requests` were finished and `tokens` generated. `service_s` is the seconds that `served` requests were being served
+    `requests` were finished, `tokens` generated, and `input_tokens` read in prompts. `service_s` is the seconds that `served` requests were being served
     for, `wait_s` those that `waited` requests waited for.
     """
 
     requests: float | None = None
     tokens: float | None = None
+    input_tokens: float | None = None
     service_s: float | None = None
     served: float | None = None
     wait_s: float | None = None
@@ -55,9 +56,13 @@ def signals(before: Scrape | None, now: Scrape) -> dict[str, float]:
     seconds, old, new = now.at - before.at, before.totals, now.totals
     grown = {
         name: _growth(getattr(old, name), getattr(new, name))
-        for name in ("requests", "tokens", "service_s", "served", "wait_s", "waited")
+        for name in ("requests", "tokens", "input_tokens", "service_s", "served", "wait_s", "waited")
     }
-    for signal, name in (("requests_per_second", "requests"), ("tokens_per_second", "tokens")):
+    for signal, name in (
+        ("requests_per_second", "requests"),
+        ("tokens_per_second", "tokens"),
+        ("input_tokens_per_second", "input_tokens"),
+    ):
         if (growth := grown[name]) is not None:
             found[signal] = growth / seconds
     for signal, sum_, count in (

@@ -40,7 +40,11 @@ GAUGES = ("outstanding", "queue", "limit", "kv_cache_usage")
 """Signals that a named series is taken for as it is."""
 MEANS = {"service_time_ms": ("service_s", "served"), "queue_wait_ms": ("wait_s", "waited")}
 """Signals that are means of a named histogram or summary of seconds."""
-RATES = {"requests_per_second": "requests", "tokens_per_second": "tokens"}
+RATES = {
+    "requests_per_second": "requests",
+    "tokens_per_second": "tokens",
+    "input_tokens_per_second": "input_tokens",
+}
 """Signals that are the growth of a named counter."""
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})(?:\{([^{}]{0,2000})\})?")
@@ -119,6 +123,7 @@ def _vllm(found: Samples, at: float) -> Scrape:
         Totals(
             requests=found.total("vllm:request_success"),
             tokens=found.total("vllm:generation_tokens"),
+            input_tokens=found.total("vllm:prompt_tokens"),
             service_s=found.total("vllm:request_inference_time_seconds_sum"),
             served=found.total("vllm:request_inference_time_seconds_count"),
             wait_s=found.total("vllm:request_queue_time_seconds_sum"),
@@ -171,6 +176,7 @@ def _sglang(found: Samples, at: float) -> Scrape:
         Totals(
             requests=found.total("sglang:e2e_request_latency_seconds_count"),
             tokens=found.total("sglang:generation_tokens"),
+            input_tokens=found.total("sglang:prompt_tokens"),
             # From arrival to the end less the wait; without the wait, no service time.
             service_s=whole - waited if whole is not None and waited is not None else None,
             served=found.total("sglang:e2e_request_latency_seconds_count"),
@@ -190,6 +196,7 @@ def _tgi(found: Samples, at: float) -> Scrape:
         Totals(
             requests=found.total("tgi_request_inference_duration_count"),
             tokens=found.total("tgi_request_generated_tokens_sum"),
+            input_tokens=found.total("tgi_request_input_length_sum"),
             service_s=found.total("tgi_request_inference_duration_sum"),
             served=found.total("tgi_request_inference_duration_count"),
             wait_s=found.total("tgi_request_queue_duration_sum"),

@@ -268,11 +268,18 @@ class EdgeReply:
 class BalancerReport:
     """Balancer → control, `POST /v1/balancers/{name}/report`: what was done with the quotas' leases, and its public keys.
 
-    `handoff_keys` are those that it signs pushes with, or will, or did (`gtm.core.handoff.keys.key_text`).
+    `handoff_keys` are those that it signs pushes with, or will, or did (`gtm.core.handoff.keys.key_text`). `region` is its own, `tiers`
+    has requests that run and that wait there, by tier. `latency` and `witnesses` are what was learned of round trips to its clients
+    and of their claimed locations since the last report, of its own region alone; who speaks is the token, whatever a witness says.
     """
 
     leases: LeaseUse | None = None
     handoff_keys: tuple[str, ...] = ()
+    region: str = ""
+    version: str = ""
+    tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    latency: tuple[Delta, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

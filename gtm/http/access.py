@@ -10,13 +10,11 @@ from enum import IntEnum
 from hashlib import sha256
 from typing import NamedTuple
 
-from gtm.core.model.access import Access, Role, TokenGrant, permits
+from gtm.core.model.access import REPORTER_LENGTH, Access, Role, TokenGrant, permits
 from gtm.geoip.client import Client
 from gtm.http.problems import ProblemError
 
 _MAX_TOKEN = 512
-REPORTER_LENGTH = 16
-"""How many hexadecimal digits of its token's SHA-256 name a reporter."""
 
 
 class Reporter(NamedTuple):

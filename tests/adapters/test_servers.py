@@ -16,6 +16,7 @@ from gtm.core.capacity.load_report import SIGNALS
 from tests.adapters import texts
 
 RATES = {"requests_per_second": 2.5, "service_time_ms": 3000.0, "queue_wait_ms": 500.0}
+TOKENS = {"tokens_per_second": 200.0, "input_tokens_per_second": 200.0}
 
 
 @pytest.mark.parametrize(
@@ -25,15 +26,15 @@ RATES = {"requests_per_second": 2.5, "service_time_ms": 3000.0, "queue_wait_ms":
             ServerType.VLLM,
             texts.VLLM,
             {"outstanding": 11, "queue": 3, "kv_cache_usage": 0.5},
-            RATES | {"tokens_per_second": 200.0},
+            RATES | TOKENS,
         ),
         (
             ServerType.SGLANG,
             texts.SGLANG,
             {"outstanding": 9, "queue": 3, "kv_cache_usage": 0.28},
-            RATES | {"tokens_per_second": 200.0},
+            RATES | TOKENS,
         ),
-        (ServerType.TGI, texts.TGI, {"outstanding": 11, "queue": 4}, RATES | {"tokens_per_second": 200.0}),
+        (ServerType.TGI, texts.TGI, {"outstanding": 11, "queue": 4}, RATES | TOKENS),
         (
             ServerType.TRITON,
             texts.TRITON,

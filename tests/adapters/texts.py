@@ -15,6 +15,10 @@ vllm:kv_cache_usage_perc{engine="0",model_name="llama"} 0.25
 vllm:kv_cache_usage_perc{engine="1",model_name="llama"} 0.75
 # TYPE vllm:generation_tokens_total counter
 vllm:generation_tokens_total{engine="0",model_name="llama"} %(tokens)s
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{engine="0",model_name="llama"} %(tokens)s
+# TYPE vllm:prompt_tokens_created gauge
+vllm:prompt_tokens_created{engine="0",model_name="llama"} 1.7e+09
 # TYPE vllm:generation_tokens_created gauge
 vllm:generation_tokens_created{engine="0",model_name="llama"} 1.7e+09
 # TYPE vllm:request_success_total counter
@@ -42,6 +46,8 @@ sglang:num_queue_reqs{model_name="llama",tp_rank="1",pp_rank="0"} 3.0
 sglang:token_usage{model_name="llama",tp_rank="0",pp_rank="0"} 0.28
 # TYPE sglang:generation_tokens_total counter
 sglang:generation_tokens_total{model_name="llama"} %(tokens)s
+# TYPE sglang:prompt_tokens_total counter
+sglang:prompt_tokens_total{model_name="llama"} %(tokens)s
 # TYPE sglang:e2e_request_latency_seconds histogram
 sglang:e2e_request_latency_seconds_sum{model_name="llama"} %(whole_s)s
 sglang:e2e_request_latency_seconds_bucket{le="+Inf",model_name="llama"} 130.0
@@ -76,6 +82,10 @@ tgi_request_queue_duration_count %(served)s
 tgi_request_generated_tokens_bucket{le="+Inf"} 130
 tgi_request_generated_tokens_sum %(tokens)s
 tgi_request_generated_tokens_count %(served)s
+# TYPE tgi_request_input_length histogram
+tgi_request_input_length_bucket{le="+Inf"} 130
+tgi_request_input_length_sum %(tokens)s
+tgi_request_input_length_count %(served)s
 """
 
 TRITON = """\

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import httpx
@@ -24,7 +25,7 @@ from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Region
 from gtm.core.model.services import Member, Service
-from gtm.feed.wire import EdgeReport, LatencyMessage
+from gtm.feed.wire import BalancerReport, EdgeReport, LatencyMessage
 from gtm.storage.session import Database
 from tests.api.conftest import TOKENS, Api, Server
 from tests.api.test_feed import follow, until
@@ -155,6 +156,63 @@ def test_doubtful_locations_reach_all_edges_and_the_operator(world: Api) -> None
     (warning,) = [text for text in world.viewer.get("/v1/status").json()["warnings"] if "locations" in text]
     assert "1 networks" in warning
     assert "gtm_control_doubtful_networks 1.0" in world.viewer.get("/metrics").text
+
+
+@pytest.mark.usefixtures("_hurried")
+def test_what_a_balancer_learned_is_its_regions_and_one_vote(world: Api) -> None:
+    """Of its own region it is taken in as edges' word is; in whose name it disputes, its token says, and alone it makes nothing doubtful."""
+
+    def told(**said: Any) -> httpx.Response:
+        body = msgspec.json.encode(BalancerReport(**({"region": "eu-central", "version": "1.0"} | said)))
+        return world.balancer.post(
+            "/v1/balancers/fra-1/report", content=body, headers={"Content-Type": "application/json"}
+        )
+
+    own = delta("eu-central")
+    disputes = tuple(
+        witness(name, network, region="eu-central")
+        for name in ("one", "two", "three")
+        for network in ("81.2.69.0/24", "198.51.100.0/24")
+    )
+    with follow(world) as messages:
+        answer = told(latency=(own,), witnesses=disputes, tiers={"real_time": (3, 1), "batch": (0, 40)})
+        assert answer.is_success, answer.text
+        found = until(messages, lambda message: isinstance(message, LatencyMessage))
+    assert isinstance(found, LatencyMessage)
+    assert found.table.countries == {"GB": {"eu-central": (-15.0, 16.0)}}
+    shown = world.viewer.get("/v1/latency").json()["doubts"]
+    assert shown["doubtful"] == 0
+    (reporters,) = {tuple(one["reporters"]) for one in shown["disputed"]}
+    assert reporters == (sha256(b"gtm_test_balancer").hexdigest()[:16],)
+    assert {tuple(one["edges"]) for one in shown["disputed"]} == {("balancer-one",)}
+    (item,) = world.viewer.get("/v1/balancers").json()["items"]
+    age = item.pop("age")
+    assert 0 <= age < 60
+    assert item == {
+        "name": "fra-1",
+        "region": "eu-central",
+        "token": "balancer-one",
+        "version": "1.0",
+        "tiers": {
+            "batch": {"running": 0, "waiting": 40},
+            "real_time": {"running": 3, "waiting": 1},
+        },
+    }
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"latency": (own, delta("us-east"))}, "region `us-east`"),
+        ({"witnesses": (witness("one"),)}, "region `us-east`"),
+        ({"latency": (delta("eu-central", level=Level.REGION, key="us-east"),)}, "by probes"),
+        ({"latency": (delta("eu-central", samples=-1),)}, "latency[0]"),
+        ({"latency": (own,) * (latency.MAX_DELTAS + 1)}, "latency"),
+        ({"tiers": {"high": (1, 1)}}, "tiers"),
+        ({"tiers": {"batch": (-1, 1)}}, "tiers"),
+        ({"region": "a b"}, "region"),
+        ({"version": "v" * 101}, "version"),
+    )
+    for said, words in wrong:
+        assert words in problem(told(**said), 422), said
+    plain = world.balancer.post("/v1/balancers/fra-1/report", json={"handoff_keys": [], "unknown": 1})
+    assert plain.is_success, "an older balancer's, and a newer one's"
 
 
 @pytest.mark.parametrize("wrong", [{"network": "81.2.69.142/32"}, {"against": -1}, {"claim": "a\0b"}])

@@ -134,13 +134,14 @@ def test_what_balancers_tell_is_bounded_and_forgotten() -> None:
     """So many of one token; a token that ended makes no room for itself; silence for an hour ends it."""
     times = [0.0]
     leases: Any = SimpleNamespace(answer=lambda *args: args[0])
-    book = Balancers(leases, lambda: times[0])
+    latency: Any = SimpleNamespace(take=lambda *_: None)
+    book = Balancers(leases, latency, lambda: times[0])
     for number in range(MOST):
-        book.take("fra", "1", f"b{number}", BalancerReport(None, ("k",)))
+        book.take("fra", "1", f"b{number}", BalancerReport(None, ("k",)), "r")
     with pytest.raises(Conflict):
-        book.take("fra", "1", "one-more", BalancerReport(None, ("k",)))
+        book.take("fra", "1", "one-more", BalancerReport(None, ("k",)), "r")
     times[0] = 3000.0
-    reply = book.take("fra", "1", "b0", BalancerReport(None, ("k2",)))
+    reply = book.take("fra", "1", "b0", BalancerReport(None, ("k2",)), "r")
     assert reply.leases == "fra/b0", "no edge has such a name"
     times[0] = 3700.0
     assert [(one.issuer, one.keys) for one in book.told()] == [("fra", ("k2",))]

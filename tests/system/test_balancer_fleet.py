@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -289,6 +290,29 @@ def test_control_sees_the_load(fleet: Fleet) -> None:
 
     for name in REGIONS:
         eventually(lambda name=name: reporters(name) == 1, f"{name} reports")
+
+    def load() -> dict[str, Any] | None:
+        """Of Frankfurt, a moment after it has generated some tokens."""
+        with fleet.client(f"{fleet.system.edge}/v1", BERLIN, HOST) as asking:
+            asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=200)
+        regions = fleet.system.api("GET", "/v1/load").json()["regions"]
+        found: dict[str, Any] | None = next(one for one in regions if one["region"] == "fra")["load"]
+        return found
+
+    def told() -> bool:
+        said = load() or {}
+        known = "demo" in (said.get("models") or ()) and 0 <= (said.get("kv_cache_usage") or 0) <= 1
+        return known and bool(said.get("tokens_per_second")) and bool(said.get("input_tokens_per_second"))
+
+    eventually(told, "control sees tokens, memory and models")
+    names = [(f"{name}-1", name, f"{name}-balancer") for name in sorted(REGIONS)]
+
+    def listed() -> bool:
+        items = fleet.system.api("GET", "/v1/balancers").json()["items"]
+        assert [(one["name"], one["region"], one["token"]) for one in items] == names
+        return all({"running", "waiting"} == set(one["tiers"].get("real_time", ())) for one in items)
+
+    eventually(listed, "control lists the balancers")
 
 
 def test_the_fence_holds_without_control(fleet: Fleet) -> None:

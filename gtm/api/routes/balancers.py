@@ -7,26 +7,60 @@ from __future__ import annotations
 
 from dataclasses import replace
 from time import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
-from gtm.api.context import Balancer, Ctx, reply_lines
+from gtm.api.context import Balancer, Ctx, Viewer, reply_lines
+from gtm.api.context import reply as reply_json
 from gtm.api.query import strict_router
-from gtm.api.reported import LEASES, key_problems, lease_problems
-from gtm.api.schemas.base import errors
+from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
+from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest, Forbidden, Invalid
+from gtm.control.lead.balancers import Heard
 from gtm.control.lead.rooms import Rooms
 from gtm.control.live.tokens import speaks_for
 from gtm.core.handoff.keys import MOST
-from gtm.core.model.access import Role
+from gtm.core.latency.samples import Level
+from gtm.core.model.access import REPORTER_LENGTH, Role
+from gtm.core.model.problems import Problem
+from gtm.core.model.services import Priority
 from gtm.feed.wire import CONTENT_TYPE, BalancerReport, RoomReport
 
 router = strict_router(prefix="/v1/balancers", tags=["balancers"])
 
+
+class TierSchema(Schema):
+    """Requests of a tier: those that backends have, and those in the queue."""
+
+    running: int
+    waiting: int
+
+
+class BalancerView(Schema):
+    """A region's balancer, as it last said."""
+
+    name: str
+    region: str
+    """Empty: it is older than gtm's balancers that say so."""
+    token: str
+    """The name of the token that it reports with."""
+    version: str
+    age: float
+    """Seconds since its last report."""
+    tiers: dict[str, TierSchema]
+
+
+class BalancerList(Schema):
+    """All of them."""
+
+    items: list[BalancerView]
+
+
+_TIERS = frozenset(map(str, Priority))
 _NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 _MAX_REVISION = 2**63 - 1
 
@@ -86,6 +120,18 @@ _REPORT = {
                         "description": "The public keys (Ed25519, base64url) that it signs pushes with, will or did.",
                         "items": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
                     },
+                    "region": {"type": "string", "description": "Its own."},
+                    "version": {"type": "string"},
+                    "tiers": {
+                        "type": "object",
+                        "description": "Requests that run and that wait, by tier.",
+                        "additionalProperties": {
+                            "type": "array",
+                            "items": {"type": "integer", "minimum": 0},
+                            "minItems": 2,
+                            "maxItems": 2,
+                        },
+                    },
                 },
             }
         }
@@ -116,12 +162,68 @@ async def report_balancer(
         found = msgspec.json.decode(await request.body(), type=BalancerReport)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
-    problems = [*key_problems(found.handoff_keys), *lease_problems(found.leases)]
+    problems = [
+        *key_problems(found.handoff_keys),
+        *lease_problems(found.leases),
+        *_own_problems(found, who.regions),
+        *learned_problems(found.latency, found.witnesses),
+    ]
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
     held = ctx.present.tokens.get(who.sha256)
-    reply = active.balancers.take(who.name, "" if held is None else held.id, name, found)
+    token_id = "" if held is None else held.id
+    reply = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
     return Response(msgspec.json.encode(reply), media_type="application/json")
+
+
+def _own_problems(found: BalancerReport, regions: str | None) -> list[Problem]:
+    """What is wrong with what a balancer says of itself, and with whose round trips it tells."""
+    problems = []
+    texts = {"region": (found.region, 253), "version": (found.version, 100)}
+    for field, (text, most) in texts.items():
+        if len(text) > most or not all("!" <= char <= "~" for char in text):
+            problems.append(
+                Problem(field, "invalid_format", f"must be at most {most} printable ASCII characters")
+            )
+    known = all(
+        tier in _TIERS and min(counts) >= 0 and max(counts) < 1e9 for tier, counts in found.tiers.items()
+    )
+    if not known:
+        words = f"must have counts of requests by {', '.join(sorted(_TIERS))}"
+        problems.append(Problem("tiers", "out_of_range", words))
+    told = {delta.region for delta in found.latency} | {witness.region for witness in found.witnesses}
+    others = sorted(region for region in told if not speaks_for(regions, region))
+    if others:
+        words = f"the token does not speak for region `{others[0][:253]}`: a balancer measures round trips to its own"
+        problems.append(Problem("latency", "forbidden", words))
+    if any(delta.level is Level.REGION for delta in found.latency):
+        words = "regions measure each other by probes, and no balancer does"
+        problems.append(Problem("latency", "out_of_range", words))
+    return problems
+
+
+@router.get(
+    "",
+    operation_id="list_balancers",
+    summary="List the balancers heard of in the last hour, by region and name",
+    description="What each said of itself in its last report. Answered from memory, also while the database is down.",
+    response_model=BalancerList,
+    responses=errors(),
+)
+async def list_balancers(ctx: Ctx, _: Viewer) -> Response:
+    """All that report keys and quotas."""
+    return reply_json({"items": [_heard(one) for one in ctx.leading().balancers.heard()]})
+
+
+def _heard(one: Heard) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "region": one.region,
+        "token": one.token,
+        "version": one.version,
+        "age": round(one.age, 1),
+        "tiers": {tier: {"running": r, "waiting": w} for tier, (r, w) in sorted(one.tiers.items())},
+    }
 
 
 _MAX_REPORT = 64 * 1024

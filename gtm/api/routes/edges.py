@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
-from itertools import islice
 from time import time
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from fastapi import Header, Path, Query, Request, Response
@@ -14,12 +13,12 @@ from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
 from gtm.api.query import strict_router
-from gtm.api.reported import LEASES, key_problems, lease_problems
+from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
 from gtm.api.schemas.base import Schema, errors
 from gtm.api.schemas.state import EdgeSchema
 from gtm.control.errors import Forbidden, Invalid
 from gtm.control.lead import edges
-from gtm.control.lead.latency import MAX_DELTAS, delta_problem, witness_problem
+from gtm.control.lead.latency import MAX_DELTAS
 from gtm.control.lead.takeover import plan_problem
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
@@ -31,7 +30,6 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY, EdgeReport
 
-_T = TypeVar("_T")
 router = strict_router(prefix="/v1")
 
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
@@ -39,7 +37,6 @@ EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's na
 _MAX_DETAIL = 1000
 _MAX_OVERRULED = 10_000
 _MAX_NAME = 63
-_MAX_LISTED = 10
 _MAX_REVISION = 2**63 - 1
 
 
@@ -267,18 +264,6 @@ def _place_problems(place: EdgePlace) -> Iterator[Problem]:
         yield Problem("place.region", "too_long", text)
 
 
-def _listed(field: str, items: Sequence[_T], problem: Callable[[_T], str | None]) -> list[Problem]:
-    """What is wrong with a list of a report: its length, or the first of its items that are wrong."""
-    if len(items) > MAX_DELTAS:
-        return [Problem(field, "too_long", f"a report may have {MAX_DELTAS} of them")]
-    wrong = (
-        Problem(f"{field}[{number}]", "out_of_range", text)
-        for number, item in enumerate(items)
-        if (text := problem(item)) is not None
-    )
-    return list(islice(wrong, _MAX_LISTED))
-
-
 def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     problems = []
     if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
@@ -298,8 +283,7 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
         for field in ("demand", "corrections")
         if not all(0 <= count < 1e12 for count in getattr(found, field).values())
     ]
-    problems += _listed("latency", found.latency, delta_problem)
-    problems += _listed("witnesses", found.witnesses, witness_problem)
+    problems += learned_problems(found.latency, found.witnesses)
     if found.plan is not None and (text := plan_problem(found.plan)) is not None:
         problems.append(Problem("plan", "out_of_range", text))
     problems += lease_problems(found.leases)

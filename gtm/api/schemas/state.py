@@ -108,6 +108,7 @@ class LoadSchema(Schema):
     queue_wait_ms: float | None
     requests_per_second: float | None
     tokens_per_second: float | None
+    input_tokens_per_second: float | None
     gpu_memory_used_bytes: float | None
     gpu_memory_total_bytes: float | None
     kv_cache_usage: float | None

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -60,6 +60,7 @@ class _Watched:
     route: Route
     scraper: Scraper
     listed: Listed | None = None
+    scraped_at: float | None = None
     cold: bool = False
     """It was down, and was not warmed up since."""
     said: dict[str, str] = field(default_factory=dict)
@@ -146,6 +147,15 @@ class Checks:
         return {
             name: {kind: words for kind, words in watched.said.items() if words}
             for name, watched in self._watched.items()
+        }
+
+    def signals(self, lasts: float) -> dict[str, Mapping[str, float]]:
+        """Backend → what its metrics said within so many seconds, as load reports have it; who said nothing is not there."""
+        now = self._now()
+        return {
+            name: watched.scraper.signals
+            for name, watched in self._watched.items()
+            if watched.scraped_at is not None and now - watched.scraped_at <= lasts
         }
 
     # --- loops ---
@@ -267,6 +277,7 @@ class Checks:
                 return scrape.interval if answer.status != 404 else max(ABSENT, scrape.interval)
             now = self._now()
             load = watched.scraper.read(answer.body, now)
+            watched.scraped_at = now
         except (AskingError, MetricsError) as error:
             self._note(watched, "scrape", f"{error}: its load is unknown")
             return scrape.interval

@@ -6,7 +6,7 @@ Silence and damage say nothing: what was known becomes stale, and then unknown (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gtm.adapters.exposition import MetricsError
 from gtm.adapters.orca import read_orca
@@ -21,6 +21,8 @@ class Scraper:
     """One backend's metrics, read again and again. `server_type`: what it is; None: as its metrics say."""
 
     server_type: ServerType | None = None
+    signals: Mapping[str, float] = field(default_factory=dict)
+    """What was last read, as load reports have it (`gtm.core.capacity.load_report.SIGNALS`)."""
     _before: Scrape | None = None
 
     def read(self, body: bytes, at: float) -> Load:
@@ -43,6 +45,7 @@ class Scraper:
         found = read_server(server_type, load_lines(server_type, text), at)
         known = signals(self._before, found)
         self._before = found
+        self.signals = known
         load = load_of(known, found)
         if load.running is None and load.waiting is None and found.missing:
             raise MetricsError(f"its metrics lack {', '.join(found.missing)}")

@@ -223,8 +223,13 @@ class Proxy:
         self._clients.pop(client, None)
 
     @property
-    def connections(self) -> int:
+    def clients(self) -> tuple[Downstream, ...]:
         """Clients' connections that are open."""
+        return tuple(self._clients)
+
+    @property
+    def connections(self) -> int:
+        """How many of them there are."""
         return len(self._clients)
 
     def drain(self) -> None:

@@ -3,15 +3,18 @@
 Laws:
   1. A balancer's keys count for the name of the token that they were told with, and for no other: whoever reads the feed knows it.
   2. They live in memory only. A control that becomes active hears each of them again within a second, and while it has not, nothing is pushed.
-  3. Leases are of the same books as edges': no quota is spent twice because of who spends it.
+  3. What is learned of round trips is of the regions that the token speaks for (the caller sees to it), counts as what came with that token,
+     and disputes in its name alone.
+  4. Leases are of the same books as edges': no quota is spent twice because of who spends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from gtm.control.errors import Conflict
+from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.feed.wire import BalancerReply, BalancerReport
 
@@ -23,12 +26,26 @@ KNOWN_FOR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ToldKeys:
-    """The keys that a balancer told last: under which name, with which token (its id), when (monotonic seconds)."""
+    """The keys that a balancer told last: under which name, with which token (its id), when (monotonic seconds); and what else it told."""
 
     issuer: str
     token_id: str
     keys: tuple[str, ...]
     at: float
+    name: str = ""
+    report: BalancerReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A balancer that was heard of lately: its own name and its token's, and `age` seconds ago what it said."""
+
+    name: str
+    token: str
+    age: float
+    region: str
+    version: str
+    tiers: Mapping[str, tuple[int, int]]
 
 
 class Balancers:
@@ -36,22 +53,27 @@ class Balancers:
 
     Args:
         leases: the books of quotas.
+        latency: what is known of round trips.
         monotonic: seconds that never step back.
     """
 
-    def __init__(self, leases: Leases, monotonic: Callable[[], float]) -> None:
+    def __init__(self, leases: Leases, latency: LatencyBook, monotonic: Callable[[], float]) -> None:
         self._leases = leases
+        self._latency = latency
         self._monotonic = monotonic
         self._told: dict[tuple[str, str], ToldKeys] = {}
 
-    def take(self, token: str, token_id: str, name: str, report: BalancerReport) -> BalancerReply:
+    def take(
+        self, token: str, token_id: str, name: str, report: BalancerReport, reporter: str
+    ) -> BalancerReply:
         """Take in what a balancer reports; the reply leases it its part of the quotas.
 
         Args:
             token: its token's name.
             token_id: the token's id.
             name: the balancer's, which tells it from others of that token.
-            report: what was read of it.
+            report: what was read of it, within bounds.
+            reporter: the token's name among those whose samples dispute locations.
 
         Raises:
             Conflict: the token has as many balancers as are kept.
@@ -63,7 +85,10 @@ class Balancers:
             raise Conflict(
                 f"the token `{token}` has {MOST} balancers already: make others a token of their own"
             )
-        self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now)
+        kept = replace(report, leases=None, latency=(), witnesses=())
+        self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now, name, kept)
+        own = [witness._replace(reporter=reporter) for witness in report.witnesses]
+        self._latency.take(report.latency, token, own)
         # No edge has such a name: two that share one are told apart by their tokens.
         return BalancerReply(self._leases.answer(f"{token}/{name}", report.leases, now))
 
@@ -71,6 +96,24 @@ class Balancers:
         """The keys of all that were heard of lately."""
         self._forget(self._monotonic())
         return tuple(self._told.values())
+
+    def heard(self) -> list[Heard]:
+        """All that were heard of lately, by region and name."""
+        now = self._monotonic()
+        self._forget(now)
+        found = [
+            Heard(
+                one.name,
+                one.issuer,
+                max(0.0, now - one.at),
+                one.report.region,
+                one.report.version,
+                one.report.tiers,
+            )
+            for one in self._told.values()
+            if one.report is not None
+        ]
+        return sorted(found, key=lambda one: (one.region, one.name, one.token))
 
     def _forget(self, now: float) -> None:
         for known in [known for known, one in self._told.items() if now - one.at > KNOWN_FOR]:

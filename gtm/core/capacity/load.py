@@ -43,7 +43,7 @@ class LoadReport:
 
     `at` is when it was received: POSIX seconds by the receiver's clock. `outstanding` requests are being served,
     `queue` requests wait; `limit` is how many can be served at once. Service time (how long a request is served), wait
-    and rates are of the last seconds. `kv_cache_usage` and `utilization` are shares (0–1, the latter may be more).
+    and rates are of the last seconds; `tokens_per_second` are generated, `input_tokens_per_second` read in prompts. `kv_cache_usage` and `utilization` are shares (0–1, the latter may be more).
     """
 
     region: str
@@ -57,6 +57,7 @@ class LoadReport:
     queue_wait_ms: float | None = None
     requests_per_second: float | None = None
     tokens_per_second: float | None = None
+    input_tokens_per_second: float | None = None
     gpu_memory_used_bytes: float | None = None
     gpu_memory_total_bytes: float | None = None
     kv_cache_usage: float | None = None
@@ -83,6 +84,7 @@ class Load:
     queue_wait_ms: float | None = None
     requests_per_second: float | None = None
     tokens_per_second: float | None = None
+    input_tokens_per_second: float | None = None
     gpu_memory_used_bytes: float | None = None
     gpu_memory_total_bytes: float | None = None
     kv_cache_usage: float | None = None
@@ -157,6 +159,7 @@ def summed(region: str, service: str, reports: Sequence[LoadReport]) -> Load:
         queue_wait_ms=mean([(item.queue_wait_ms, item.requests_per_second) for item in counting]),
         requests_per_second=_total(report.requests_per_second for report in counting),
         tokens_per_second=_total(report.tokens_per_second for report in counting),
+        input_tokens_per_second=_total(report.input_tokens_per_second for report in counting),
         gpu_memory_used_bytes=_total(report.gpu_memory_used_bytes for report in counting),
         gpu_memory_total_bytes=_total(report.gpu_memory_total_bytes for report in counting),
         kv_cache_usage=mean([(report.kv_cache_usage, None) for report in counting]),
@@ -184,6 +187,7 @@ def whole(region: str, loads: Iterable[Load]) -> Load | None:
         queue=_total(load.queue for load in counting),
         requests_per_second=_total(load.requests_per_second for load in counting),
         tokens_per_second=_total(load.tokens_per_second for load in counting),
+        input_tokens_per_second=_total(load.input_tokens_per_second for load in counting),
     )
 
 

@@ -40,6 +40,7 @@ SIGNALS: Mapping[str, float] = MappingProxyType(
         "queue_wait_ms": 3.6e6,
         "requests_per_second": _COUNT,
         "tokens_per_second": 1e12,
+        "input_tokens_per_second": 1e12,
         "gpu_memory_used_bytes": 1e18,
         "gpu_memory_total_bytes": 1e18,
         "kv_cache_usage": 1.0,

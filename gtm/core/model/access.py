@@ -68,6 +68,10 @@ class TokenGrant:
     regions: str | None = None
 
 
+REPORTER_LENGTH = 16
+"""How many hexadecimal digits of its token's SHA-256 name who measured round trips."""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """The tokens that an edge accepts for look-ups on behalf of others."""

@@ -31,11 +31,13 @@ from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder
 from gtm.geoip.reader import Locator
 from gtm.http.quotas import QuotaGate
+from gtm.http.samples import Intake
 from gtm.runtime.balancer.admin import Page
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
 from gtm.runtime.balancer.reporting import Figures
+from gtm.runtime.balancer.round_trips import RoundTrips
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.process.clocks import boot_time
@@ -147,9 +149,17 @@ class Carrier:
             proxy=self._proxy,
             picker=self._picker,
             admission=self._admission,
-            document=lambda: self._file.document,
             health=self._health,
             part=self._part,
+        )
+        intake = Intake(
+            lambda: current.snapshot,
+            locator.locate,
+            time.time,
+            lambda: current.table.doubts,
+        )
+        self.round_trips = RoundTrips(
+            intake, settings.region, lambda: self._proxy.clients, settings.trusted_proxies
         )
         self.page = Page(
             current=current,
@@ -187,6 +197,7 @@ class Carrier:
             self._servers.append(await self._front.listen(self._proxy, one.socket.dup()))
             logger.info("listening for requests on %s port %d%s", one.host, one.port, self._front.words)
         self._tasks.start(self._tick())
+        self._tasks.start(self.round_trips.run())
 
     def drain(self) -> None:
         """Take no further connections; those that wait end, and others after their answer."""
@@ -257,6 +268,11 @@ class Carrier:
     def report(self) -> dict[str, Any]:
         """Its load now, and since the last report."""
         return self._figures.report()
+
+    def tiers(self) -> dict[str, tuple[int, int]]:
+        """Requests that run and that wait, by tier."""
+        tiers = self._admission.admission.snapshot().tiers
+        return {str(name): (tier.running, tier.waiting) for name, tier in tiers.items()}
 
     def counts(self) -> Counts:
         """What it has now."""

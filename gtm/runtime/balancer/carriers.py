@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
+from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import Lasting, RoomMessage, StateMessage
@@ -59,6 +60,12 @@ class Carriers(Protocol):
 
     def report(self) -> dict[str, Any]:
         """Their load now, and since the last report."""
+
+    def tiers(self) -> Mapping[str, tuple[int, int]]:
+        """Requests that run and that wait, by tier."""
+
+    def round_trips(self) -> Interval:
+        """What was learned of round trips since the last call."""
 
     def free_slots(self) -> Slots | None:
         """How many requests could begin now; None: nobody knows."""
@@ -112,6 +119,14 @@ class Alone:
     def report(self) -> dict[str, Any]:
         """See `Carriers`."""
         return self._carrier.report()
+
+    def tiers(self) -> Mapping[str, tuple[int, int]]:
+        """See `Carriers`."""
+        return self._carrier.tiers()
+
+    def round_trips(self) -> Interval:
+        """See `Carriers`."""
+        return self._carrier.round_trips.due()
 
     def free_slots(self) -> Slots | None:
         """See `Carriers`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.picking import PoolPicker
@@ -107,6 +107,10 @@ class HealthLoop:
     def problems(self) -> dict[str, dict[str, str]]:
         """Backend → what was asked of it → what is wrong, in words."""
         return {} if self._checks is None else self._checks.problems()
+
+    def signals(self) -> dict[str, Mapping[str, float]]:
+        """Backend → what its metrics say of its load."""
+        return {} if self._checks is None else self._checks.signals(Settings().lasts)
 
     def memory(self) -> float | None:
         """The mean of the backends' used memory, 0 to 1; None: nobody says."""

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
 import msgspec
 
+from gtm import __version__
 from gtm.balancer.decide.handoffs import OwnHandoffs
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey
+from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.runtime.balancer.carriers import Carriers
 from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.following.kept import Kept
 from gtm.runtime.process.clocks import boot_time
 from gtm.settings import BalancerSettings
@@ -105,7 +109,20 @@ class Pushes:
 
     def _report(self) -> BalancerReport:
         self._count()
-        return BalancerReport(self.leases.use(boot_time()), self.keys.public)
+        tiers: Mapping[str, tuple[int, int]] = {}
+        learned = Interval([], [])
+        if self._carriers is not None:
+            tiers = self._carriers.tiers()
+            learned = self._carriers.round_trips()
+        return BalancerReport(
+            self.leases.use(boot_time()),
+            self.keys.public,
+            self._settings.region,
+            __version__,
+            dict(tiers),
+            tuple(learned.deltas[:MAX_SENT]),
+            tuple(learned.witnesses[:MAX_SENT]),
+        )
 
     def _take(self, reply: BalancerReply) -> None:
         if reply.leases is not None and self.leases.take(reply.leases) and self._carriers is not None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 
-from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
+from gtm.core.capacity.load_report import MAX_MODELS, MODEL_PATTERN
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings
 from gtm.transport import context_for
@@ -21,7 +22,14 @@ logger = logging.getLogger(__name__)
 
 EVERY = 1.0
 """Seconds between reports."""
+_WHOLE = 1_000_000
+_SUMS = (
+    *("tokens_per_second", "input_tokens_per_second"),
+    *("gpu_memory_used_bytes", "gpu_memory_total_bytes"),
+)
+"""Of what backends say of themselves, what adds up to the region's."""
 _TIMEOUT = 2.0
+_MODEL = re.compile(MODEL_PATTERN)
 
 
 class Reporter:
@@ -68,7 +76,6 @@ class Figures:
         proxy: counts requests.
         picker: knows the backends.
         admission: knows what waits.
-        document: names the models.
         health: knows what backends say of themselves.
         part: what of the region's slots is this process's to report.
     """
@@ -80,7 +87,6 @@ class Figures:
         proxy: Proxy,
         picker: PoolPicker,
         admission: QueueAdmission,
-        document: Callable[[], BalancerDocument],
         health: HealthLoop,
         part: Callable[[int], int] = lambda slots: slots,
     ) -> None:
@@ -88,7 +94,6 @@ class Figures:
         self._proxy = proxy
         self._picker = picker
         self._admission = admission
-        self._document = document
         self._health = health
         self._part = part
         self._before = (0, 0.0, 0.0)
@@ -99,7 +104,7 @@ class Figures:
         before, self._before = self._before, self._proxy.stats.served()
         count, seconds, waited = (now - then for now, then in zip(self._before, before, strict=True))
         slots = self._picker.slots()
-        models = sorted({model for one in self._document().backends for model in one.models})
+        models = self._models()
         found: dict[str, Any] = {
             "region": self._settings.region,
             "source": self._settings.name,
@@ -113,9 +118,25 @@ class Figures:
             # Apart: what waits takes no slot, and a region that counted it as service would look slower the fuller it is.
             found["service_time_ms"] = max(0.0, seconds) / count * 1000
             found["queue_wait_ms"] = max(0.0, waited) / count * 1000
+        found |= self._said(self._part(_WHOLE) / _WHOLE)
         memory = self._health.memory()
         if memory is not None:
             found["kv_cache_usage"] = memory
         if models:
             found["models"] = models
         return found
+
+    def _said(self, part: float) -> dict[str, float]:
+        """What the backends say of tokens and memory, in sums: this process's part of it, as it has of the slots, for others report theirs."""
+        said = self._health.signals().values()
+        sums = {name: [one[name] for one in said if name in one] for name in _SUMS}
+        return {name: part * sum(values) for name, values in sums.items() if values}
+
+    def _models(self) -> list[str]:
+        """The models that are loaded: as backends say, as the file says of those that do not. Names that reports cannot carry are left out."""
+        loaded: set[str] = set()
+        for one in self._picker.pool.candidates:
+            condition = one.condition
+            loaded |= one.backend.models if condition.models is None else condition.models
+            loaded |= condition.adapters or frozenset()
+        return sorted(name for name in loaded if _MODEL.fullmatch(name))[:MAX_MODELS]

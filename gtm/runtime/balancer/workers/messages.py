@@ -7,6 +7,7 @@ from typing import Any
 
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
+from gtm.core.latency import Delta, Witness
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import (
     AccessMessage,
@@ -94,10 +95,16 @@ class WordMessage:
 
 @dataclass(frozen=True, slots=True)
 class LoadMessage:
-    """From a worker, each second: its load since the last, as load reports have it, and its metrics, as text."""
+    """From a worker, each second: its load since the last, as load reports have it, and its metrics, as text.
+
+    `tiers`: requests that run and that wait, by tier. `deltas` and `witnesses`: what it learned of round trips since the last.
+    """
 
     report: dict[str, Any]
     metrics: str
+    tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    deltas: tuple[Delta, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

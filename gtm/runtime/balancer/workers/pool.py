@@ -22,12 +22,14 @@ from typing import Any
 from gtm.core.balance.sharing import Use
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
+from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import FeedError
 from gtm.runtime.balancer.admin import Shown
 from gtm.runtime.balancer.carrier import Counts
 from gtm.runtime.balancer.carriers import Spent, ViewMessage
+from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_report, merged_state
 from gtm.runtime.balancer.workers.messages import (
@@ -74,6 +76,7 @@ class _Worker:
     said_at: float = 0.0
     report: Mapping[str, Any] | None = None
     metrics: str = ""
+    tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     used: Mapping[QuotaText, int] = field(default_factory=dict)
     denied: Mapping[QuotaText, int] = field(default_factory=dict)
 
@@ -103,6 +106,7 @@ class WorkerPool:
         self._lifeline = Lifeline()
         self._listeners: Sequence[Listener] = ()
         self._running: dict[int, _Worker] = {}
+        self._learned = Interval([], [])
         self._tasks: list[asyncio.Task[None]] = []
         self._key: OwnKey | None = None
         self._peers: Mapping[str, Word] = {}
@@ -255,6 +259,10 @@ class WorkerPool:
                 self._changed()
             case LoadMessage():
                 worker.report, worker.metrics = message.report, message.metrics
+                worker.tiers = message.tiers
+                self._learned.deltas.extend(message.deltas)
+                self._learned.witnesses.extend(message.witnesses)
+                del self._learned.deltas[:-MAX_SENT], self._learned.witnesses[:-MAX_SENT]
             case ShownMessage():
                 worker.metrics = message.metrics  # what was shown must not be forgotten
                 if message.number == self._asked:
@@ -295,6 +303,20 @@ class WorkerPool:
             "region": self._settings.region,
             "source": self._settings.name,
         }
+
+    def tiers(self) -> Mapping[str, tuple[int, int]]:
+        """See `Carriers`."""
+        found: dict[str, tuple[int, int]] = {}
+        for one in self._running.values():
+            for tier, (running, waiting) in one.tiers.items():
+                had = found.get(tier, (0, 0))
+                found[tier] = had[0] + running, had[1] + waiting
+        return found
+
+    def round_trips(self) -> Interval:
+        """See `Carriers`."""
+        learned, self._learned = self._learned, Interval([], [])
+        return learned
 
     def free_slots(self) -> Slots | None:
         """See `Carriers`."""

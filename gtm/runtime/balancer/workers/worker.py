@@ -157,7 +157,14 @@ class Worker:
 
     @staticmethod
     def _load(carrier: Carrier) -> LoadMessage:
-        return LoadMessage(carrier.report(), carrier.page.metrics().decode())
+        learned = carrier.round_trips.due()
+        return LoadMessage(
+            carrier.report(),
+            carrier.page.metrics().decode(),
+            carrier.tiers(),
+            tuple(learned.deltas),
+            tuple(learned.witnesses),
+        )
 
     # What it hears
 
