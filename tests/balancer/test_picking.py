@@ -40,6 +40,7 @@ def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
     exchange = SimpleNamespace(
         facts=Facts("m", 100, prefix=blocks, session=session),
         chosen=None,
+        asked=None,
         status=200,
         tunnelled=False,
         first_byte=1.0,

@@ -319,6 +319,7 @@ class World:
             tunnelled=False,
             first_byte=0.0,
             chosen=None,
+            asked=None,
         )
         prompt = chat_prompt([(one["role"], one["content"]) for one in talk.messages])
         self.asking = content = Content(prompt, "m")
