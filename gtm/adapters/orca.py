@@ -1,12 +1,12 @@
 """Load that a server says in the header of a response: ORCA's `endpoint-load-metrics`.
 
-Two of its forms are read, as Envoy does (`source/common/orca/orca_parser.cc`) and vLLM and Triton write them for requests that ask
+Its forms are read, as Envoy does (`source/common/orca/orca_parser.cc`) and vLLM and Triton write them for requests that ask
 with `endpoint-load-metrics-format`:
 
     TEXT named_metrics.kv_cache_usage_perc=0.4, named_metrics.num_requests_waiting=3
     JSON {"named_metrics": {"kv_cache_usage_perc": 0.4, "num_requests_waiting": 3}}
 
-The third, `BIN`, is a protobuf message; no model server is known to send it.
+    BIN  a protobuf message (`xds.data.orca.v3.OrcaLoadReport`) in base64; in `endpoint-load-metrics-bin` without `BIN`
 
 Laws:
   1. A header is bounded before it is read: `MAX_HEADER` bytes, `MAX_ENTRIES` numbers.
@@ -16,6 +16,8 @@ Laws:
 from __future__ import annotations
 
 import re
+import struct
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -47,7 +49,9 @@ def read_orca(header: str) -> dict[str, float]:
         return _signals(_text(rest))
     if form == "JSON":
         return _signals(_json(rest))
-    raise MetricsError(f"`{HEADER}: {header[:_SHOWN]}` is neither TEXT nor JSON")
+    if form == "BIN":
+        return _signals(_binary(rest))
+    raise MetricsError(f"`{HEADER}: {header[:_SHOWN]}` is none of TEXT, JSON and BIN")
 
 
 def _text(rest: str) -> Iterator[tuple[str, float]]:
@@ -85,6 +89,68 @@ def _json(rest: str) -> Iterator[tuple[str, float]]:
         if count > MAX_ENTRIES:
             raise MetricsError(f"`{HEADER}` has more than the {MAX_ENTRIES} numbers that are read")
         yield from ((key, float(one)) for key, one in entries if isinstance(one, int | float))
+
+
+_DOUBLES = {6: "rps_fractional"}
+_MAPS = {8: "named_metrics"}
+"""Field numbers of `OrcaLoadReport` that gtm has a use for; a map's entries are messages of a key, 1, and a value, 2."""
+
+
+def _binary(rest: str) -> Iterator[tuple[str, float]]:
+    try:
+        message = b64decode(rest.strip().encode("ascii"), validate=True)
+        for count, (number, value) in enumerate(_fields(message), 1):
+            if count > MAX_ENTRIES:
+                raise MetricsError(f"`{HEADER}` has more than the {MAX_ENTRIES} numbers that are read")
+            if number in _DOUBLES and isinstance(value, float):
+                yield _DOUBLES[number], value
+            elif number in _MAPS and isinstance(value, bytes):
+                entry = dict(_fields(value))
+                name, one = entry.get(1, b""), entry.get(2, 0.0)
+                if isinstance(name, bytes) and isinstance(one, float):
+                    yield f"{_MAPS[number]}.{name.decode()}", one
+    except (ValueError, IndexError, struct.error) as error:
+        raise MetricsError(f"`{HEADER}` has bytes that are no load report") from error
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, float | bytes | None]]:
+    """A message's fields by number: doubles, and what has a length; None for others, which are passed over.
+
+    Raises:
+        ValueError: these are no fields. Also `IndexError` and `struct.error`, where they break off.
+    """
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        value: float | bytes | None = None
+        match key & 7:
+            case 0:
+                _, at = _varint(message, at)
+            case 1:
+                (value,) = struct.unpack_from("<d", message, at)
+                at += 8
+            case 2:
+                length, at = _varint(message, at)
+                value = message[at : at + length]
+                at += length
+            case 5:
+                at += 4
+            case _:
+                raise ValueError("a group")
+        if not key >> 3 or at > len(message):
+            raise ValueError("it breaks off")
+        yield key >> 3, value
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number of more than ten bytes")
 
 
 def _signals(entries: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -22,6 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
+from gtm.adapters.orca import FORMAT_HEADER
 from gtm.adapters.servers import ServerType
 from gtm.balancer.health.check_settings import (
     CheckSettings,
@@ -188,7 +189,15 @@ class ChecksDocument(_Document):
     models: ModelsDocument | None = ModelsDocument()
     completion: CompletionDocument | None = None
     scrape: ScrapeDocument | None = ScrapeDocument()
+    orca: Literal["text", "json"] | None = None
+    """The form in which each request asks for the backend's load in the answer's head; absent: only what backends say unasked is read."""
     warm_up: int = Field(default=0, ge=0, le=100)
+
+    def asks(self) -> bytes:
+        """Header lines that ask for it."""
+        if self.orca is None:
+            return b""
+        return b"%b: %b\r\n" % (FORMAT_HEADER.encode(), self.orca.upper().encode())
 
     def settings(self) -> CheckSettings:
         """The same for whoever asks."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from contextlib import suppress
 from math import isfinite
+from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +36,58 @@ from tests.adapters import texts
 def test_both_forms_of_the_header(header: str) -> None:
     """As vLLM writes it, and as Envoy reads it."""
     assert read_orca(header) == {"kv_cache_usage": 0.4, "queue": 3.0}
+
+
+def report() -> Any:
+    """`xds.data.orca.v3.OrcaLoadReport`, in protobuf's own words (cncf/xds, `xds/data/orca/v3/orca_load_report.proto`)."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="orca.proto", package="test", syntax="proto3")
+    message = file.message_type.add(name="OrcaLoadReport")
+    for number, name in ((1, "cpu_utilization"), (6, "rps_fractional"), (7, "eps")):
+        message.field.add(name=name, number=number, type=kinds.TYPE_DOUBLE, label=kinds.LABEL_OPTIONAL)
+    message.field.add(name="rps", number=3, type=kinds.TYPE_UINT64, label=kinds.LABEL_OPTIONAL)
+    for number, name in ((4, "RequestCost"), (8, "NamedMetrics")):
+        entry = message.nested_type.add(name=f"{name}Entry")
+        entry.options.map_entry = True
+        entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+        entry.field.add(name="value", number=2, type=kinds.TYPE_DOUBLE, label=kinds.LABEL_OPTIONAL)
+        of = f".test.OrcaLoadReport.{name}Entry"
+        field = {"RequestCost": "request_cost", "NamedMetrics": "named_metrics"}[name]
+        message.field.add(
+            name=field, number=number, type=kinds.TYPE_MESSAGE, label=kinds.LABEL_REPEATED, type_name=of
+        )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("test.OrcaLoadReport"))
+
+
+REPORT = report()
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["kv_cache_usage_perc", "num_requests_waiting", "other", "vllm:num_requests_running"]
+        ),
+        st.floats(0, 1),
+    ),
+    st.floats(0, 1e6),
+    st.integers(0, 2**64 - 1),
+)
+def test_the_binary_form(named: dict[str, float], rate: float, rps: int) -> None:
+    """What protobuf writes is read as the same in JSON is."""
+    written = REPORT(named_metrics=named, rps_fractional=rate, rps=rps, request_cost={"a": 1.0})
+    text = json.dumps({"named_metrics": named, **({"rps_fractional": rate} if rate else {})})
+    assert read_orca("BIN " + b64encode(written.SerializeToString()).decode()) == read_orca(f"JSON {text}")
+
+
+@given(st.binary(max_size=60))
+def test_damaged_bytes_are_errors_or_signals(message: bytes) -> None:
+    """And what is read of them, protobuf's own reader reads too, if it reads them at all."""
+    with suppress(MetricsError):
+        found = read_orca("BIN " + b64encode(message).decode())
+        assert found.keys() <= SIGNALS.keys()
+        assert all(isfinite(value) and 0 <= value <= SIGNALS[name] for name, value in found.items())
 
 
 def test_all_signals_of_the_header() -> None:
@@ -65,7 +120,14 @@ def test_numbers_out_of_range_are_left_out(value: str) -> None:
         "TEXT a=0x10",
         "TEXT a=1.2.3",
         "TEXT a=nan",
-        "BIN CgkJAAAAAAAA4D8=",
+        "BIN CgkJAAAAAAAA4D8",
+        "BIN Q",
+        "BIN MQAAAAAAAAA=",
+        "BIN CwA=",
+        "BIN AAA=",
+        "BIN gICAgICAgICAgAEA",
+        "BIN " + b64encode(b"\x42\x03\x0a\x01a" * (MAX_ENTRIES + 1)).decode(),
+        "BIN " + b64encode(b"\x42\x03\x0a\x01\xff").decode(),
         "JSON",
         "JSON {",
         "JSON []",

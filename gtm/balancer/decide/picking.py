@@ -10,20 +10,21 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.proxy import Sent
 from gtm.balancer.wire.facts import BYTES_A_TOKEN, Cut
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.filters import healthy
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Prefix, Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Sending
+from gtm.core.balance.health import BackendHealth, Load, Sending
 from gtm.core.balance.in_flight import Ticket
 from gtm.core.balance.work import Asked, Costs
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SETTLE_EVERY = 0.1
 """Seconds between two times that counts are settled."""
+LOADS_EVERY = 0.1
+"""Least seconds between two times that what one server says of its load is read from its answers' heads."""
 _REVISE_EVERY = 5
 """Settlings between two times that what is left of running requests is estimated anew."""
 
@@ -79,6 +82,8 @@ class PoolPicker:
         health: told how live requests end, and tells conditions.
         affinity: whether requests of a session, by what they say, go to one server.
         cut: how prompts are cut, where `settings` go by their beginnings.
+        read_load: reads what a server says of its load in an answer's head; None: nobody does.
+        corrects: whether that corrects counts, as scrapes do; not beside them: a server is asked one question at a time.
     """
 
     def __init__(
@@ -92,7 +97,12 @@ class PoolPicker:
         affinity: bool = True,
         cut: Cut | None = None,
         draw: Callable[[], float] = random.random,
+        read_load: Callable[[bytes], Load | None] | None = None,
+        corrects: bool = False,
     ) -> None:
+        self._read_load = read_load
+        self._corrects = corrects
+        self._loaded: dict[str, float] = {}
         self.flights = Flights()
         self.prefixes = PrefixMap()
         self.cut = cut
@@ -245,6 +255,19 @@ class PoolPicker:
         count = len(self._flying)
         age = self._loop.time() - self._begun / count if count else 0.0
         return max(self.costs.mean, age)
+
+    def loaded(self, sent: Sent, said: bytes, now: float) -> None:
+        """See `Picker`. Not each is read of a server that says it with each answer."""
+        name = sent.route.url
+        if self._read_load is None or now - self._loaded.get(name, -inf) < LOADS_EVERY:
+            return
+        load = self._read_load(said)
+        if load is not None and name in self._routes:
+            self._loaded[name] = now
+            self._health.reported(name, load, now)
+            if self._corrects and load.running is not None and load.waiting is not None:
+                self.flights.asking(name)
+                self.flights.scraped(name, Scraped(load.running, load.waiting, now))
 
     def usable(self) -> int:
         """See `Picker`."""

@@ -309,6 +309,8 @@ class Exchange(ExchangeEnd):
             if not taken and self._keeps:
                 self._untaken = True
                 raise ResponseError("the peer does not take it")
+        if response.load is not None and sent is not None:
+            self.proxy.loaded(sent, response.load)
         self.first_byte = self.proxy.now()
         self.status = response.status
         if self.closes or framing is CLOSE:

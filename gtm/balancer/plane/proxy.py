@@ -122,6 +122,9 @@ class Picker(Protocol):
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         """A backend did not answer, or broke off."""
 
+    def loaded(self, sent: Sent, said: bytes, now: float) -> None:
+        """A backend said its load in an answer's head, in one of ORCA's forms: whatever bytes may come."""
+
     def usable(self) -> int:
         """How many backends may be picked now."""
 
@@ -153,6 +156,7 @@ class Proxy:
         admission: admits.
         picker: picks.
         pusher: pushes; None: nothing is pushed.
+        asks: header lines that ask backends for more than their answer.
         limits: times.
         loop: the event loop.
         region: this region's name.
@@ -176,11 +180,13 @@ class Proxy:
         log: Callable[[Exchange, str], None] | None = None,
         tracer: Tracer | None = None,
         pusher: Pusher | None = None,
+        asks: bytes = b"",
     ) -> None:
         self.gate = gate
         self.admission = admission
         self.picker = picker
         self.pusher = pusher
+        self._asks = asks
         self.loop = loop
         self.now = now or loop.time
         self.region = region
@@ -346,6 +352,11 @@ class Proxy:
             self._tell(self.admission.withdraw, exchange, self.now())
         return found
 
+    def loaded(self, sent: Sent, said: bytes) -> None:
+        """A backend said its load in an answer's head. See `Picker.loaded`."""
+        if sent.push is None:
+            self._tell(self.picker.loaded, sent, said, self.now())
+
     def taken(self, sent: Sent, said: bytes | None) -> bool:
         """See `Pusher.answered`."""
         return self.pusher is None or self.pusher.answered(sent, said)
@@ -391,6 +402,8 @@ class Proxy:
             if push is not None and exchange.verdict is not before:  # the peer was chosen by what is over
                 return Refusal(503, "law_changed", "the law has changed meanwhile: try again", retry_after=1)
             more = self.gate.more_headers(exchange)
+            if self._asks and push is None:
+                more += self._asks
         except Exception:  # noqa: BLE001 - it is logged
             return _internal("the gate")
         if exchange.span is None:

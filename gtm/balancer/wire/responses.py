@@ -29,7 +29,10 @@ _TAKEN = frozenset(
 )
 """Fields of one hop, and of framing, which is written anew."""
 _READ = frozenset((b"content-type", b"content-encoding"))
-_LOOKED_AT = _TAKEN | _READ
+LOAD = b"endpoint-load-metrics"
+"""ORCA's header, by which a backend says its load; and its form of other bytes. They are for who chooses, not for clients."""
+LOAD_BIN = b"endpoint-load-metrics-bin"
+_LOOKED_AT = _TAKEN | _READ | {LOAD, LOAD_BIN}
 _OWN = (b"gtm-", b"x-gtm-")
 """Beginnings of the names of fields that gtm alone says to clients; what a peer's balancer says so is for this one."""
 _TEXT = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -64,7 +67,16 @@ class ResponseHead:
             and self.status not in _NO_BODY
             and (self.chunked or self.length is not None)
             and b"upgrade" not in self.seen
+            and self.load is None
         )
+
+    @property
+    def load(self) -> bytes | None:
+        """What the backend says of its load, in one of ORCA's forms."""
+        seen = self.seen
+        if LOAD in seen:
+            return seen[LOAD]
+        return b"BIN " + seen[LOAD_BIN] if LOAD_BIN in seen else None
 
     def of_length(self, length: int) -> ResponseHead:
         """The same with a body of another length (both above 0)."""

@@ -18,6 +18,7 @@ from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import IDLE, Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.health.scraping import load_in_header
 from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
@@ -106,6 +107,8 @@ class Carrier:
             route=self._front.route,
             affinity=document.choosing.sessions,
             cut=document.cut(),
+            read_load=load_in_header,
+            corrects=document.checks.scrape is None,
         )
         self._admission = QueueAdmission(
             document.admission.settings(),
@@ -142,6 +145,7 @@ class Carrier:
             region=settings.region,
             pusher=self._pusher,
             tracer=self._tracer(),
+            asks=document.checks.asks(),
         )
         self._health = HealthLoop(watched, self._picker, self._admission, self._front.http2, self._share)
         self._figures = Figures(
