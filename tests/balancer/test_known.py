@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+import pytest
 from httptools import HttpParserError, HttpRequestParser, HttpResponseParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.chunks import Chunks
 from gtm.balancer.wire.heads import HeadError, RequestHead, forwarded_head, read_head
 from gtm.balancer.wire.known import LONGEST, MOST, Known, outline
-from tests.balancer.world import Backend, Message, answering, run, world
+from tests.balancer import world as worlds
+from tests.balancer.world import Backend, Message, Peer, answering, run, world
 from tests.effort import examples
 
 # --- chunks ---
@@ -94,6 +98,8 @@ _odd = st.sampled_from(
 )
 @example([b"3\r\nabc\r\n", b"0\r\n\r\n"], [1, 2, 3, 4, 5, 6, 7, 8, 9])
 @example([b"4\r\nabcd\r\n", b"0000\r\n\r\n"], [9])
+@example([b"9\r\n4\r\nabcd\r\n\r\n", b"0\r\n\r\n"], [3, 12])  # what looks like a chunk is the middle of one
+@example([b"14\r\nabcd\r\n" + b"y" * 14 + b"\r\n"], [1, 10])
 def test_chunks_are_what_the_parser_says(parts: list[bytes], cuts: list[int]) -> None:
     """However the bytes are cut: the same body, the same end, the same refusal."""
     data = b"".join(parts)
@@ -107,7 +113,7 @@ def test_chunks_are_what_the_parser_says(parts: list[bytes], cuts: list[int]) ->
 
 # --- heads ---
 
-_names = st.sampled_from([b"Host", b"Content-Length", b"content-length", b"CONTENT-LENGTH", b"X-A", b"Accept", b"Connection", b"Expect", b"Upgrade",
+_names = st.sampled_from([b"Host", b"Content-Length", b"content-length", b"X-Content-Length", b"CONTENT-LENGTH", b"X-A", b"Accept", b"Connection", b"Expect", b"Upgrade",
                           b"Transfer-Encoding", b"Content-Type", b"gtm-handoff", b"X_A"])  # fmt: skip
 _values = st.sampled_from([b"a.example", b"7", b"07", b"0", b"12", b"5 ", b"5, 5", b"+5", b"999999999", b"1000000000", b"close", b"keep-alive", b"upgrade",
                            b"100-continue", b"websocket", b"chunked", b"", b"text/plain", b"a\tb", b"x\r\n content-length: 3",
@@ -250,5 +256,205 @@ def test_what_one_request_changes_others_do_not_feel() -> None:
             for _ in range(2):
                 other.send(raw)
                 assert (await other.response()).get("connection") is None
+
+    run(main)
+
+
+def test_only_what_ended_where_the_parser_says_is_kept() -> None:
+    """As many lines as fields were read, and no line end but CRLF."""
+    known: Known[int] = Known()
+    known.keep(b"GET / HTTP/1.1\r\nA: b\r\n\r\n", 1, 2)
+    known.keep(b"GET / HTTP/1.1\r\nA: b\r\n\r\n", 1, 0)
+    known.keep(b"GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", 1, 1)
+    assert not known
+    known.keep(b"GET / HTTP/1.1\r\nA: b\r\n\r\n", 1, 1)
+    assert len(known) == 1
+
+
+# --- on the way ---
+
+_GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def _asked(answer: bytes, times: int = 3, *requests: bytes) -> tuple[list[Message], int]:
+    """Answers to requests on connections of their own, and how many connections the backend saw."""
+    answers: list[Message] = []
+    backend = Backend(answering(answer))
+
+    async def main() -> None:
+        async with world(await backend.start()) as w:
+            for number in range(times):
+                raw = requests[number % len(requests)] if requests else _GET
+                answers.append(await w.ask(raw, raw.partition(b" ")[0].decode()))
+                await asyncio.sleep(0.01)  # what is beyond an answer is there
+
+    run(main)
+    return answers, backend.connections
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _OK + b"more",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nmore",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nmore",
+        b"HTTP/1.1 204 No\r\nX: chunked\r\n\r\nmore",
+    ],
+)
+def test_a_connection_that_is_over(answer: bytes) -> None:
+    """What a backend says beyond an answer is nobody's, and its last answer is its last: also when the head is known."""
+    answers, connections = _asked(answer)
+    assert connections == 3
+    assert all(one.whole and one.status < 300 for one in answers)
+
+
+def test_answers_that_end_by_what_was_asked() -> None:
+    """The same head answers GET with a body, and HEAD without; 304 has none, whatever length it speaks of; HTTP/1.0 has no chunks."""
+    head = b"HEAD" + _GET[3:]
+    answers, _ = _asked(_OK, 2)
+    assert [one.body for one in answers] == [b"ok", b"ok"]
+    said: list[Message] = []
+
+    async def main() -> None:
+        answer = [_OK, _OK, _OK[:-2], _OK, _OK[:-2], _OK]
+        async with world(await Backend(answering(*answer)).start()) as w:
+            for raw, method in [
+                (_GET, "GET"),
+                (_GET, "GET"),
+                (head, "HEAD"),
+                (_GET, "GET"),
+                (head, "HEAD"),
+                (_GET, "GET"),
+            ]:
+                said.append(await w.ask(raw, method))
+
+    run(main)
+    assert [one.body for one in said] == [b"ok", b"ok", b"", b"ok", b"", b"ok"]
+    unchanged, _ = _asked(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n")
+    assert [one.status for one in unchanged] == [304] * 3
+    old = b"GET / HTTP/1.0\r\n\r\n"
+    chunked, _ = _asked(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 4, _GET, _GET, old, old
+    )
+    assert [(one.body, one.get("transfer-encoding")) for one in chunked] == [(b"ok", b"chunked")] * 2 + [
+        (b"ok", None)
+    ] * 2
+
+
+def test_requests_that_repeat_what_cannot_be_known() -> None:
+    """A length that cannot be left out, the end of a connection, and a head within a head."""
+
+    async def main() -> None:
+        seen: list[Message] = []
+        async with world(await Backend(answering(_OK, seen=seen)).start()) as w:
+            client = await w.client()
+            odd = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 002\r\n\r\n"
+            for number in range(4):
+                client.send(odd + b"hi"[: 2 if number < 2 else 0])
+                if number >= 2:
+                    await asyncio.sleep(0.01)
+                    client.send(b"hi")
+                assert (await client.response()).body == b"ok"
+                assert (seen[-1].body, seen[-1].get("content-length")) == (b"hi", b"2")
+            for _ in range(3):
+                closing = await w.client()
+                closing.send(_GET[:-2] + b"Connection: close\r\n\r\n")
+                assert (await closing.response()).get("connection") == b"close"
+                assert await closing.end() == b""
+            for _ in range(2):
+                client.send(_GET)
+                await client.response()
+            seen.clear()
+            client.send(b"POST /x HTTP/1.1\r\nX: ")
+            await asyncio.sleep(0.01)
+            client.send(_GET)
+            assert (await client.response()).status == 200
+            assert [(one.start, one.get("x")) for one in seen] == [(b"POST /x HTTP/1.1", b"GET / HTTP/1.1")]
+
+    run(main)
+
+
+def test_what_gtm_adds_is_of_each_request() -> None:
+    """Its own lines to backends and clients, the way's path: none is another request's."""
+
+    async def main() -> None:
+        seen: list[Message] = []
+        here = await Backend(answering(_OK, seen=seen)).start()
+        there = await Backend(answering(_OK, seen=seen)).start()
+        async with world(here, there + "/v2") as w:
+            numbers = iter(range(100))
+            w.gate.more_headers = lambda _: b"x-number: %d\r\n" % next(numbers)  # type: ignore[method-assign,assignment]
+            client = await w.client()
+            waits = []
+            for number in range(6):
+                w.admission.holds = number == 3
+                client.send(_GET)
+                if number == 3:
+                    await w.until(lambda: bool(w.admission.waiting))
+                    w.clock.ahead += 1.0
+                    w.admission.waiting.pop().admitted()
+                waits.append((await client.response()).get("server-timing") is not None)
+                if number in {1, 4}:
+                    w.picker._routes = w.picker._routes[::-1]
+            assert waits == [False, False, False, True, False, False]
+            assert [one.get("x-number") for one in seen] == [b"%d" % number for number in range(6)]
+            assert [one.start.split(b" ")[1] for one in seen] == [b"/", b"/", b"/v2/", b"/v2/", b"/v2/", b"/"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_stream_that_breaks_off(known: bool) -> None:  # noqa: C901 - each end is looked at
+    """Its size counts what came as it is; an error is told behind an event, and not in the middle of one."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    turn = asyncio.Event()
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            while True:
+                request = await peer.request()
+                peer.send(head)
+                for piece in (b"data: 1\n\n", b"data: 2\n\n" if b"/whole" in request.start else b"data: 2"):
+                    await turn.wait()
+                    turn.clear()
+                    peer.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+                if b"/again" in request.start:
+                    await turn.wait()
+                    turn.clear()
+                    peer.send(b"0\r\n\r\n")
+                    continue
+                await turn.wait()
+                turn.clear()
+                return
+
+        sizes: list[int] = []
+        async with world(await Backend(script).start()) as w:
+            told = w.proxy._log
+            assert told is not None
+
+            def tell(exchange: Exchange, how: str) -> None:
+                sizes.append(exchange.returned)
+                told(exchange, how)
+
+            w.proxy._log = tell
+            for path in [b"/again", b"/again"] * known + [b"/whole", b"/half"]:
+                client = await w.client()
+                client.send(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path)
+                await worlds.read_head(client.reader)
+                got = b""
+                for ending in (b"1\n\n\r\n", b"2\r\n" if path != b"/whole" else b"2\n\n\r\n"):
+                    turn.set()
+                    while not got.endswith(ending):
+                        got += await client.reader.read(100)
+                turn.set()
+                if path == b"/again":
+                    assert await client.reader.readexactly(5) == b"0\r\n\r\n"
+                    assert sizes[-1] == len(b"data: 1\n\ndata: 2")
+                else:
+                    rest = await client.end()
+                    assert (b"error" in rest) == (path == b"/whole")
+                    assert not rest.endswith(b"0\r\n\r\n")
 
     run(main)

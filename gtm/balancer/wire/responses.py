@@ -171,8 +171,7 @@ def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, 
         more: header lines of gtm's own.
     """
     written = response.written
-    if written is not None and framing is not NONE and request.keep_alive and request.version == "1.1":
-        # Then the framing follows from the response.
+    if written is not None and request.keep_alive:  # known: to a client of HTTP/1.1, and not to HEAD
         last = written.last
         if last is None or last[0] != more:
             last = written.last = (more, *_around(request, response, framing, more))
