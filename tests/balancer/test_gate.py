@@ -12,7 +12,7 @@ import pytest
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.wire.heads import read_head
+from gtm.balancer.wire.heads import Written, read_head
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.requests import Location
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
@@ -133,6 +133,34 @@ def test_what_is_remembered_is_of_one_view() -> None:
     fewer = replace(ports, services=(replace(service, members=service.members[:1]),))
     current.apply(SnapshotMessage.of(2, 2.0, fewer, shipped_jurisdictions()))
     assert _asked(gate, MOUNTAIN_VIEW)[0] == 421
+
+
+def test_what_is_known_by_a_kept_head_is_of_its_sender_and_of_one_view() -> None:
+    """Requests of one head: each client is judged by its own place, is told of by its own address, and by the law of now."""
+    gate, current = _gate("iad")
+    head = _Asked(None).head
+    head.written = Written()
+    asked = {peer: _Asked(peer) for peer in (MOUNTAIN_VIEW, BERLIN, None)}
+    for one in asked.values():
+        one.head = head
+
+    def status(peer: str | None) -> int:
+        refusal = gate.judge(cast("Exchange", asked[peer]), 0.0)
+        if refusal is None:
+            told = gate.more_headers(cast("Exchange", asked[peer]))
+            assert b"x-forwarded-for: %b\r\n" % str(peer).encode() in told
+            assert (b"proto: https" in told) is asked[peer].client.secure
+        return 200 if refusal is None else refusal.status
+
+    for _ in range(2):
+        assert [status(peer) for peer in asked] == [200, 421, 421]
+    asked[MOUNTAIN_VIEW].client.secure = True
+    assert [status(MOUNTAIN_VIEW) for _ in range(2)] == [200, 200]
+    ports = policy({"fra": 1001, "iad": 1002})
+    (service,) = ports.services
+    fewer = replace(ports, services=(replace(service, members=service.members[:1]),))
+    current.apply(SnapshotMessage.of(2, 2.0, fewer, shipped_jurisdictions()))
+    assert [status(peer) for peer in asked] == [421, 421, 421]
 
 
 def test_a_process_that_slept_looks_at_the_clock_first() -> None:

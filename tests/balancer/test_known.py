@@ -312,35 +312,43 @@ def test_a_connection_that_is_over(answer: bytes) -> None:
 
 def test_answers_that_end_by_what_was_asked() -> None:
     """The same head answers GET with a body, and HEAD without; 304 has none, whatever length it speaks of; HTTP/1.0 has no chunks."""
-    head = b"HEAD" + _GET[3:]
-    answers, _ = _asked(_OK, 2)
-    assert [one.body for one in answers] == [b"ok", b"ok"]
-    said: list[Message] = []
+    unchanged = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if b"/chunks" in request.start:
+                for piece in (chunked, b"4\r\nokok\r\n", b"0\r\n\r\n"):
+                    peer.send(piece)
+                    await asyncio.sleep(0.01)
+            elif b"/unchanged" in request.start:
+                peer.send(unchanged)
+            else:
+                peer.send(_OK[:-2] if request.start.startswith(b"HEAD") else _OK)
 
     async def main() -> None:
-        answer = [_OK, _OK, _OK[:-2], _OK, _OK[:-2], _OK]
-        async with world(await Backend(answering(*answer)).start()) as w:
-            for raw, method in [
-                (_GET, "GET"),
-                (_GET, "GET"),
-                (head, "HEAD"),
-                (_GET, "GET"),
-                (head, "HEAD"),
-                (_GET, "GET"),
-            ]:
-                said.append(await w.ask(raw, method))
+        async with world(await Backend(script).start()) as w:
+            client = await w.client()
+            for method in ("GET", "GET", "HEAD", "HEAD", "GET"):
+                client.send(method.encode() + _GET[3:])
+                answer = await client.response(method)
+                assert (answer.get("content-length"), answer.body) == (
+                    b"2",
+                    b"" if method == "HEAD" else b"ok",
+                )
+            for _ in range(3):
+                client.send(_GET.replace(b"/ ", b"/unchanged "))
+                assert (await client.response()).status == 304
+            for old in (False, False, True, True):
+                raw = _GET.replace(b"/ ", b"/chunks ")
+                answer = await w.ask(raw.replace(b"HTTP/1.1", b"HTTP/1.0") if old else raw)
+                assert (answer.body, answer.get("transfer-encoding")) == (
+                    b"okok",
+                    None if old else b"chunked",
+                )
 
     run(main)
-    assert [one.body for one in said] == [b"ok", b"ok", b"", b"ok", b"", b"ok"]
-    unchanged, _ = _asked(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n")
-    assert [one.status for one in unchanged] == [304] * 3
-    old = b"GET / HTTP/1.0\r\n\r\n"
-    chunked, _ = _asked(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 4, _GET, _GET, old, old
-    )
-    assert [(one.body, one.get("transfer-encoding")) for one in chunked] == [(b"ok", b"chunked")] * 2 + [
-        (b"ok", None)
-    ] * 2
 
 
 def test_requests_that_repeat_what_cannot_be_known() -> None:
@@ -358,6 +366,12 @@ def test_requests_that_repeat_what_cannot_be_known() -> None:
                     client.send(b"hi")
                 assert (await client.response()).body == b"ok"
                 assert (seen[-1].body, seen[-1].get("content-length")) == (b"hi", b"2")
+            for _ in range(2):
+                client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+                await asyncio.sleep(0.01)
+                client.send(b"2\r\nhi\r\n0\r\n\r\n")
+                assert (await client.response()).body == b"ok"
+                assert seen[-1].body == b"hi"
             for _ in range(3):
                 closing = await w.client()
                 closing.send(_GET[:-2] + b"Connection: close\r\n\r\n")

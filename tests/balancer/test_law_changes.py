@@ -13,9 +13,10 @@ from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Pushed, Sent
+from gtm.balancer.wire.heads import Written
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.handoff.claims import Claims, client_network
-from gtm.core.handoff.verdict import Flaw, Presented
+from gtm.core.handoff.verdict import Flaw, Presented, Verdict
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.documents.jurisdictions import shipped_jurisdictions
@@ -206,6 +207,22 @@ def test_a_new_rule_counts_for_what_waits(handed: bool) -> None:
     region.use(_forbidding())
     assert region.again(asked) == 421
     assert region.ask()[1] == 421
+
+
+def test_a_handoff_that_is_over_counts_no_more_for_a_kept_head() -> None:
+    """What a handoff adds is not remembered by the head that shows it."""
+    region = _Region()
+    region.handoffs.claims = region.claims(once=False)
+    first, _ = region.ask((b"gtm-handoff", b"x"))
+    first.head.written = Written()
+    for _ in range(2):
+        assert _status(region.gate.judge(first, 0.0)) == 200
+        assert isinstance(first.verdict, Verdict)
+        assert first.verdict.believed is not None
+    region.ahead = 300.0
+    region.gate.judge(first, 0.0)
+    assert isinstance(first.verdict, Verdict)
+    assert first.verdict.believed is None
 
 
 def test_a_service_that_is_no_more_is_served_no_more() -> None:

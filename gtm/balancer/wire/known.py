@@ -14,12 +14,10 @@ Invariants:
 
 from __future__ import annotations
 
-import re
 from typing import TypeVar
 
 MOST = 1024
 LONGEST = 4096
-_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([1-9][0-9]{0,8})\r\n")
 
 Head = TypeVar("Head")
 
@@ -47,8 +45,13 @@ def outline(data: bytes) -> tuple[bytes, int, int] | None:
     if end < 0:
         return None
     end += 4
-    found = _LENGTH.search(data, 0, end)
-    if found is None:
-        return (data if end == len(data) else data[:end]), end, 0
-    first, last = found.span(1)
-    return data[:first] + data[last:end], end, int(found[1])
+    first = data.find(b"\r\ncontent-length: ", 0, end)  # a pattern for both takes twice as long
+    if first < 0:
+        first = data.find(b"\r\nContent-Length: ", 0, end)
+    if first >= 0:
+        first += 18
+        last = data.find(b"\r\n", first)
+        digits = data[first:last]
+        if digits.isdigit() and last - first < 10 and not digits.startswith(b"0"):
+            return data[:first] + data[last:end], end, int(digits)
+    return (data if end == len(data) else data[:end]), end, 0

@@ -29,9 +29,10 @@ longer it will).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from itertools import accumulate
-from math import isfinite, log2
+from math import isfinite
 from typing import NamedTuple
 
 FIRST_GUESS_S = 1.0
@@ -45,6 +46,8 @@ _FEW = 8.0
 _REMEMBERED = 512.0
 """Requests after which the older half of what a class knows has faded."""
 _REBUILD = 16
+_BOUNDS = [_LEAST_S * 2 ** (step / 2) for step in range(_BUCKETS - 1)]
+"""Seconds up to which the buckets go, but the last."""
 _ANSWERS = 1024
 """Expectations that are kept until something changes them."""
 
@@ -68,6 +71,10 @@ class Costs:
         self._most = classes
         self._all = _Durations()
         self._classes: OrderedDict[tuple[str, int, int], _Durations] = OrderedDict()
+        self._last: tuple[Asked | None, tuple[_Durations, ...]] = (
+            None,
+            (),
+        )  # what was learned of last: used last
         self._answers: dict[Asked, float] = {}  # of `expected`, until what was learned changes one
 
     def __len__(self) -> int:
@@ -107,18 +114,28 @@ class Costs:
             if not isfinite(seconds) or seconds < 0:
                 return
             seconds = _MOST_S
-        bucket, classes = _bucket(seconds), self._classes
+        bucket = _bucket(seconds)
         changed = self._all.add(seconds, bucket)
+        if asked != self._last[0]:
+            self._last = asked, self._durations(asked)
+        for durations in self._last[1]:
+            changed |= durations.add(seconds, bucket)
+        if changed:
+            self._answers.clear()
+
+    def _durations(self, asked: Asked) -> tuple[_Durations, ...]:
+        """Those of a request's model and class, which have been used now."""
+        classes, found = self._classes, []
         for key in _keys(asked):
             durations = classes.get(key)
             if durations is None:
                 durations = classes[key] = _Durations()
+                self._answers.clear()
             classes.move_to_end(key)
-            changed |= durations.add(seconds, bucket)
+            found.append(durations)
         while len(classes) > self._most:
-            classes.popitem(last=False)  # `changed` by whom it made way for
-        if changed:
-            self._answers.clear()
+            classes.popitem(last=False)
+        return tuple(found)
 
 
 def tokens_of(length: int) -> int:
@@ -180,6 +197,4 @@ class _Durations:
 
 
 def _bucket(seconds: float) -> int:
-    if seconds <= _LEAST_S:
-        return 0
-    return min(_BUCKETS - 1, 1 + int(2 * log2(seconds / _LEAST_S)))
+    return bisect_left(_BOUNDS, seconds)
