@@ -85,6 +85,7 @@ class Pool:
     placements: Placements
     _sets: dict[tuple[str | None, str | None, str | None], Eligible] = field(default_factory=dict)
     _rings: list[affinity.Ring] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
 
     @property
     def ring(self) -> affinity.Ring:
@@ -92,6 +93,13 @@ class Pool:
         if not self._rings:
             self._rings.append(affinity.ring([one.backend for one in self.candidates]))
         return self._rings[0]
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Servers' places, by name."""
+        if not self._numbers:
+            self._numbers.update({one.backend.name: one.number for one in self.candidates})
+        return self._numbers
 
     def eligible(self, kind: Kind) -> Eligible:
         """Who may take requests of a kind."""
@@ -286,13 +294,13 @@ def _cached(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choi
     picked = _picked(pool, eligible, wanted.cost, draw)
     if affinity.starves(picked, eligible, _LEAST):
         return Choice(picked, By.LOAD)
-    names = {one.backend.name: one for one in eligible.candidates}
+    numbers, numbered = pool.numbers, eligible.numbered
     moved = False
     for _, holders in pool.prefixes.holders(wanted.prefix):
-        having = [names[name] for name in holders if name in names]
+        having = [one for name in holders if (one := numbered.get(numbers.get(name, -1))) is not None]
         if not having:
             continue
-        if len(having) == len(names):
+        if len(having) == len(numbered):
             return Choice(picked, By.CACHE)
         having.sort(key=lambda one: pool.score(one, wanted.cost))
         found, passed = affinity.within((one.number for one in having), eligible, pool.settings.bound)

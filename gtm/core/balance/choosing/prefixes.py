@@ -64,6 +64,8 @@ class PrefixMap:
     def __init__(self, most: int = MOST_BLOCKS) -> None:
         self._most = most
         self._servers: dict[str, _Held] = {}
+        self._names: dict[int, str] = {}
+        """Bit → server."""
         self._masks: dict[int, int] = {}
         """Block → the bits of its holders."""
 
@@ -103,13 +105,13 @@ class PrefixMap:
         """Forget all servers but these."""
         for name in [name for name in self._servers if name not in servers]:
             self.cleared(name)
-            del self._servers[name]
+            del self._names[self._servers.pop(name).bit]
 
     def holders(self, prompt: Sequence[int]) -> list[tuple[int, list[str]]]:
         """Who has how many of a prompt's first blocks, the most first; those that have none are left out."""
         masks, found, still = self._masks, [], -1
         for depth, block in enumerate(prompt):
-            mask = masks.get(block, 0) & still
+            mask = masks.get(block, 0)
             if depth and mask != still:
                 found.append((depth, still & ~mask))
             still = mask
@@ -117,16 +119,15 @@ class PrefixMap:
                 break
         if prompt and still:
             found.append((len(prompt), still))
-        names = {held.bit: name for name, held in self._servers.items()} if found else {}
+        names = self._names
         return [(depth, [names[bit] for bit in _bits(mask)]) for depth, mask in reversed(found)]
 
     def _of(self, server: str) -> _Held:
         held = self._servers.get(server)
         if held is None:
-            taken = 0
-            for other in self._servers.values():
-                taken |= other.bit
-            held = self._servers[server] = _Held(~taken & (taken + 1))
+            taken = sum(self._names)
+            held = self._servers[server] = _Held(~taken & (taken + 1))  # the lowest bit that is free
+            self._names[held.bit] = server
             for other in self._servers.values():
                 self._trim(other, self._room(other))
         return held

@@ -19,7 +19,7 @@ from tests.core.strategies import quick
 
 wanteds = st.builds(
     Wanted,
-    model=st.none() | st.sampled_from((*worlds.MODELS, "unheard-of")),
+    model=st.none() | st.sampled_from((*worlds.MODELS, *worlds.ADAPTERS, "unheard-of")),
     adapter=st.none() | st.sampled_from(worlds.ADAPTERS),
     version=st.none() | st.sampled_from(worlds.VERSIONS),
     key=st.none() | st.sampled_from(("ann", "ben", "cas")),
@@ -37,7 +37,8 @@ def may_serve(
     """The model: names, as the page says it, one sentence a line."""
     of = {one.name: known.get(one.name, UNKNOWN) for one in backends}
     rolled_out = {name for name, _ in settings.shares}
-    serving = {
+    listing = {one.name for one in backends if wanted.model in (of[one.name].adapters or ())}
+    serving = listing | {
         one.name for one in backends if wanted.model is None or not one.models or wanted.model in one.models
     }
     staying = {name for name in serving if not of[name].draining}
@@ -53,7 +54,7 @@ def may_serve(
         n
         for n in may
         if wanted.model and of[n].models is not None and wanted.model not in (of[n].models or ())
-    }
+    } - listing
     lacks_adapter = {n for n in may if wanted.adapter and wanted.adapter not in (of[n].adapters or ())}
     may = (may - lacks_model - lacks_adapter) or may
     roomy = {n for n in may if (of[n].memory or 0) <= settings.most_memory}
