@@ -19,6 +19,7 @@ from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.metrics import render
 from gtm.balancer.plane.proxy import Proxy
+from gtm.core.balance.choosing.values import By
 from gtm.feed.current import CurrentView
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings, Network
@@ -93,10 +94,13 @@ class Page:
                 }
                 for one in self._picker.pool.candidates
             ],
-            "choices": [
-                {"by": by.value, "moved": moved, "requests": count}
-                for (by, moved), count in sorted(self._picker.choices.items())
-            ],
+            "choices": {
+                by.value: {
+                    "requests": self._picker.choices[by, False] + self._picker.choices[by, True],
+                    "moved": self._picker.choices[by, True],
+                }
+                for by in By
+            },
             "tiers": {
                 tier.value: {
                     "running": counts.running,

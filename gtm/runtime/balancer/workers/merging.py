@@ -103,6 +103,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found["limit"] = None if None in limits else sum(limits)
     found["backends"] = [_backend(rows) for rows in _by(states, "backends", "url")]
     found["tiers"] = _summed(state["tiers"] for state in states)
+    found["choices"] = _summed(state["choices"] for state in states)
     found["tenants"] = _summed(state["tenants"] for state in states)
     found["at_peers"] = _summed(state["at_peers"] for state in states)
     pushes: dict[tuple[str, str], int] = {}

@@ -120,6 +120,19 @@ def test_the_map_is_what_was_sent(
         assert [depth for depth, _ in told_of] == sorted({depth for depth, _ in told_of}, reverse=True)
 
 
+def test_servers_that_come_and_go_are_not_mixed_up() -> None:
+    """One leaves, another comes: each has what it was sent."""
+    found = PrefixMap()
+    for name, prompt in (("a", "x"), ("b", "xy"), ("c", "y")):
+        found.sent(name, cut(prompt))
+    found.keep(frozenset("bc"))
+    found.sent("d", cut("xx"))
+    found.sent("e", cut("yy"))
+    assert found.holders(cut("xy")) == [(2, ["b"]), (1, ["d"])]
+    assert found.holders(cut("xx")) == [(2, ["d"]), (1, ["b"])]
+    assert found.holders(cut("yy")) == [(2, ["e"]), (1, ["c"])]
+
+
 @quick(100)
 @given(st.binary(max_size=60), st.binary(max_size=60), st.integers(1, 9))
 def test_equal_blocks_are_equal_beginnings(one: bytes, other: bytes, size: int) -> None:
