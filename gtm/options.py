@@ -165,6 +165,29 @@ def _place(text: str) -> tuple[str, int | None]:
     return host, int(port) if port else None
 
 
+def peer_place(text: str) -> tuple[str, int]:
+    """A literal address with a port.
+
+    Raises:
+        ValueError: something else.
+    """
+    host, port = _place(text)
+    if not port:
+        raise ValueError(f"`{text}` has no port; write 192.0.2.1:8088 or [2001:db8::1]:8088")
+    return str(ip_address(host)), port
+
+
+def peer_address(text: str) -> str:
+    """An address, with a port or without; `none`; or nothing.
+
+    Raises:
+        ValueError: something else.
+    """
+    if text not in ("", _NONE) and ip_address(_place(text)[0]).is_unspecified:
+        raise ValueError(f"`{text}` is every address of this machine; name the one that others reach it at")
+    return text
+
+
 def _parts(given: list[str]) -> tuple[str, ...]:
     return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
 

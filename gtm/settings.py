@@ -177,6 +177,9 @@ class BalancerSettings(ServerSettings):
 
     `region` is the region's name in the policy. `name` tells it from other balancers of the region. `service`: what requests are
     for whose host name is none of a service. `replace`: take over from the balancer that runs for the region on `data_dir`.
+
+    An empty `peer_address` is the first of `bind`, or, where that is every address, the one that control is reached from; its port is that of
+    requests.
     """
 
     control_url: str
@@ -211,6 +214,11 @@ class BalancerSettings(ServerSettings):
     )
     admin_port: int = option(
         DEFAULT_ADMIN_PORT, "Port of metrics and state (0: any).", minimum=0, maximum=65535
+    )
+    peer_address: str = option(
+        "",
+        "Where the region's other balancers reach this one by UDP, as ADDRESS or ADDRESS:PORT; `none`: nowhere.",
+        read=options.peer_address,
     )
     workers: int = option(
         1,

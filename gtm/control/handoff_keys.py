@@ -23,6 +23,7 @@ from gtm.control.live.tokens import speaks_for
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys
 from gtm.core.model.access import Role
+from gtm.feed.wire import Peer, PeersMessage
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -111,7 +112,30 @@ class HandoffKeys:
         keys = counting(self._told, now, self._clock(), self._balancers())
         if keys != now.handoff_keys.keys or not now.handoff_keys.version:
             version = max(now.handoff_keys.version + 1, int(self._clock() * 1000))
-            self._current.become(replace(now, handoff_keys=PublicKeys(keys, version)))
+            now = replace(now, handoff_keys=PublicKeys(keys, version))
+        peers = reached(now, self._clock(), self._balancers())
+        if peers != now.peers.peers:
+            now = replace(now, peers=PeersMessage(peers))
+        if now is not self._current.now:
+            self._current.become(now)
+
+
+def reached(present: Present, now: float, balancers: Iterable[ToldKeys]) -> tuple[Peer, ...]:
+    """Balancers that others of their region reach, whose tokens still speak for it; sorted."""
+    regions = {
+        (token.id, token.name): token.regions
+        for token in present.tokens.values()
+        if token.role is Role.BALANCER and (token.ends_at is None or token.ends_at.timestamp() > now)
+    }
+    found = [
+        Peer(one.report.region, f"{one.issuer}/{one.name}", one.report.address, one.keys)
+        for one in balancers
+        if one.report is not None
+        and one.report.address
+        and one.keys
+        and speaks_for(regions.get((one.token_id, one.issuer)), one.report.region)
+    ]
+    return tuple(sorted(found, key=lambda one: (one.region, one.name, one.address, one.keys)))
 
 
 def counting(

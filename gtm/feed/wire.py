@@ -183,6 +183,26 @@ NO_ROOMS = RoomMessage()
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """A balancer as others of its region reach it: by UDP at an address (`192.0.2.1:8088`), believed by its public keys."""
+
+    region: str
+    name: str
+    address: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeersMessage:
+    """To balancers: who else there is. Edges are not sent it, and older balancers skip it."""
+
+    peers: tuple[Peer, ...] = ()
+
+
+NO_PEERS = PeersMessage()
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatMessage:
     """Nothing new, still here. `now` is the sender's clock in POSIX seconds."""
 
@@ -201,6 +221,7 @@ Message = (
     | SealedKeysMessage
     | HandoffKeysMessage
     | RoomMessage
+    | PeersMessage
     | HeartbeatMessage
 )
 """What control tells edges."""
@@ -271,6 +292,7 @@ class BalancerReport:
     `handoff_keys` are those that it signs pushes with, or will, or did (`gtm.core.handoff.keys.key_text`). `region` is its own, `tiers`
     has requests that run and that wait there, by tier. `latency` and `witnesses` are what was learned of round trips to its clients
     and of their claimed locations since the last report, of its own region alone; who speaks is the token, whatever a witness says.
+    `address` (`192.0.2.1:8088`) is where other balancers of its region reach it; empty: they do not.
     """
 
     leases: LeaseUse | None = None
@@ -280,6 +302,7 @@ class BalancerReport:
     tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
     latency: tuple[Delta, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +364,7 @@ _FEED = Lines[Message](
         "sealed_keys": SealedKeysMessage,
         "handoff_keys": HandoffKeysMessage,
         "room": RoomMessage,
+        "peers": PeersMessage,
         "heartbeat": HeartbeatMessage,
     }
 )

@@ -178,6 +178,8 @@ class Streams:
             with httpx.stream(
                 "POST", url, json=content, headers=headers, timeout=120, trust_env=False
             ) as answer:
+                if answer.status_code != 200:
+                    self.failed.append(answer.read().decode())
                 for line in answer.iter_lines():
                     if line.startswith("data: {"):
                         self.begun[number] = True
@@ -197,6 +199,10 @@ class Streams:
         return self.got == [self._tokens] * len(self.got)
 
 
+PATIENT = {"waits": {"real_time": 120.0}}
+"""Admission on a machine that may be slow: what waits is served some time."""
+
+
 def balancer_token(running: System, region: str) -> str:
     """A token for a region's balancers."""
     body = {"name": f"{region}-balancer", "role": "balancer", "regions": region}
@@ -211,15 +217,15 @@ def followed_balancer(
     folder: Path,
     region: str,
     token: str,
-    backends: list[dict[str, Any]],
+    document: dict[str, Any],
     *arguments: str,
     ports: tuple[int, int],
     name: str = "",
 ) -> Process:
-    """A balancer that follows control, on its port and its admin port, with a file of backends in the folder."""
+    """A balancer that follows control, on its port and its admin port, with its file in the folder."""
     name = name or f"{region}-1"
     file = folder / f"{name}.yaml"
-    file.write_text(json.dumps({"backends": backends}))
+    file.write_text(json.dumps(document))
     return Process(
         [
             *("balancer", "--region", region, "--name", name, "--data-dir", str(folder / name)),

@@ -129,7 +129,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         )
         assert applied.status_code == 200, applied.text
         for number, name in enumerate(REGIONS):
-            servers = [{"url": url, "slots": 1} for url in backends.urls[2 * number : 2 * number + 2]]
+            urls = backends.urls[2 * number : 2 * number + 2]
+            servers = {"backends": [{"url": url, "slots": 1} for url in urls]}
             token = balancer_token(running, name)
             several = ("--workers", "2") if name == "fra" else ()
             process = followed_balancer(

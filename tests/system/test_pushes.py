@@ -53,7 +53,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         applied = running.api("POST", "/v1/policy:apply?force=true&force_reason=test", json=body)
         assert applied.status_code == 200, applied.text
         for number, name in enumerate(REGIONS):
-            servers = [{"url": backends.urls[number], "slots": SLOTS[name]}]
+            servers = {"backends": [{"url": backends.urls[number], "slots": SLOTS[name]}]}
             token = balancer_token(running, name)
             process = followed_balancer(
                 running, folder, name, token, servers, ports=(ports[name], admin[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.balancers import BERLIN, HOST, Backends, LoneBalancer, Streams, lone_balancer
+from tests.system.balancers import BERLIN, HOST, PATIENT, Backends, LoneBalancer, Streams, lone_balancer
 from tests.system.harness import alive, eventually
 from tests.system.lone import free_port
 
@@ -39,9 +40,9 @@ def backends(folder: Path) -> Iterator[Backends]:
 @pytest.fixture(scope="module")
 def two(folder: Path, backends: Backends) -> Iterator[LoneBalancer]:
     """A balancer of two workers; tests leave it as they found it."""
-    rows = "".join(f"  - {{url: {url}, slots: {SLOTS}}}\n" for url in backends.urls)
+    rows = [{"url": url, "slots": SLOTS} for url in backends.urls]
     file = folder / "balancer.yaml"
-    file.write_text(f"service: chat\nbackends:\n{rows}")
+    file.write_text(json.dumps({"service": "chat", "backends": rows, "admission": PATIENT}))
     ports = {"fra": free_port(), "iad": free_port()}
     with lone_balancer(folder, "fra", ports, "--file", str(file), "--workers", "2") as running:
         yield running

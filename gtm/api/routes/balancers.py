@@ -29,6 +29,7 @@ from gtm.core.model.access import REPORTER_LENGTH, Role
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
 from gtm.feed.wire import CONTENT_TYPE, BalancerReport, RoomReport
+from gtm.options import peer_place
 
 router = strict_router(prefix="/v1/balancers", tags=["balancers"])
 
@@ -132,6 +133,11 @@ _REPORT = {
                             "maxItems": 2,
                         },
                     },
+                    "address": {
+                        "type": "string",
+                        "maxLength": 60,
+                        "description": "Where other balancers of the region reach it by UDP: an address and a port; empty: nowhere.",
+                    },
                 },
             }
         }
@@ -166,10 +172,13 @@ async def report_balancer(
         *key_problems(found.handoff_keys),
         *lease_problems(found.leases),
         *_own_problems(found, who.regions),
+        *_peer_problems(found),
         *learned_problems(found.latency, found.witnesses),
     ]
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
+    if found.region and not speaks_for(who.regions, found.region):
+        raise _not_for(who.name, found.region)
     held = ctx.present.tokens.get(who.sha256)
     token_id = "" if held is None else held.id
     reply = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
@@ -226,6 +235,26 @@ def _heard(one: Heard) -> dict[str, Any]:
     }
 
 
+def _peer_problems(report: BalancerReport) -> list[Problem]:
+    """What is wrong with where a balancer says that others reach it."""
+    problems = []
+    try:
+        if report.address:
+            peer_place(report.address)
+    except ValueError as error:
+        problems.append(Problem("address", "invalid_format", str(error)))
+    if report.address and not report.region:
+        problems.append(Problem("region", "required", "an address is of a balancer of some region"))
+    return problems
+
+
+def _not_for(token: str, region: str) -> Forbidden:
+    return Forbidden(
+        f"the token `{token}` does not speak for region `{region}`: make one that does, "
+        f"gtm token create NAME --role balancer --regions {region}"
+    )
+
+
 _MAX_REPORT = 64 * 1024
 """Bytes of one line."""
 _GOODBYE = b"{}"
@@ -257,10 +286,7 @@ async def report_room(
     """Take them in as they come."""
     rooms = ctx.leading().rooms
     if not speaks_for(who.regions, region):
-        raise Forbidden(
-            f"the token `{who.name}` does not speak for region `{region}`: make one that does, "
-            f"gtm token create NAME --role balancer --regions {region}"
-        )
+        raise _not_for(who.name, region)
     # Two that share a name are told apart by their tokens: neither takes the other's place.
     source = f"{who.name}/{name}"
     rooms.opened(region, source)

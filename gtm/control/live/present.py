@@ -5,7 +5,7 @@ Laws:
   2. An epoch never goes back: it starts from the clock, so that a restarted control is ahead of what it said before.
 
 Each field has one owner, the only one who replaces it: the policy, tokens and `database_up` the watch of the database
-(`gtm.control.live.watch`), the keys `gtm.control.dnssec.keys`, those of handoffs `gtm.control.handoff_keys`, and state, plan, table and rooms the active control
+(`gtm.control.live.watch`), the keys `gtm.control.dnssec.keys`, those of handoffs and balancers' peers `gtm.control.handoff_keys`, and state, plan, table and rooms the active control
 (`gtm.control.lead.active`).
 """
 
@@ -22,7 +22,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
-from gtm.feed.wire import NO_ROOMS, RoomMessage, SnapshotMessage
+from gtm.feed.wire import NO_PEERS, NO_ROOMS, PeersMessage, RoomMessage, SnapshotMessage
 from gtm.storage.tokens import Token
 
 Health = dict[str, dict[str, EndpointHealth]]
@@ -48,6 +48,7 @@ class Present:
     handoff_keys: PublicKeys = NO_PUBLIC_KEYS
     table: LatencyTable = EMPTY_TABLE
     rooms: RoomMessage = NO_ROOMS
+    peers: PeersMessage = NO_PEERS
     keep_plan: bool = True
     database_up: bool = False
 

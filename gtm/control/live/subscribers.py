@@ -20,6 +20,7 @@ from gtm.core.signing.keys import Keys
 from gtm.feed.sealing import MAX_CONTENT, Seal
 from gtm.feed.wire import (
     MAX_LINE,
+    NO_PEERS,
     NO_ROOMS,
     AccessMessage,
     HandoffKeysMessage,
@@ -27,6 +28,7 @@ from gtm.feed.wire import (
     KeysMessage,
     LatencyMessage,
     Message,
+    PeersMessage,
     RoomMessage,
     SnapshotMessage,
     StateMessage,
@@ -117,7 +119,9 @@ class Subscribers:
         self.balancers[name] += 1
         try:
             sent = self._holding(f"balancer {name}", revision, sha256)
-            async with contextlib.aclosing(self._chunks(sent, self._lacking, still_allowed)) as chunks:
+            async with contextlib.aclosing(
+                self._chunks(sent, self._lacking_to_balancer, still_allowed)
+            ) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
@@ -213,10 +217,25 @@ class Subscribers:
             lines.append(self._line(key, value, keep_plan=now.keep_plan))
         return b"".join(lines)
 
+    def _lacking_to_balancer(self, sent: dict[str, object]) -> bytes:
+        """The same for a balancer, which is told of others besides."""
+        found, peers = self._lacking(sent), self._current.now.peers
+        if peers is NO_PEERS or sent.get("peers") is peers:
+            return found
+        sent["peers"] = peers
+        return found + self._line("peers", peers, keep_plan=self._current.now.keep_plan)
+
     def _line(
         self,
         key: str,
-        value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | RoomMessage,
+        value: SnapshotMessage
+        | Access
+        | Keys
+        | PublicKeys
+        | LatencyTable
+        | State
+        | RoomMessage
+        | PeersMessage,
         *,
         keep_plan: bool,
     ) -> bytes:
@@ -263,7 +282,7 @@ def _held(snapshot: SnapshotMessage, who: str, revision: int, sha256: str | None
 
 
 def _message(
-    value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | RoomMessage,
+    value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | RoomMessage | PeersMessage,
     *,
     keep_plan: bool,
 ) -> Message:

@@ -6,7 +6,7 @@ Whoever may not read them by `metrics_allow` is told so: a state names backends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Any, Protocol, cast
 
@@ -153,9 +153,13 @@ class Admin:
     Args:
         shown: what is on it.
         allow: networks that may read it.
+        more: what else belongs to the state.
     """
 
-    def __init__(self, shown: Shown, allow: Sequence[Network]) -> None:
+    def __init__(
+        self, shown: Shown, allow: Sequence[Network], more: Callable[[], dict[str, Any]] = dict
+    ) -> None:
+        self._more = more
         self._shown = shown
         self._allow = allow
 
@@ -180,7 +184,7 @@ class Admin:
         if path == b"/metrics":
             return 200, _TEXT, await self._shown.metrics()
         if path == b"/state":
-            state = await self._shown.state()
+            state = await self._shown.state() | self._more()
             return 200, _JSON, msgspec.json.format(msgspec.json.encode(state), indent=2)
         return 404, _JSON, msgspec.json.encode({"detail": "there are /metrics, /state and /readyz"})
 

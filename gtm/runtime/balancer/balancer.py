@@ -14,10 +14,11 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
+from uuid import uuid4
 
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import Lasting, Message, RoomMessage, SnapshotMessage, StateMessage
+from gtm.feed.wire import Lasting, Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
@@ -25,6 +26,7 @@ from gtm.runtime.balancer.carrier import Carrier, Counts
 from gtm.runtime.balancer.carriers import Alone, Carriers, ViewMessage
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.peers.line import PeerLine
 from gtm.runtime.balancer.pushes import Pushes
 from gtm.runtime.balancer.reporting import Reporter
 from gtm.runtime.balancer.room_line import RoomLine
@@ -67,6 +69,8 @@ class Balancer:
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
         self._carriers: Carriers | None = None
+        self._instance = f"{settings.name}.{uuid4().hex[:8]}"
+        self._peers: PeerLine | None = None
         self._admin: list[asyncio.Server] = []
 
     @property
@@ -149,16 +153,26 @@ class Balancer:
         settings, following = self.settings, self._following
         pushes = Pushes(settings, self._current, self._owned, kept=following.kept, workers=settings.workers)
         carriers = self._made(locator, pushes)
+        peers = self._peers = PeerLine(
+            settings,
+            self._instance,
+            home=self._owned.home,
+            kept=following.kept,
+            listeners=self._owned.listeners(Use.PEERS),
+            key=lambda: pushes.signing,
+        )
+        pushes.address = peers.address
         self._carriers = carriers
         try:
             await following.kept.load_times()
             await following.load()
             await pushes.load()
+            await peers.load()
             pushes.serve(carriers)
             self._tasks.start(follow(self, self._client))
             await first_of(following.loaded, self._stopping)
             if not self._stopping.is_set():
-                await self._listen(carriers, pushes, ready)
+                await self._listen(carriers, pushes, peers, ready)
         finally:
             for server in self._admin:
                 server.close()
@@ -174,12 +188,12 @@ class Balancer:
         settings = self.settings
         if settings.workers > 1:
             Front(self._file.document, settings.file)  # what is wrong with it is better said once
-            return WorkerPool(settings, self._everything, pushes.leases)
+            return WorkerPool(settings, self._instance, self._everything, pushes.leases)
         parts = pushes.leases.started(0)
         return Alone(
             Carrier(
                 settings,
-                settings.name,
+                self._instance,
                 current=self._current,
                 file=self._file,
                 locator=locator,
@@ -192,7 +206,9 @@ class Balancer:
         current = self._current
         return [TimesMessage(current.times), *self._following.lasting(), StateMessage(current.state)]
 
-    async def _listen(self, carriers: Carriers, pushes: Pushes, ready: Callable[[], None]) -> None:
+    async def _listen(
+        self, carriers: Carriers, pushes: Pushes, peers: PeerLine, ready: Callable[[], None]
+    ) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
         listening = asyncio.ensure_future(carriers.listen(self._owned.listeners(Use.REQUESTS)))
         stopped = asyncio.ensure_future(self._stopping.wait())
@@ -202,10 +218,12 @@ class Balancer:
             listening.cancel()
             return
         listening.result()
-        admin = Admin(carriers.shown, settings.metrics_allow)
+        admin = Admin(carriers.shown, settings.metrics_allow, lambda: {"peers": peers.shown()})
         for one in self._owned.listeners(Use.ADMIN):
             self._admin.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
             logger.info("listening for metrics and state on %s port %d", one.host, one.port)
+        peers.serve(carriers)
+        self._tasks.start(peers.run())
         self._owned.settle()
         ready()
         self._tasks.start(self._owned.leave_to_successor(self.stop))
@@ -216,7 +234,9 @@ class Balancer:
         self._tasks.start(line.run())
         await self._stopping.wait()
         line.end()
+        peers.leave()
         await carriers.finish()
+        peers.end()
 
     async def _tick(self) -> None:
         while True:
@@ -226,6 +246,8 @@ class Balancer:
                 self._carriers.put(TimesMessage(self._current.times))
             await self._following.kept.keep_times()
             await self._following.retry()
+            if self._peers is not None:
+                await self._peers.keep()
 
     # What control says
 
@@ -262,6 +284,8 @@ class Balancer:
             self._current.apply(message)
             if self._carriers is not None:
                 self._carriers.put(message)
+        elif isinstance(message, PeersMessage) and self._peers is not None:
+            self._peers.learn(message)
 
     def _pass(self, message: Lasting) -> None:
         if self._carriers is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gtm.core.balance.sharing import Use
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
@@ -54,6 +55,9 @@ class Carriers(Protocol):
 
     def words(self) -> Mapping[str, Word]:
         """What each of them says now, by its name."""
+
+    def use(self) -> Use:
+        """What they have of the region's slots."""
 
     def heard(self, words: Mapping[str, Word]) -> None:
         """What the region's other balancers say now: all of them."""
@@ -111,6 +115,10 @@ class Alone:
     def words(self) -> Mapping[str, Word]:
         """See `Carriers`."""
         return {self._carrier.member: self._carrier.word()}
+
+    def use(self) -> Use:
+        """See `Carriers`."""
+        return self._carrier.use
 
     def heard(self, words: Mapping[str, Word]) -> None:
         """See `Carriers`."""

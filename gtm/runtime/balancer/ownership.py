@@ -11,8 +11,8 @@ from gtm.lockfile import LockFile
 from gtm.runtime.following.handover import Handover, Predecessor
 from gtm.runtime.process import privileges
 from gtm.runtime.process.listeners import Listener, Use
-from gtm.runtime.process.sockets import bind_tcp, explained
-from gtm.settings import BalancerSettings
+from gtm.runtime.process.sockets import bind_datagrams, bind_tcp, explained
+from gtm.settings import Address, BalancerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +64,10 @@ class Ownership:
         else:
             logger.info("replacing the balancer of process %d", self._predecessor.process)
         theirs = self._predecessor.listeners if self._predecessor is not None else ()
+        requests = self._open(Use.REQUESTS, settings.balancer_port, "--balancer-port", theirs)
         self._listeners = (
-            *self._open(Use.REQUESTS, settings.balancer_port, "--balancer-port", theirs),
+            *requests,
+            *self._open_to_peers([(one.host, one.port) for one in requests], theirs),
             *self._open(Use.ADMIN, settings.admin_port, "--admin-port", theirs),
         )
         if user is not None:
@@ -115,6 +117,28 @@ class Ownership:
         if self._handover is not None:
             self._handover.close()
         self._lock.release()
+
+    def _open_to_peers(self, places: Sequence[Address], theirs: Sequence[Listener]) -> list[Listener]:
+        """The sockets for what other balancers of the region say; none where another program has an address."""
+        if self._settings.peer_address == "none":
+            return []
+        found = []
+        for host, port in places:
+            place = (Use.PEERS, host, port)
+            same = next((one for one in theirs if one.place == place), None)
+            if same is None:
+                try:
+                    same = Listener(*place, bind_datagrams(host, port))
+                except OSError as error:
+                    logger.warning(
+                        "hearing nothing of the region's other balancers on %s: UDP port %d: %s (--peer-address none: none is wanted)",
+                        host,
+                        port,
+                        error.strerror or error,
+                    )
+                    continue
+            found.append(same)
+        return found
 
     def _open(self, use: Use, port: int, option: str, theirs: Sequence[Listener]) -> list[Listener]:
         found = []

@@ -65,6 +65,8 @@ class Pushes:
         self.own = OwnHandoffs(current)
         """The name that it is published by."""
         self.leases = LeaseHolder(uuid4().hex, workers)
+        self.address = ""
+        """Where other balancers of the region reach this one."""
         self._carriers: Carriers | None = None
 
     def serve(self, carriers: Carriers) -> None:
@@ -122,6 +124,7 @@ class Pushes:
             dict(tiers),
             tuple(learned.deltas[:MAX_SENT]),
             tuple(learned.witnesses[:MAX_SENT]),
+            self.address,
         )
 
     def _take(self, reply: BalancerReply) -> None:

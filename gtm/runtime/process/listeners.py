@@ -33,13 +33,15 @@ class Use(StrEnum):
     """Of a balancer: what it carries to backends."""
     ADMIN = "admin"
     """Of a balancer: its metrics and state."""
+    PEERS = "peers"
+    """Of a balancer: what others of its region say."""
     DNS_UDP = "dns-udp"
     DNS_TCP = "dns-tcp"
 
     @property
     def kind(self) -> socket.SocketKind:
         """The type of such sockets."""
-        return socket.SOCK_DGRAM if self is Use.DNS_UDP else socket.SOCK_STREAM
+        return socket.SOCK_DGRAM if self in (Use.DNS_UDP, Use.PEERS) else socket.SOCK_STREAM
 
 
 Place = tuple[Use, str, int]

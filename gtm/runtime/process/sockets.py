@@ -100,8 +100,7 @@ def _exclusive(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
         bound = bind_tcp(host, port)
         bound.listen(1)
         return bound
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
-    return _bind(bound, host, port)
+    return bind_datagrams(host, port)
 
 
 def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
@@ -116,6 +115,17 @@ def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> socket.socket
     if reuse_port:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     return _bind(bound, host, port)
+
+
+def bind_datagrams(host: str, port: int) -> socket.socket:
+    """A bound UDP socket.
+
+    Raises:
+        OSError: the address is taken or not this machine's.
+    """
+    return _bind(
+        socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM), host, port
+    )
 
 
 def _bind(sock: socket.socket, host: str, port: int) -> socket.socket:

@@ -37,17 +37,14 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """One worker's: its number from 1, what its balancer was told but for the token, its end of the line, the sockets lent to it."""
+    """One worker's: its number from 1, its name among all that share the region's slots, what its balancer was told but for the token, its
+    end of the line, the sockets lent to it."""  # noqa: D205, D209
 
     number: int
+    member: str
     balancer: BalancerSettings
     descriptor: int
     lent: tuple[Lent, ...]
-
-
-def member(balancer: str, number: int) -> str:
-    """The name of a worker among all that share the region's slots."""
-    return f"{balancer}/{number}"
 
 
 @dataclass(frozen=True, slots=True)

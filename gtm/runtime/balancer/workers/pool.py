@@ -30,7 +30,7 @@ from gtm.runtime.balancer.admin import Shown
 from gtm.runtime.balancer.carrier import Counts
 from gtm.runtime.balancer.carriers import Spent, ViewMessage
 from gtm.runtime.balancer.round_trips import MAX_SENT
-from gtm.runtime.balancer.words import Word
+from gtm.runtime.balancer.words import Word, together
 from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_report, merged_state
 from gtm.runtime.balancer.workers.messages import (
     AskMessage,
@@ -44,7 +44,6 @@ from gtm.runtime.balancer.workers.messages import (
     WordMessage,
     WordsMessage,
     WorkerSettings,
-    member,
 )
 from gtm.runtime.following.told import PartsMessage
 from gtm.runtime.process.child import Deaths, ending
@@ -86,22 +85,22 @@ class WorkerPool:
 
     Args:
         settings: of the balancer.
+        instance: what tells this start of it from others.
         everything: all of the View that a new worker begins with, asked each time one starts.
         leases: of the quotas.
-        changed: called when workers have said something new.
     """
 
     def __init__(
         self,
         settings: BalancerSettings,
+        instance: str,
         everything: Callable[[], Iterable[ViewMessage]],
         leases: LeaseHolder,
-        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._everything = everything
         self._leases = leases
-        self._changed = changed
+        self._instance = instance
         self._loop = asyncio.get_running_loop()
         self._lifeline = Lifeline()
         self._listeners: Sequence[Listener] = ()
@@ -167,7 +166,8 @@ class WorkerPool:
     async def _run(self, number: int) -> int | None:
         ours, theirs = socket.socketpair()
         lent = tuple(Lent(one.host, one.port, one.socket.fileno()) for one in self._listeners)
-        told = WorkerSettings(number, replace(self._settings, token=""), theirs.fileno(), lent)
+        name = f"{self._instance}/{number}"
+        told = WorkerSettings(number, name, replace(self._settings, token=""), theirs.fileno(), lent)
         try:
             process = await self._lifeline.spawn(
                 ["gtm.runtime.balancer.workers"],
@@ -179,7 +179,7 @@ class WorkerPool:
             raise
         finally:
             theirs.close()
-        worker = _Worker(number, member(self._settings.name, number), await PoolEnd.over(ours), process)
+        worker = _Worker(number, name, await PoolEnd.over(ours), process)
         worker.line.put(self._everything())
         if self._key is not None:
             worker.line.put([KeyMessage(self._key)])
@@ -196,7 +196,6 @@ class WorkerPool:
             self._metrics.ended(worker.metrics)
             self._leases.ended(number - 1)
             self._relay_soon()
-            self._changed()
             await worker.line.close()
             await terminate(process, _PATIENCE)
 
@@ -256,7 +255,6 @@ class WorkerPool:
             case WordMessage():
                 worker.said, worker.said_at = message, self._loop.time()
                 self._relay_soon()
-                self._changed()
             case LoadMessage():
                 worker.report, worker.metrics = message.report, message.metrics
                 worker.tiers = message.tiers
@@ -296,6 +294,16 @@ class WorkerPool:
             for one in self._running.values()
         }
 
+    def use(self) -> Use:
+        """See `Carriers`."""
+        uses = [
+            use
+            for one in self._running.values()
+            if one.said is not None
+            for use in one.said.word.uses.values()
+        ]
+        return Use(sum(use.running for use in uses), sum(use.waiting for use in uses))
+
     def report(self) -> dict[str, Any]:
         """See `Carriers`."""
         found = merged_report([one.report for one in self._running.values() if one.report is not None])
@@ -328,13 +336,8 @@ class WorkerPool:
 
     def counts(self) -> Counts:
         """See `Carriers`."""
-        words = self.words().values()
-        uses = [use for word in words for use in word.uses.values()]
-        backends: dict[str, int] = {}
-        for word in words:
-            for name, load in word.loads.items():
-                backends[name] = backends.get(name, 0) + int(load.requests)
-        return Counts(sum(use.running for use in uses), sum(use.waiting for use in uses), backends)
+        loads = together(list(self.words().values())).loads
+        return Counts(*self.use(), {name: int(load.requests) for name, load in loads.items()})
 
     # --- what is shown ---
 

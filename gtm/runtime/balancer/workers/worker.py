@@ -37,7 +37,6 @@ from gtm.runtime.balancer.workers.messages import (
     WordsMessage,
     WorkerEnd,
     WorkerSettings,
-    member,
 )
 from gtm.runtime.following.tasks import Tasks, first_of
 from gtm.runtime.following.told import PartsMessage, TimesMessage
@@ -100,7 +99,7 @@ class Worker:
         assert self._parts is not None  # noqa: S101 - it was waited for
         carrier = Carrier(
             self._settings,
-            member(self._settings.name, self._told.number),
+            self._told.member,
             current=self._current,
             file=BackendsFile(self._settings),
             locator=locator,
