@@ -392,14 +392,20 @@ def test_draining() -> None:
 
     async def main() -> None:
         async with world(await Backend(script).start()) as w:
-            idle, stream, begun = [await w.client() for _ in range(3)]
+            idle, stream, begun, fresh, silent = [await w.client() for _ in range(5)]
             idle.send(_GET)
             await idle.response()
             stream.send(_GET.replace(b"/", b"/stream", 1))
             await stream.reader.readuntil(b"data: 1\n\n\r\n")
             begun.send(_GET[:10])
             await w.until(lambda: any(client._in_head for client in w.proxy._clients))
+            await w.until(lambda: w.proxy.connections == 5)
             w.proxy.drain()
+            fresh.send(_GET)  # it could not know
+            answer = await fresh.response()
+            assert (answer.status, answer.get("connection")) == (200, b"close")
+            w.pass_time(w.proxy.limits.first_request + 0.1)
+            assert await silent.end() == b""
             assert await idle.end() == b""
             begun.send(_GET[10:])
             answer = await begun.response()

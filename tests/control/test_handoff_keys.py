@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gtm.control.errors import Conflict
-from gtm.control.handoff_keys import HandoffKeys, Told, counting
+from gtm.control.handoff_keys import HandoffKeys, Told, counting, reached
 from gtm.control.lead.balancers import MOST, Balancers, ToldKeys
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Current, Present
@@ -18,7 +18,7 @@ from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey
 from gtm.core.model.access import Role
 from gtm.core.model.state import State
-from gtm.feed.wire import BalancerReport, EdgeReport
+from gtm.feed.wire import BalancerReport, EdgeReport, Peer
 from gtm.storage.tokens import Token
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,6 +128,26 @@ def test_balancers_keys_count_under_their_tokens_names_alone() -> None:
         PublicKey("token-1", "b", Issuer.BALANCER),
         PublicKey("token-1", "g"),
     }
+
+
+def test_balancers_reach_those_whose_tokens_speak_for_the_region() -> None:
+    """With an address and keys, by a token of role balancer that is for the region and is not over."""
+    live, over, edges = (
+        replace(token("1", None, Role.BALANCER), regions="fra"),
+        replace(token("2", None, Role.BALANCER, ends=NOW), regions="fra"),
+        replace(token("3", "*"), regions="fra"),
+    )
+    place = "192.0.2.1:8088"
+    told = [
+        ToldKeys("token-1", "1", ("a", "b"), 0.0, "b1", "fra", place),
+        ToldKeys("token-1", "1", ("c",), 0.0, "b2", "iad", place),
+        ToldKeys("token-1", "1", ("d",), 0.0, "b3", "fra", ""),
+        ToldKeys("token-1", "1", (), 0.0, "b4", "fra", place),
+        ToldKeys("token-2", "2", ("e",), 0.0, "b5", "fra", place),
+        ToldKeys("token-3", "3", ("f",), 0.0, "b6", "fra", place),
+        ToldKeys("token-1", "4", ("g",), 0.0, "b7", "fra", place),
+    ]
+    assert reached(present(live, over, edges), LATER, told) == (Peer("fra", "token-1/b1", place, ("a", "b")),)
 
 
 def test_what_balancers_tell_is_bounded_and_forgotten() -> None:

@@ -438,9 +438,16 @@ class Downstream(asyncio.Protocol, DownstreamState):
         return not tunnelled and hung_up(self.transport)
 
     def drain(self) -> None:
-        """No further request is taken: end now if nothing is asked, else after the answer."""
+        """No further request is taken: end now if nothing is asked, else after the answer.
+
+        Whoever has just connected asked before it could know: its first request is on the way, and is waited for.
+        """
         if self._current is None and not self._in_head and not self._unread and not self._ended:
-            self.end()
+            limits = self.proxy.limits
+            if self.deadline == self.heard + limits.head_timeout:  # set when it came: it has sent nothing yet
+                self.deadline = min(self.deadline, self.heard + limits.first_request)
+            else:
+                self.end()
 
     def time_is_up(self) -> None:
         """What was awaited from the client did not come."""

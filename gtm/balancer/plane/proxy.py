@@ -37,7 +37,7 @@ TICK = 0.25
 class Limits:
     """Times in seconds, and how often.
 
-    `head_timeout`: for a request's head to arrive. `keep_alive`: that a client's connection waits for another request.
+    `head_timeout`: for a request's head to arrive. `first_request`: for the first one of a new connection, where no more are taken. `keep_alive`: that a client's connection waits for another request.
     `connect_timeout`: for a backend to take a connection. `response_timeout`: from a request to the head of its answer.
     `stall_timeout`: between two pieces of an answer, or of a request's body, and for either side to take some of what it is sent.
     `tunnel_timeout`: between two pieces in either direction, once both sides speak another protocol. `tries`: backends asked for one request at most.
@@ -45,6 +45,7 @@ class Limits:
     """
 
     head_timeout: float = 10.0
+    first_request: float = 1.0
     keep_alive: float = 75.0
     connect_timeout: float = 2.0
     response_timeout: float = 600.0

@@ -16,7 +16,8 @@ import gtm
 
 _PR_SET_DUMPABLE = 4
 _OWN_FILES = re.compile(
-    r"(edge|balancer)\.lock|edge\.sock|edge-(last-good|clock|key|name)(\.\d+\.tmp)?|edge\.sock\.\d+\.tmp|edge-worker\.[0-9a-f]+\.sock"
+    r"(edge|balancer)\.lock|edge\.sock|(edge-(last-good|clock|key|name|handoff-keys)|balancer-(handoff-keys|peers))(\.\d+\.tmp)?"
+    r"|edge\.sock\.\d+\.tmp|edge-worker\.[0-9a-f]+\.sock"
 )
 """What an edge keeps in its data directory."""
 
