@@ -139,13 +139,13 @@ def test_balancers_reach_those_whose_tokens_speak_for_the_region() -> None:
     )
     place = "192.0.2.1:8088"
     told = [
-        ToldKeys("token-1", "1", ("a", "b"), 0.0, "b1", "fra", place),
-        ToldKeys("token-1", "1", ("c",), 0.0, "b2", "iad", place),
-        ToldKeys("token-1", "1", ("d",), 0.0, "b3", "fra", ""),
-        ToldKeys("token-1", "1", (), 0.0, "b4", "fra", place),
-        ToldKeys("token-2", "2", ("e",), 0.0, "b5", "fra", place),
-        ToldKeys("token-3", "3", ("f",), 0.0, "b6", "fra", place),
-        ToldKeys("token-1", "4", ("g",), 0.0, "b7", "fra", place),
+        ToldKeys("token-1", "1", ("a", "b"), 0.0, "b1", BalancerReport(region="fra", address=place)),
+        ToldKeys("token-1", "1", ("c",), 0.0, "b2", BalancerReport(region="iad", address=place)),
+        ToldKeys("token-1", "1", ("d",), 0.0, "b3", BalancerReport(region="fra", address="")),
+        ToldKeys("token-1", "1", (), 0.0, "b4", BalancerReport(region="fra", address=place)),
+        ToldKeys("token-2", "2", ("e",), 0.0, "b5", BalancerReport(region="fra", address=place)),
+        ToldKeys("token-3", "3", ("f",), 0.0, "b6", BalancerReport(region="fra", address=place)),
+        ToldKeys("token-1", "4", ("g",), 0.0, "b7", BalancerReport(region="fra", address=place)),
     ]
     assert reached(present(live, over, edges), LATER, told) == (Peer("fra", "token-1/b1", place, ("a", "b")),)
 
