@@ -313,7 +313,7 @@ class Exchange(ExchangeEnd):
             self.proxy.loaded(sent, response.load)
         self.first_byte = self.proxy.now()
         self.status = response.status
-        if self.closes or framing is CLOSE:
+        if framing is CLOSE or self.closes:
             head = self.head = head.changed(keep_alive=False)
         self.phase = ANSWERING
         self._keeps = False

@@ -8,6 +8,7 @@ a switch of protocols that nobody asked for.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -47,7 +48,8 @@ class ResponseError(Exception):
 class ResponseHead:
     """A backend's response as it was understood; `length` None: chunked, or until the connection ends.
 
-    Heads are shared by responses that say the same (`gtm.balancer.wire.known`). `written` is there in those that are shared, and is the
+    `load`: what the backend says of its load, in one of ORCA's forms. `is_events`: it is a stream of server-sent events that can be read
+    as it is. Heads are shared by responses that say the same (`gtm.balancer.wire.known`). `written` is there in those that are shared, and is the
     same in those that differ in their length alone.
     """
 
@@ -57,6 +59,8 @@ class ResponseHead:
     chunked: bool
     lines: list[bytes]
     seen: dict[bytes, bytes]
+    load: bytes | None = None
+    is_events: bool = False
     written: Written | None = None
 
     @property
@@ -70,18 +74,18 @@ class ResponseHead:
             and self.load is None
         )
 
-    @property
-    def load(self) -> bytes | None:
-        """What the backend says of its load, in one of ORCA's forms."""
-        seen = self.seen
-        if LOAD in seen:
-            return seen[LOAD]
-        return b"BIN " + seen[LOAD_BIN] if LOAD_BIN in seen else None
-
     def of_length(self, length: int) -> ResponseHead:
         """The same with a body of another length (both above 0)."""
         return ResponseHead(
-            self.status, self.reason, length, self.chunked, self.lines, self.seen, self.written
+            self.status,
+            self.reason,
+            length,
+            self.chunked,
+            self.lines,
+            self.seen,
+            self.load,
+            self.is_events,
+            self.written,
         )
 
     @property
@@ -89,11 +93,16 @@ class ResponseHead:
         """The protocol that it speaks of."""
         return self.seen.get(b"upgrade", b"").strip(b" \t")
 
-    @property
-    def is_events(self) -> bool:
-        """Whether it is a stream of server-sent events that can be read as it is."""
-        said = self.seen.get(b"content-type", b"").lower()
-        return said.startswith(b"text/event-stream") and b"content-encoding" not in self.seen
+
+def _load(seen: Mapping[bytes, bytes]) -> bytes | None:
+    if LOAD in seen:
+        return seen[LOAD]
+    return b"BIN " + seen[LOAD_BIN] if LOAD_BIN in seen else None
+
+
+def _is_events(seen: Mapping[bytes, bytes]) -> bool:
+    said = seen.get(b"content-type", b"").lower()
+    return said.startswith(b"text/event-stream") and b"content-encoding" not in seen
 
 
 def read_response_head(status: int, reason: bytes, headers: Headers, version: str = "1.1") -> ResponseHead:
@@ -125,7 +134,9 @@ def read_response_head(status: int, reason: bytes, headers: Headers, version: st
         raise ResponseError("an interim response has a body (RFC 9110 §15.2)")
     if reason != b"OK" and not _TEXT.fullmatch(reason):
         reason = b""
-    return ResponseHead(status, reason, length, coding is not None, lines, seen)
+    return ResponseHead(
+        status, reason, length, coding is not None, lines, seen, _load(seen), _is_events(seen)
+    )
 
 
 class Framing(Enum):

@@ -28,16 +28,16 @@ class PeakEwma:
 
     def observe(self, latency: float, now: float) -> None:
         """Take a latency into account. `now`: seconds of a clock that does not step back."""
-        if self.value is None or latency >= self.value:
+        value = self.value
+        if value is None or latency >= value:
             self.value = latency
         else:
-            kept = self.weight(now)
-            self.value = kept * self.value + (1 - kept) * latency
-        self._at = max(now, self._at)
+            self.value = latency + self.weight(now) * (value - latency)
+        self._at = max(self._at, now)
 
     def weight(self, now: float) -> float:
         """What the mean still counts, 1 when it was just observed, falling to 0."""
-        return exp(-max(0.0, now - self._at) / DECAY_S)
+        return exp((self._at - now) / DECAY_S) if now > self._at else 1.0
 
 
 class LatencyByLoad:
