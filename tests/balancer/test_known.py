@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -167,6 +166,7 @@ class _Heads:
 
 @settings(max_examples=examples(3000, 150), deadline=None)
 @given(_head, st.integers(1, 99_999), st.binary(max_size=3))
+@example(b"POST / HTTP/1.1\r\nHost: b\r\nX-Content-Length: 7\r\nContent-Length: 7\r\n\r\n", 9, b"")
 def test_a_head_that_was_read_before(raw: bytes, length: int, behind: bytes) -> None:
     """Whatever is kept says of another head with the same key what the parser says of that one, but for its length, which the key leaves out."""
     found = outline(raw + behind)
@@ -178,11 +178,13 @@ def test_a_head_that_was_read_before(raw: bytes, length: int, behind: bytes) -> 
     if not known:
         return
     assert found[1] == len(raw), "it ends where the parser ends it"
-    other = re.sub(
-        rb"(?<=\r\n)([Cc]ontent-[Ll]ength: )[1-9][0-9]*(?=\r\n)", b"\\g<1>%d" % length, raw, count=1
-    )
+    key, other, left_out = found[0], raw, len(raw) - len(found[0])
+    if left_out:
+        place = next(at for at in range(len(raw)) if raw[:at] + raw[at + left_out :] == key)
+        other = key[:place] + b"%d" % length + key[place:]
     again = outline(other)
     assert again is not None
+    assert again[0] == key
     kept = known.get(again[0])
     assert kept is not None
     if again[2]:
