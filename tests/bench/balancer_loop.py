@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import cast
 
@@ -32,6 +33,7 @@ from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.upstream import Upstream
+from gtm.balancer.wire.known import MOST
 from gtm.core.balance.health import BackendHealth, Check, Settings
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.access import Access
@@ -152,14 +154,27 @@ def connected(proxy: Proxy) -> Downstream:
     return client
 
 
-def asking(client: Downstream, request: bytes) -> Callable[[], None]:
-    """A request and its answer."""
+def asking(client: Downstream, *requests: bytes) -> Callable[[], None]:
+    """One of the requests, by turns, and its answer."""
+    turns = cycle(requests)
 
     def once() -> None:
-        client.data_received(request)
+        client.data_received(next(turns))
         Ways.last.data_received(ANSWER)
 
     return once
+
+
+def numbered(request: bytes, count: int) -> list[bytes]:
+    """The request with a header of its own each time."""
+    return [request.replace(b"\r\n", b"\r\nx-request-id: %012d\r\n" % number, 1) for number in range(count)]
+
+
+def of_all_lengths(count: int) -> list[bytes]:
+    """Chat completions with prompts of so many lengths."""
+    bodies = [_BODY.replace(b"hello", b"hello" + b"." * number) for number in range(count)]
+    head = CHAT.partition(b"content-length")[0]
+    return [head + b"content-length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
 
 
 def streaming(client: Downstream) -> Callable[[], None]:
@@ -186,6 +201,8 @@ async def measure(options: argparse.Namespace) -> None:
     proxy = plane(asyncio.get_running_loop())
     acts = {
         "chat": asking(connected(proxy), CHAT),
+        "chat_of_all_lengths": asking(connected(proxy), *of_all_lengths(200)),
+        "chat_with_new_heads": asking(connected(proxy), *numbered(CHAT, 4 * MOST)),
         "get": asking(connected(proxy), GET),
         "chunk": streaming(connected(proxy)),
     }
