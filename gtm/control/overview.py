@@ -16,6 +16,7 @@ from typing import Any
 from gtm.control.lead.active import Active
 from gtm.control.lead.demand import requests_of
 from gtm.control.lead.planner import Planned
+from gtm.control.lead.reports import Pushed
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
 from gtm.core.balance.spill.room import Standing
@@ -39,7 +40,7 @@ class Moment:
     """What the documents are made from. `now` in POSIX seconds; `rates` in requests, or DNS answers, per second.
 
     `corrections` are requests per second by the region that the plan chose (empty: it refused them) and the one that edges sent them
-    to by free slots; `slots` is what regions' balancers say of these, the present at 0 seconds.
+    to by free slots; `pushed` those that found no slot at a balancer; `slots` is what regions' balancers say of these, the present at 0 seconds.
     """
 
     now: float
@@ -50,6 +51,7 @@ class Moment:
     planned: Planned
     rates: Mapping[Row, float]
     corrections: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    pushed: Mapping[Pushed, float] = field(default_factory=dict)
     slots: Mapping[str, Standing] = field(default_factory=dict)
 
 
@@ -69,7 +71,12 @@ async def moment_of(present: Present, active: Active | None, now: float) -> Mome
     )
     if active is None:
         return found
-    found = replace(found, corrections=active.reports.corrected, slots=active.rooms.standings)
+    found = replace(
+        found,
+        corrections=active.reports.corrected,
+        pushed=active.reports.pushed,
+        slots=active.rooms.standings,
+    )
     return replace(found, rates=await asyncio.to_thread(active.reports.reported.rates))
 
 
@@ -129,6 +136,7 @@ def top_document(moment: Moment, edges: Iterable[LiveEdge], *, database_up: bool
             {"from": drawn or None, "to": taken, "requests_per_second": rate}
             for (drawn, taken), rate in sorted(moment.corrections.items(), key=lambda one: (-one[1], one[0]))
         ],
+        "pushes": _pushes(moment),
         "quotas": _quotas(moment, flow),
         "refusals": _refusals(moment),
     }
@@ -204,13 +212,33 @@ def _spill(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dict
             "to": region,
             "requests_per_second": decided.get((home, region), 0.0),
             "planned": planned.get((home, region), 0.0),
-            "quotas": [
-                quota.name
-                for quota in moment.planned.problem.quotas
-                if quota.home == home and region in quota.to
-            ],
+            "quotas": _ruled(moment, home, region),
         }
         for home, region in ways
+    ]
+
+
+def _pushes(moment: Moment) -> list[dict[str, Any]]:
+    """What found no slot at regions' balancers: who took it, and why, all services together. The largest first."""
+    rates: dict[tuple[str, str, str], float] = defaultdict(float)
+    for one, rate in moment.pushed.items():
+        rates[one.home, one.region, one.why] += rate
+    return [
+        {
+            "from": home,
+            "to": region or None,
+            "why": why,
+            "requests_per_second": rate,
+            "quotas": _ruled(moment, home, region),
+        }
+        for (home, region, why), rate in sorted(rates.items(), key=lambda one: (-one[1], one[0]))
+    ]
+
+
+def _ruled(moment: Moment, home: str, region: str) -> list[str]:
+    """The rules that what goes from one region to another counts against, if the first is its home."""
+    return [
+        quota.name for quota in moment.planned.problem.quotas if quota.home == home and region in quota.to
     ]
 
 

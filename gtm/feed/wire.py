@@ -293,6 +293,8 @@ class BalancerReport:
     has requests that run and that wait there, by tier. `latency` and `witnesses` are what was learned of round trips to its clients
     and of their claimed locations since the last report, of its own region alone; who speaks is the token, whatever a witness says.
     `address` (`192.0.2.1:8088`) is where other balancers of its region reach it; empty: they do not.
+    `pushes` counts requests that found no slot over the last `seconds`: by service, the region that took them (empty: none) and why,
+    tabs between.
     """
 
     leases: LeaseUse | None = None
@@ -303,6 +305,8 @@ class BalancerReport:
     latency: tuple[Delta, ...] = ()
     witnesses: tuple[Witness, ...] = ()
     address: str = ""
+    pushes: dict[str, float] = field(default_factory=dict)
+    seconds: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,10 +71,10 @@ class RouterCorrections:
         return ended, correction_document(routing.view, group, option, correction, known, now)
 
     def _now(self) -> float:
-        rooms = self.current.rooms
+        rooms, now = self.current.rooms, self.current.boot()
         if self._worker.rooms is not rooms:
-            self._worker.hear(rooms, self.current.senders)
-        return self.current.boot()
+            self._worker.hear(rooms, self.current.senders, now)
+        return now
 
     def _asked(self, routing: Routing, option: Option, now: float) -> tuple[Option, Correction | None]:
         group = routing.ranking.group

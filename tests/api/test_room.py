@@ -109,3 +109,19 @@ def test_a_token_speaks_of_its_own_region(world: Api) -> None:
     found.say(LINE % (1, 5))
     assert found.answer().split()[1] == b"403"
     found.socket.close()
+
+
+def test_what_balancers_pushed_is_at_a_glance(world: Api) -> None:
+    """By regions and why; of a region that the token is not for, nothing; what is malformed is said."""
+    path = "/v1/balancers/fra-1/report"
+    report = {"region": REGION, "pushes": {"chat\t\tno_quota": 30, "chat\tgone\tmoved": 9}, "seconds": 1.0}
+    assert world.balancer.post(path, json=report).status_code == 200
+    (found,) = world.admin.get("/v1/top").json()["pushes"]
+    assert (found["from"], found["to"], found["why"]) == (REGION, None, "no_quota")
+    assert found["requests_per_second"] > 1
+    others = world.balancer.post(path, json={**report, "region": "us-east"})
+    assert (others.status_code, others.json()["errors"][0]["code"]) == (422, "forbidden")
+    wrong = {**report, "pushes": {"chat": 1, "chat\t\tmoved": -1}, "seconds": 1e9}
+    refused = world.balancer.post(path, json=wrong)
+    assert refused.status_code == 422
+    assert {one["path"] for one in refused.json()["errors"]} == {"pushes", "seconds"}

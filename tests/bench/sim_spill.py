@@ -18,7 +18,7 @@ from typing import NamedTuple
 from gtm.core.balance.spill.edge import REFUSED, Way, correct
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import KNOWN_FOR, Room, Slots, Standing, next_report, standing
-from gtm.core.balance.spill.senders import Sender, Sent
+from gtm.core.balance.spill.senders import Sender, Sent, wanting
 from gtm.core.balance.spill.ways import owed
 from gtm.core.model.affinity import key_hash
 from gtm.core.quota.earned import Sight, Worth, earned
@@ -154,9 +154,11 @@ class Spilling:
         ]
         self._edges = [self._holder(f"edge-{number}") for number in range(settings.edges)]
         self._balancers = [self._holder(name) for name in names]
-        senders = settings.edge * settings.edges + settings.push * (len(names) - 1)
-        self._edge_senders = [self._sender(edge, senders) for edge in self._edges]
-        self._balancer_senders = [self._sender(balancer, senders) for balancer in self._balancers]
+        self._rooms: dict[int, Room] = {}
+        self._wanting = 0
+        self._edge_senders: list[Sender] = []
+        self._balancer_senders: list[Sender] = []
+        self._share()
         self._ways = [[self._ways_of(area, edge) for edge in self._edges] for area in numbers]
         self._peers = [[self._peers_of(area, here, between_ms[here]) for here in numbers] for area in numbers]
 
@@ -168,8 +170,19 @@ class Spilling:
     def _text(self, rule: str) -> QuotaText:
         return QuotaName(rule, share=self.settings.earned).text
 
-    def _sender(self, holder: Holder, senders: int) -> Sender:
-        return Sender(self._standing, holder.sent, 1 / max(1, senders), holder.gate.afford)
+    def _share(self) -> None:
+        """Divide what is open between those that may want to send."""
+        edges = self.settings.edge * self.settings.edges
+        balancers = (
+            wanting(self._rooms.values(), len(self._balancers), self._now) if self.settings.push else 0
+        )
+        if edges + balancers != self._wanting:
+            self._wanting = edges + balancers
+            self._edge_senders = [self._sender(edge) for edge in self._edges]
+            self._balancer_senders = [self._sender(balancer) for balancer in self._balancers]
+
+    def _sender(self, holder: Holder) -> Sender:
+        return Sender(self._standing, holder.sent, 1 / max(1, self._wanting), holder.gate.afford)
 
     def _quotas(self, area: int, region: int) -> tuple[QuotaText, ...]:
         """Those that an area's requests count against in a region."""
@@ -228,6 +241,8 @@ class Spilling:
             elif report <= step:
                 at, number, room = heappop(self._reports)
                 self._known[number] = standing([room], "", at)
+                self._rooms[number] = room
+                self._share()
             else:
                 for number, site in enumerate(self.sites):
                     said = site.report(step)

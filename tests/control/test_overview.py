@@ -9,6 +9,7 @@ import pytest
 
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.vantages import LiveEdge
+from gtm.control.lead.reports import Pushed, moved
 from gtm.control.overview import Moment, _quantile, plan_document, top_document
 from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Load
@@ -119,6 +120,26 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
     assert home["free_slots"] == {"open": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.25}
     assert away["free_slots"] is None
     assert top_document(MOMENT, [], database_up=True)["corrections"] == []
+
+
+def test_top_shows_what_balancers_pushed_and_kept() -> None:
+    """All services together, by the regions and why; with the rules that it counts against; the most first."""
+    told = replace(
+        MOMENT,
+        pushed={
+            Pushed("home", "chat", "away", "moved"): 2.0,
+            Pushed("home", "web", "away", "moved"): 3.0,
+            Pushed("home", "chat", "", "no_quota"): 7.0,
+        },
+    )
+    assert top_document(told, [], database_up=True)["pushes"] == [
+        {"from": "home", "to": None, "why": "no_quota", "requests_per_second": 7.0, "quotas": []},
+        {"from": "home", "to": "away", "why": "moved", "requests_per_second": 5.0, "quotas": ["rule"]},
+    ]
+    assert moved(told.pushed) == {("chat", "home", "away"): 2.0, ("web", "home", "away"): 3.0}
+    assert moved({**told.pushed, Pushed("home", "web", "away", "failed"): 3.0}) == {
+        ("chat", "home", "away"): 2.0
+    }
 
 
 def test_plan_shows_classes() -> None:

@@ -334,7 +334,9 @@ class Checked:
         self.clock = Clock()
         self.tokens = Tokens(dict(tokens))
         self.edge = edge_of(policy, State(1, health=health), self.clock, self.tokens, siblings)
-        self.siblings, self.share = siblings, 1.0
+        self.siblings, self.senders = siblings, 1
+        self.spoken: list[tuple[float, model.Said]] | None = None
+        self.share = 1.0 / siblings
         self.model = Known({}, [], dict(tokens))
         self.clock.now += 1.0  # so that reports may be older than the edge
 
@@ -372,7 +374,8 @@ class Checked:
             for name, several in said.items()
         }
         self.edge.current.apply(RoomMessage(rooms, senders))
-        self.share = 1 / (senders * self.siblings)
+        self.senders = senders
+        self.spoken = [(self.clock.now - age, one) for several in said.values() for age, one in several]
         snapshot = self.edge.current.snapshot
         assert snapshot is not None
         self.model.heard = {
@@ -389,6 +392,10 @@ class Checked:
         router = self.edge.current.router
         assert router is not None
         routing = router.routing(Request(service, locate(ip_address(client).packed)))
+        if self.spoken is not None:  # it hears them when it is asked next
+            free = [one.whole[0] - one.whole[2] for at, one in self.spoken if self.clock.now - at <= 2.0]
+            wanting = max(1, self.senders - sum(slots >= 1 for slots in free))
+            self.share, self.spoken = 1 / (wanting * self.siblings), None
         plain = Tokens(dict(self.tokens.left))
         drawn = pick(routing.choice, routing.request, draw, plain.afford)
         region, reason = self._answer(service, client, how)
@@ -523,7 +530,7 @@ def test_a_report_is_forgotten_when_it_is_old() -> None:
 
 
 def test_by_one_report_a_worker_sends_no_more_than_its_part() -> None:
-    """Of 12 open slots, one of 3 senders with 2 workers each sends 2; all six send 12, in the mean."""
+    """Of 13 open slots, one of 3 senders that want to, with 2 workers each, sends 2; all six send 13, in the mean."""
     moved = []
     for sequence in range(300):
         clock = Clock()
@@ -531,7 +538,7 @@ def test_by_one_report_a_worker_sends_no_more_than_its_part() -> None:
             policy_of(regions_of(NAMES)), State(1, health=healthy(regions_of(NAMES))), clock, None, 2
         )
         room = replace(report(13, 20, 0), sequence=sequence)
-        say(edge, 3, us=report(0, 4), ie=room)
+        say(edge, 4, us=report(0, 4), ie=room)  # the one with the room wants none
         several = [redirect(edge, "chat", AMERICAN)[1] for _ in range(5)]
         assert several == sorted(several, key=str)  # what is left over stays, once it does
         moved.append(several.count("ie"))

@@ -5,6 +5,8 @@ Law: a balancer has no vote on health and no zone-signing keys. Nobody waits for
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from time import time
 from typing import Annotated, Any
@@ -104,6 +106,27 @@ async def balancer_feed(
     return reply_lines(lines)
 
 
+MAX_PUSHES = 1000
+_KEPT = re.compile(r"[^\t]{1,300}\t[^\t]{0,300}\t[a-z_]{1,40}")
+
+
+def _push_problems(found: BalancerReport, regions: str | None) -> Iterator[Problem]:
+    """What is wrong with what it says of pushes."""
+    if found.pushes and not speaks_for(regions, found.region):
+        words = f"the token does not speak for region `{found.region[:253]}`: a balancer pushes from its own"
+        yield Problem("pushes", "forbidden", words)
+    if len(found.pushes) > MAX_PUSHES:
+        yield Problem("pushes", "out_of_range", f"at most {MAX_PUSHES} kinds of pushes are taken at once")
+    if not all(_KEPT.fullmatch(told) for told in found.pushes):
+        yield Problem(
+            "pushes", "malformed", "each is a service, a region or nothing, and a code, with tabs between"
+        )
+    if not all(0 <= count < 1e12 for count in found.pushes.values()):
+        yield Problem("pushes", "out_of_range", "counts must be between 0 and 10^12")
+    if not 0 <= found.seconds <= 3600:
+        yield Problem("seconds", "out_of_range", "must be between 0 and 3,600")
+
+
 REPLY = {
     "description": "Taken in; the leases of quotas that the balancer holds from now on.",
     "content": {"application/json": {"schema": {"type": "object", "properties": {"leases": LEASES}}}},
@@ -138,6 +161,14 @@ _REPORT = {
                         "maxLength": 60,
                         "description": "Where other balancers of the region reach it by UDP: an address and a port; empty: nowhere.",
                     },
+                    "pushes": {
+                        "type": "object",
+                        "maxProperties": MAX_PUSHES,
+                        "description": "Requests that found no slot over the last `seconds`: the service, a tab, the region that took "
+                        "them (empty: none), a tab, why.",
+                        "additionalProperties": {"type": "number", "minimum": 0},
+                    },
+                    "seconds": {"type": "number", "minimum": 0, "maximum": 3600},
                 },
             }
         }
@@ -173,12 +204,16 @@ async def report_balancer(
         *lease_problems(found.leases),
         *_own_problems(found, who.regions),
         *_peer_problems(found),
+        *_push_problems(found, who.regions),
         *learned_problems(found.latency, found.witnesses),
     ]
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
     if found.region and not speaks_for(who.regions, found.region):
         raise _not_for(who.name, found.region)
+    names = {region.name for region in ctx.present.policy.regions}
+    known = {told: count for told, count in found.pushes.items() if told.split("\t")[1] in {"", *names}}
+    found = replace(found, pushes=known if found.region in names else {})
     held = ctx.present.tokens.get(who.sha256)
     token_id = "" if held is None else held.id
     reply = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])

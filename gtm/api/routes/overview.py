@@ -155,6 +155,20 @@ class TopCorrection(Schema):
     requests_per_second: float
 
 
+class TopPush(Schema):
+    """What found no slot at a region's balancer, in requests per second."""
+
+    from_: str = Field(alias="from")
+    to: str | None
+    """The peer region that took it; null: it stayed."""
+    why: str
+    """`moved`: carried there; `redirected`: its client was sent there; `failed`: of those carried, what the peer did not take; else why it
+    stayed."""
+    requests_per_second: float
+    quotas: list[str]
+    """The rules that it counts against, where the region is its home."""
+
+
 class TopRefusal(Schema):
     """What is refused."""
 
@@ -182,6 +196,8 @@ class TopView(Schema):
     spill: list[TopSpill]
     corrections: list[TopCorrection]
     """Those of single requests, by free slots; the largest first. They are among `spill` where they leave home."""
+    pushes: list[TopPush]
+    """What balancers sent on to peers for want of a slot, and what they kept and why; the largest first."""
     quotas: list[QuotaUse]
     refusals: list[TopRefusal]
 

@@ -32,7 +32,7 @@ from gtm.core.balance.admission import Code, Ticket, TicketState
 from gtm.core.balance.spill.outcomes import Why
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import Slots, Standing, standing
-from gtm.core.balance.spill.senders import Sender, Sent
+from gtm.core.balance.spill.senders import Sender, Sent, wanting
 from gtm.core.balance.spill.ways import counted_at, owed, ways
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.endpoints import endpoint_for
@@ -85,11 +85,12 @@ class _To(NamedTuple):
 class _Flight:
     """A request at a peer."""
 
-    __slots__ = ("_ended", "_pusher", "region", "url")
+    __slots__ = ("_ended", "_pusher", "region", "service", "url")
 
-    def __init__(self, pusher: Pusher, region: str, url: str) -> None:
+    def __init__(self, pusher: Pusher, service: str, region: str, url: str) -> None:
         self._pusher = pusher
         self._ended = False
+        self.service = service
         self.region = region
         self.url = url
 
@@ -114,6 +115,7 @@ class Pusher:
         afford: takes one token of each quota, or none and says no.
         route: makes the way to an endpoint.
         now: monotonic seconds.
+        siblings: how many such processes this balancer has.
     """
 
     def __init__(
@@ -128,10 +130,13 @@ class Pusher:
         afford: Callable[[tuple[QuotaText, ...]], bool],
         now: Callable[[], float],
         route: Callable[[str], Route] = Route,
+        siblings: int = 1,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         """Requests that found no slot, by the region that took them (empty: none) and why."""
+        self.pushes: Counter[str] = Counter()
+        """The same, for control: service, region and why, tabs between."""
         self.in_flight: Counter[str] = Counter()
         """Requests at peers, by region."""
         self._current = current
@@ -147,6 +152,9 @@ class Pusher:
         self._sent = Sent()
         self._routes: dict[str, Route] = {}
         self._shunned: dict[str, float] = {}
+        self._siblings = siblings
+        self._heard: object = None
+        self._wanting = 1
         self._view: View | None = None
         self._ways: dict[RankingClass, tuple[Peer, ...]] = {}
         self._extra: dict[int, float] = {}
@@ -164,7 +172,7 @@ class Pusher:
             return None
         hops = 0 if verdict.believed is None else verdict.believed.hop
         if not hops and not self._own.signs:
-            self.counts["", NO_KEY] += 1
+            self._count(routing, "", NO_KEY)
             return None
         peers = self._peers(routing, verdict.reach, exchange.facts.model)
         head = exchange.head
@@ -173,13 +181,11 @@ class Pusher:
             peers = [peer._replace(extra_s=_TRIPS * peer.extra_s) for peer in peers]
         current = self._current
         part = exchange.facts.model or routing.request.service
-        sender = Sender(
-            lambda number: self._known(number, part), self._sent, 1 / max(1, current.senders), self._afford
-        )
+        sender = Sender(lambda number: self._known(number, part), self._sent, self._share(), self._afford)
         wait = self._wait() if refusal is None else inf
         found = push(wait, hops, peers, sender, current.boot(), draws=(self._draw(), self._draw()))
         if found.peer is None:
-            self.counts["", found.why.value] += 1
+            self._count(routing, "", found.why.value)
             return None
         return self._to(exchange, verdict, routing, found.peer.number, link=link)
 
@@ -198,8 +204,13 @@ class Pusher:
         self.in_flight[flight.region] -= 1
         if how == "failed":
             self.counts[flight.region, FAILED] += 1
+            self.pushes[f"{flight.service}\t{flight.region}\t{FAILED}"] += 1
             until = self._now() + SHUNNED
             self._shunned[flight.url] = max(until, self._shunned.get(flight.url, until))
+
+    def _count(self, routing: Routing, region: str, why: str) -> None:
+        self.counts[region, why] += 1
+        self.pushes[f"{routing.request.service}\t{region}\t{why}"] += 1
 
     # --- whether ---
 
@@ -219,6 +230,15 @@ class Pusher:
         return (
             inf if slots is None else expected_wait(Slots(0.0, slots.limit, slots.waiting), self._service_s())
         )
+
+    def _share(self) -> float:
+        """Of what is open elsewhere: one part in as many as there are that may want to send."""
+        rooms = self._current.rooms
+        if rooms is not self._heard:
+            self._heard = rooms
+            every = (room for several in rooms.values() for room in several)
+            self._wanting = wanting(every, self._current.senders, self._current.boot())
+        return 1 / (self._wanting * self._siblings)
 
     def _known(self, number: int, part: str) -> Standing | None:
         current = self._current
@@ -304,21 +324,23 @@ class Pusher:
         )
         handoff = None if claims is None else self._own.sign(claims)
         if endpoint is None or handoff is None:
-            self.counts["", NO_HANDOFF] += 1
+            self._count(routing, "", NO_HANDOFF)
             return None
         if link:
-            self.counts[region, REDIRECTED] += 1
+            self._count(routing, region, REDIRECTED)
             return _sent_on(region, endpoint.url, exchange.head.target, handoff)
         route = self._routes.get(endpoint.url)
         if route is None:
             route = self._routes[endpoint.url] = self._make_route(endpoint.url)
-        self.counts[region, Why.MOVED.value] += 1
+        self._count(routing, region, Why.MOVED.value)
         self.in_flight[region] += 1
         host = exchange.head.host
         if view.snapshot.host_of(host_name(host)) is None:
             host = urlsplit(endpoint.url).netloc.encode()
         lines = _lines(handoff, exchange.head.seen)
-        return SentTo(route, _Flight(self, region, endpoint.url), Pushed(region, host, lines))
+        return SentTo(
+            route, _Flight(self, routing.request.service, region, endpoint.url), Pushed(region, host, lines)
+        )
 
 
 def _sent_on(region: str, url: str, target: bytes, handoff: bytes) -> Refusal:

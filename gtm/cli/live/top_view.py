@@ -27,10 +27,13 @@ def screen(found: Mapping[str, Any], lost: str = "") -> RenderableType:
         lost: why it is old, if control does not answer now.
     """
     parts: list[RenderableType] = [*_head(found, lost), Text(), _regions(found["regions"])]
-    corrected = list(_corrected(found))
-    sections = [("spillover", list(_spill(found))), ("refused", list(_refused(found)))]
-    if corrected:
-        sections.insert(1, ("corrected by free slots", corrected))
+    sections = [("spillover", list(_spill(found)))]
+    free_slots = (
+        ("corrected by free slots", _corrected(found)),
+        ("pushed by balancers", _pushed(found)),
+    )
+    sections += [(title, lines) for title, some in free_slots if (lines := list(some))]
+    sections.append(("refused", list(_refused(found))))
     for title, lines in sections:
         parts += [Text(), Text(title, style="bold"), *(lines or [Text("  none", style="dim")])]
     return Group(*parts)
@@ -142,6 +145,36 @@ def _corrected(found: Mapping[str, Any]) -> Iterator[Text]:
                 ("→", "bold cyan"),
                 f" {output.plain(flow['to'])}  {_rate(flow['requests_per_second'])}",
             )
+
+
+_STAYED = {
+    "no_room": "no peer has room",
+    "no_quota": "no token of a spillover quota",
+    "nothing_gained": "sooner here than at a peer",
+    "one_hop": "pushed here already",
+    "no_key": "the balancer's key is not published yet",
+    "no_handoff": "the law is about to change",
+}
+_HOW = {"redirected": "by redirect", "failed": "not taken"}
+
+
+def _pushed(found: Mapping[str, Any]) -> Iterator[Text]:
+    """From where to where; then what stayed, and why."""
+    pushes = [one for one in found.get("pushes", ()) if one["requests_per_second"] >= _LITTLE]
+    for one in sorted(pushes, key=lambda one: one["to"] is None):
+        rate = f"  {_rate(one['requests_per_second'])}"
+        if one["to"] is None:
+            why = _STAYED.get(one["why"], output.plain(one["why"]))
+            yield Text.assemble(f"  {output.plain(one['from'])} waits{rate}  ", (why, "dim"))
+            continue
+        told = [_HOW[one["why"]]] if one["why"] in _HOW else []
+        told += [output.plain(name) for name in one["quotas"]]
+        yield Text.assemble(
+            f"  {output.plain(one['from'])} ",
+            ("→", "bold cyan"),
+            f" {output.plain(one['to'])}{rate}",
+            f"  ({', '.join(told)})" if told else "",
+        )
 
 
 def _used(quota: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gtm.control.errors import Conflict
+from gtm.control.lead.corrections import CorrectionBook
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.feed.wire import BalancerReply, BalancerReport
@@ -55,11 +56,19 @@ class Balancers:
         leases: the books of quotas.
         latency: what is known of round trips.
         monotonic: seconds that never step back.
+        pushes: takes what they found no slot for; None: a book of its own.
     """
 
-    def __init__(self, leases: Leases, latency: LatencyBook, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        latency: LatencyBook,
+        monotonic: Callable[[], float],
+        pushes: CorrectionBook | None = None,
+    ) -> None:
         self._leases = leases
         self._latency = latency
+        self._pushes = pushes or CorrectionBook()
         self._monotonic = monotonic
         self._told: dict[tuple[str, str], ToldKeys] = {}
 
@@ -85,10 +94,13 @@ class Balancers:
             raise Conflict(
                 f"the token `{token}` has {MOST} balancers already: make others a token of their own"
             )
-        kept = replace(report, leases=None, latency=(), witnesses=())
+        kept = replace(report, leases=None, latency=(), witnesses=(), pushes={})
         self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now, name, kept)
         own = [witness._replace(reporter=reporter) for witness in report.witnesses]
         self._latency.take(report.latency, token, own)
+        if report.region:
+            counts = {f"{report.region}\t{told}": count for told, count in report.pushes.items()}
+            self._pushes.take(f"{token_id}/{name}", counts, report.seconds, now)
         # No edge has such a name: two that share one are told apart by their tokens.
         return BalancerReply(self._leases.answer(f"{token}/{name}", report.leases, now))
 

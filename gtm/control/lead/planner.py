@@ -51,6 +51,8 @@ class Inputs:
     loads: Mapping[Key, Load]
     capacity: Assessment = NO_ASSESSMENT
     """The last assessment of capacity, which the next goes on from."""
+    pushed: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    """Requests per second by service, the region that they came to, and the one that serves them instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,11 @@ class Planner:
             for (region, service), load in given.loads.items()
             if service and load.requests_per_second is not None and load.age(given.now) <= FRESH
         }
+        # A request counts where it came to: it is served once, elsewhere, and no more DNS answers led there.
+        for (service, came, went), rate in given.pushed.items():
+            for region, more in ((came, rate), (went, -rate)):
+                if (service, region) in served:
+                    served[service, region] = max(0.0, served[service, region] + more)
         self._per_answer = requests_per_answer(given.rates, served, self._per_answer)
         demand: dict[tuple[str, str], float] = defaultdict(float)
         fixed: dict[tuple[str, str], float] = defaultdict(float)

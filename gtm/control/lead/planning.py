@@ -12,7 +12,7 @@ from gtm.control.lead.election import Election, Sole, Standing
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
 from gtm.control.lead.planner import TICK, Inputs, Planned, Planner, same_plan
-from gtm.control.lead.reports import Reports
+from gtm.control.lead.reports import Reports, moved
 from gtm.control.live.present import Current
 from gtm.core.latency import Estimator
 from gtm.core.policy.snapshot import Snapshot
@@ -106,4 +106,5 @@ class Planning:
             rates={},
             loads=self._loads.loads(snapshot.policy),
             capacity=self._loads.assessment,
+            pushed=moved(self._reports.pushed),
         )

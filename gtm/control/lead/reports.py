@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from gtm.control.lead.corrections import CorrectionBook
 from gtm.control.lead.demand import DemandBook, Reported
@@ -16,6 +17,15 @@ from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import Vantages
 from gtm.control.live.present import Current
 from gtm.feed.wire import EdgeReply, EdgeReport
+
+
+class Pushed(NamedTuple):
+    """Requests of a service that found no slot in a region: the peer that took them (empty: none), and why."""
+
+    home: str
+    service: str
+    region: str
+    why: str
 
 
 class Reports:
@@ -40,6 +50,8 @@ class Reports:
         self.vantages = Vantages(clock, monotonic)
         self.demand = DemandBook()
         self.corrections = CorrectionBook()
+        self.pushes = CorrectionBook()
+        """What balancers found no slot for, by their region and \"service, region, why\"."""
         self.takeover = Takeover()
         self.dropped: Counter[str] = Counter()
         """Items that were left out of reports, by part of the report."""
@@ -86,6 +98,25 @@ class Reports:
         return self.corrections.rates(self._monotonic())
 
     @property
+    def pushed(self) -> dict[Pushed, float]:
+        """What balancers found no slot for, in requests per second."""
+        found = {}
+        for (home, told), rate in self.pushes.rates(self._monotonic()).items():
+            service, region, why = told.split("\t")
+            found[Pushed(home, service, region, why)] = rate
+        return found
+
+    @property
     def reported(self) -> Reported:
         """The rates of all edges now, to be added up."""
         return self.demand.reported(self._monotonic())
+
+
+def moved(pushed: Mapping[Pushed, float]) -> dict[tuple[str, str, str], float]:
+    """What peers took: requests per second by service, the region that they came to, and the peer."""
+    found: dict[tuple[str, str, str], float] = defaultdict(float)
+    for one, rate in pushed.items():
+        if one.region:
+            taken = one.service, one.home, one.region
+            found[taken] += -rate if one.why == "failed" else rate
+    return {taken: rate for taken, rate in found.items() if rate > 0}

@@ -136,6 +136,7 @@ class Carrier:
             afford=self._gate.afford,
             now=loop.time,
             route=lambda url: Route(url, tls, idle=IDLE),
+            siblings=settings.workers,
         )
         self._proxy = Proxy(
             law,
@@ -290,6 +291,10 @@ class Carrier:
     def spent(self) -> tuple[int, dict[QuotaText, int], dict[QuotaText, int]]:
         """By which parts of the leases it spends, and requests used and denied by quota since it was last asked."""
         return self._spends, *self._gate.take_counts()
+
+    def pushes(self) -> Mapping[str, int]:
+        """Requests that found no slot, since it began (`Pusher.pushes`)."""
+        return self._pusher.pushes
 
     def free_slots(self) -> Slots | None:
         """How many requests could begin now; None: backends do not say how many they serve."""

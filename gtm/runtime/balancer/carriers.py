@@ -53,6 +53,9 @@ class Carriers(Protocol):
     def spent(self) -> Sequence[Spent]:
         """What was done with them."""
 
+    def pushes(self) -> Mapping[str, int]:
+        """Requests that found no slot, by service, region and why, since those began that run now."""
+
     def words(self) -> Mapping[str, Word]:
         """What each of them says now, by its name."""
 
@@ -111,6 +114,10 @@ class Alone:
     def spent(self) -> Sequence[Spent]:
         """See `Carriers`."""
         return (Spent(0, *self._carrier.spent()),)
+
+    def pushes(self) -> Mapping[str, int]:
+        """See `Carriers`."""
+        return self._carrier.pushes()
 
     def words(self) -> Mapping[str, Word]:
         """See `Carriers`."""

@@ -68,6 +68,8 @@ class Pushes:
         self.address = ""
         """Where other balancers of the region reach this one."""
         self._carriers: Carriers | None = None
+        self._pushed: dict[str, int] = {}
+        self._told_at = boot_time()
 
     def serve(self, carriers: Carriers) -> None:
         """These push."""
@@ -111,13 +113,17 @@ class Pushes:
 
     def _report(self) -> BalancerReport:
         self._count()
+        now, counts = boot_time(), {} if self._carriers is None else dict(self._carriers.pushes())
+        # A worker that began anew counts from 0: what it had said is not taken back.
+        more = {key: count - self._pushed.get(key, 0) for key, count in counts.items()}
+        seconds, self._told_at, self._pushed = now - self._told_at, now, counts
         tiers: Mapping[str, tuple[int, int]] = {}
         learned = Interval([], [])
         if self._carriers is not None:
             tiers = self._carriers.tiers()
             learned = self._carriers.round_trips()
         return BalancerReport(
-            self.leases.use(boot_time()),
+            self.leases.use(now),
             self.keys.public,
             self._settings.region,
             __version__,
@@ -125,6 +131,8 @@ class Pushes:
             tuple(learned.deltas[:MAX_SENT]),
             tuple(learned.witnesses[:MAX_SENT]),
             self.address,
+            {key: float(count) for key, count in more.items() if count > 0},
+            min(seconds, 3600.0),
         )
 
     def _take(self, reply: BalancerReply) -> None:

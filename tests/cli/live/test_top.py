@@ -136,6 +136,39 @@ def test_screen_says_what_was_corrected_and_why() -> None:
     assert "free slots" not in shown(DOCUMENT)
 
 
+def test_screen_says_what_was_pushed_and_what_waits() -> None:
+    """By regions, with the rules that it counts against; then what stayed, and why in words. Little is left out."""
+    pushes = [
+        {"from": "us-east", "to": None, "why": "no_quota", "requests_per_second": 9.0, "quotas": []},
+        {
+            "from": "us-east",
+            "to": "eu-west",
+            "why": "moved",
+            "requests_per_second": 4.0,
+            "quotas": ["abroad"],
+        },
+        {
+            "from": "us-east",
+            "to": "eu-west",
+            "why": "failed",
+            "requests_per_second": 0.3,
+            "quotas": ["abroad"],
+        },
+        {"from": "us-east", "to": "us-west", "why": "redirected", "requests_per_second": 2.0, "quotas": []},
+        {"from": "eu-west", "to": None, "why": "a new one", "requests_per_second": 0.1, "quotas": []},
+    ]
+    text = shown({**DOCUMENT, "pushes": pushes})
+    lines = text[text.index("pushed by balancers") : text.index("refused\n")].split("\n")[1:5]
+    assert [line.strip() for line in lines] == [
+        "us-east → eu-west  4.0/s  (abroad)",
+        "us-east → eu-west  0.3/s  (not taken, abroad)",
+        "us-east → us-west  2.0/s  (by redirect)",
+        "us-east waits  9.0/s  no token of a spillover quota",
+    ]
+    assert "a new one" not in text
+    assert "pushed" not in shown(DOCUMENT)
+
+
 def test_screen_says_what_is_wrong() -> None:
     """Control away, database down, no plan, an old plan, no edge: each is a line."""
     wrong = {**DOCUMENT, "database": "down", "edges": [], "plan": {**DOCUMENT["plan"], "error": "no solver"}}

@@ -74,6 +74,27 @@ def test_http_is_leased_what_dns_leaves() -> None:
     assert planner.latest.leasable["r"] == pytest.approx(2.5)
 
 
+def test_what_was_pushed_counts_where_it_came_to() -> None:
+    """A DNS answer led 10/s to `de`, which pushed 4 of them to `ie`: it stands for ten requests, and none of them is `ie`'s."""
+    (row,) = _inputs(1.0).rates
+    loads = {
+        (region, "chat"): Load(region, "chat", NOW, 1, requests_per_second=rate)
+        for region, rate in (("de", 6.0), ("ie", 4.0))
+    }
+    given = _inputs(0.0, rates={replace(row, region="de", via="dns"): 1.0})
+    found = []
+    for pushed in ({}, {("chat", "de", "ie"): 4.0}):
+        planner = Planner()
+        for second in range(20):
+            planner.tick(replace(given, now=NOW + second, loads=_fresh(loads, NOW + second), pushed=pushed))
+        found.append(sum(one.rate for one in planner.latest.problem.classes))
+    assert found == [pytest.approx(6.0, rel=0.05), pytest.approx(10.0, rel=0.05)]
+
+
+def _fresh(loads: dict[tuple[str, str], Load], now: float) -> dict[tuple[str, str], Load]:
+    return {key: replace(load, at=now) for key, load in loads.items()}
+
+
 def test_http_refuses_for_dns() -> None:
     """DNS refuses nobody, so of HTTP's requests so many more are refused that the sum is what the plan wants."""
     (row,) = _inputs(10.0).rates

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gtm.core.balance.spill.edge import Correction, Way, correct
 from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing, standing
-from gtm.core.balance.spill.senders import Sender, Sent, allotment
+from gtm.core.balance.spill.senders import Sender, Sent, allotment, wanting
 from gtm.core.balance.spill.ways import ways
 from gtm.core.decision.choice import Afford, Option, by_free_slots
 from gtm.core.decision.ranking import RankingClass
@@ -95,13 +95,14 @@ class SendingWorker:
             self.rooms, self._found = _NOTHING, {}  # what was heard before is heard anew
         self._regions = names
 
-    def hear(self, rooms: Mapping[str, Sequence[Room]], senders: int) -> None:
+    def hear(self, rooms: Mapping[str, Sequence[Room]], senders: int, now: float) -> None:
         """Go by what was said last: by region the newest of each balancer, and how many edges and balancers go by it."""
+        senders = wanting((room for several in rooms.values() for room in several), senders, now)
         self.rooms, self._found = rooms, {}
         self._named = frozenset(part for several in rooms.values() for room in several for part in room.parts)
         if senders != self._senders:
             self._senders = senders
-            share = 1 / (max(1, senders) * self._siblings)
+            share = 1 / (senders * self._siblings)
             self.sender = Sender(self._known, self.sender.sent, share, self.sender.afford)
 
     def ask(self, parts: Parts, now: float) -> Sender:

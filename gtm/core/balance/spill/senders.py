@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import floor
 
-from gtm.core.balance.spill.room import KNOWN_FOR, Standing
+from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing
 from gtm.core.decision.choice import Afford
 from gtm.core.model.affinity import fraction
 
@@ -26,6 +26,18 @@ def allotment(standing: Standing, share: float, key: int) -> int:
     if standing.open < 1:
         return 0
     return floor(standing.open * share + fraction(key, standing.sequence))
+
+
+def wanting(rooms: Iterable[Room], senders: int, now: float) -> int:
+    """How many senders may want to send now: a balancer that says that it has a slot open does not, and needs no part.
+
+    Args:
+        rooms: the newest of each balancer.
+        senders: edges and balancers that go by reports, all of them.
+        now: by the clock of `Room.at`.
+    """
+    content = sum(1 for room in rooms if room.whole.open >= 1 and room.known(now))
+    return max(1, senders - content)
 
 
 class Sent:

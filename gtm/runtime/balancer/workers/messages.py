@@ -80,7 +80,7 @@ class WordMessage:
     """From a worker, up to ten times a second: what it has now.
 
     `room`: how many requests could begin there. `used` and `denied` count requests by quota since it began, `parts` is of the leases
-    that it spends by.
+    that it spends by. `pushes` counts requests that found no slot (`gtm.balancer.decide.pushing.Pusher.pushes`).
     """
 
     word: Word
@@ -88,6 +88,7 @@ class WordMessage:
     parts: int = 0
     used: dict[QuotaText, int] = field(default_factory=dict)
     denied: dict[QuotaText, int] = field(default_factory=dict)
+    pushes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -282,6 +283,14 @@ class WorkerPool:
             used, one.used = _since(one.used, one.said.used), one.said.used
             denied, one.denied = _since(one.denied, one.said.denied), one.said.denied
             found.append(Spent(number - 1, one.said.parts, used, denied))
+        return found
+
+    def pushes(self) -> Mapping[str, int]:
+        """See `Carriers`."""
+        found: Counter[str] = Counter()
+        for one in self._running.values():
+            if one.said is not None:
+                found.update(one.said.pushes)
         return found
 
     def words(self) -> Mapping[str, Word]:

@@ -145,7 +145,8 @@ class Worker:
                 self._used.update(used)
                 self._denied.update(denied)
                 room = carrier.free_slots()
-                self._line.put([WordMessage(word, room, parts, dict(self._used), dict(self._denied))])
+                spent = parts, dict(self._used), dict(self._denied)
+                self._line.put([WordMessage(word, room, *spent, dict(carrier.pushes()))])
             await asyncio.sleep(LOOK_EVERY)
 
     async def _tick(self, carrier: Carrier) -> None:
