@@ -159,22 +159,28 @@ _HOW = {"redirected": "by redirect", "failed": "not taken"}
 
 
 def _pushed(found: Mapping[str, Any]) -> Iterator[Text]:
-    """From where to where; then what stayed, and why."""
-    pushes = [one for one in found.get("pushes", ()) if one["requests_per_second"] >= _LITTLE]
-    for one in sorted(pushes, key=lambda one: one["to"] is None):
-        rate = f"  {_rate(one['requests_per_second'])}"
+    """From where to where; then what each region kept, and why."""
+    kept: dict[str, list[Mapping[str, Any]]] = {}
+    for one in found.get("pushes", ()):  # of an older control there are none
+        if one["requests_per_second"] < _LITTLE:
+            continue
         if one["to"] is None:
-            why = _STAYED.get(one["why"], output.plain(one["why"]))
-            yield Text.assemble(f"  {output.plain(one['from'])} waits{rate}  ", (why, "dim"))
+            kept.setdefault(one["from"], []).append(one)
             continue
         told = [_HOW[one["why"]]] if one["why"] in _HOW else []
         told += [output.plain(name) for name in one["quotas"]]
         yield Text.assemble(
             f"  {output.plain(one['from'])} ",
             ("→", "bold cyan"),
-            f" {output.plain(one['to'])}{rate}",
+            f" {output.plain(one['to'])}  {_rate(one['requests_per_second'])}",
             f"  ({', '.join(told)})" if told else "",
         )
+    for region, several in kept.items():
+        whys = [
+            f"{_STAYED.get(one['why'], output.plain(one['why']))} {_rate(one['requests_per_second'])}"
+            for one in several
+        ]
+        yield Text.assemble(f"  {output.plain(region)} keeps  ", (", ".join(whys), "dim"))
 
 
 def _used(quota: Mapping[str, Any]) -> str:

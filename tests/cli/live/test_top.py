@@ -136,7 +136,7 @@ def test_screen_says_what_was_corrected_and_why() -> None:
     assert "free slots" not in shown(DOCUMENT)
 
 
-def test_screen_says_what_was_pushed_and_what_waits() -> None:
+def test_screen_says_what_was_pushed_and_what_was_kept() -> None:
     """By regions, with the rules that it counts against; then what stayed, and why in words. Little is left out."""
     pushes = [
         {"from": "us-east", "to": None, "why": "no_quota", "requests_per_second": 9.0, "quotas": []},
@@ -155,6 +155,7 @@ def test_screen_says_what_was_pushed_and_what_waits() -> None:
             "quotas": ["abroad"],
         },
         {"from": "us-east", "to": "us-west", "why": "redirected", "requests_per_second": 2.0, "quotas": []},
+        {"from": "us-east", "to": None, "why": "no_room", "requests_per_second": 1.0, "quotas": []},
         {"from": "eu-west", "to": None, "why": "a new one", "requests_per_second": 0.1, "quotas": []},
     ]
     text = shown({**DOCUMENT, "pushes": pushes})
@@ -163,7 +164,7 @@ def test_screen_says_what_was_pushed_and_what_waits() -> None:
         "us-east → eu-west  4.0/s  (abroad)",
         "us-east → eu-west  0.3/s  (not taken, abroad)",
         "us-east → us-west  2.0/s  (by redirect)",
-        "us-east waits  9.0/s  no token of a spillover quota",
+        "us-east keeps  no token of a spillover quota 9.0/s, no peer has room 1.0/s",
     ]
     assert "a new one" not in text
     assert "pushed" not in shown(DOCUMENT)
