@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.control.lead.planner import Planned
-from gtm.control.lead.vantages import LiveEdge
 from gtm.control.lead.reports import Pushed, moved
+from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, _quantile, plan_document, top_document
 from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Load
