@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import pstdev
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
+from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import BOUNDS, Histogram
-from gtm.core.balance.admission import Admission
 from gtm.core.balance.choosing.filters import healthy
+from gtm.core.balance.choosing.values import Candidate
 
 
-def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate, pusher: Pusher) -> bytes:
-    """All of them, as text."""
+def render(
+    proxy: Proxy,
+    picker: PoolPicker,
+    queue: QueueAdmission,
+    gate: LawGate,
+    pusher: Pusher,
+    *,
+    said: Mapping[str, Mapping[str, float]],
+) -> bytes:
+    """All of them, as text. `said`: backend → what its metrics say of its load."""
+    admission = queue.admission
     stats, snapshot = proxy.stats, admission.snapshot()
     lines: list[str] = []
     _family(
@@ -61,7 +72,16 @@ def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate
     _family(lines, "gtm_balancer_retries_total", "counter", "Requests sent again.", [(stats.retries, {})])
     for name, text, table in (
         ("gtm_balancer_request_seconds", "From a request's head to its end.", stats.durations),
-        ("gtm_balancer_first_byte_seconds", "From a request's head to its answer's.", stats.first_bytes),
+        (
+            "gtm_balancer_first_byte_seconds",
+            "From a request's head to the first byte of its answer's body: a stream's first token.",
+            stats.first_bytes,
+        ),
+        (
+            "gtm_balancer_inter_token_seconds",
+            "From piece to piece of a stream of events, in the mean of each stream.",
+            stats.between,
+        ),
     ):
         _histograms(lines, name, text, table)
     if proxy.tracer is not None:
@@ -87,6 +107,8 @@ def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate
     for name, text, values in gauges:
         rows = zip(values, candidates, strict=True)
         _family(lines, name, "gauge", text, ((value, {"backend": one.backend.name}) for value, one in rows))
+    _backends(lines, candidates, said)
+    _tenants(lines, queue)
     for name, text, of in (
         ("gtm_balancer_running", "Requests that were admitted and have not ended, by tier.", "running"),
         ("gtm_balancer_waiting", "Requests in the queue, by tier.", "waiting"),
@@ -100,6 +122,64 @@ def render(proxy: Proxy, picker: PoolPicker, admission: Admission, gate: LawGate
         )
     _family(lines, "gtm_balancer_connections", "gauge", "Clients' connections.", [(proxy.connections, {})])
     return ("\n".join(lines) + "\n").encode()
+
+
+def _backends(
+    lines: list[str], candidates: Sequence[Candidate], said: Mapping[str, Mapping[str, float]]
+) -> None:
+    """How full backends are, and what they say of themselves."""
+    used = {
+        one.backend.name: one.flight.requests / one.backend.slots for one in candidates if one.backend.slots
+    }
+    usable = [used[one.backend.name] for one in candidates if one.backend.slots and healthy(one.condition)]
+    mean = sum(usable) / len(usable) if usable else 0.0
+    memory = {
+        one.backend.name: one.condition.memory for one in candidates if one.condition.memory is not None
+    }
+    for name, text, values in (
+        ("gtm_balancer_utilization", "Requests in flight, as a part of the backend's slots.", used),
+        ("gtm_balancer_memory_usage", "The used part of its KV cache, or else of its GPU memory.", memory),
+    ):
+        _family(lines, name, "gauge", text, [(value, {"backend": url}) for url, value in values.items()])
+    if mean:
+        cv = pstdev(usable) / mean
+        text = "The coefficient of variation of usable backends' utilization."
+        _family(lines, "gtm_balancer_utilization_cv", "gauge", text, [(cv, {})])
+    kinds = {"output": "tokens_per_second", "input": "input_tokens_per_second"}
+    _family(
+        lines,
+        "gtm_balancer_tokens_per_second",
+        "gauge",
+        "Tokens generated, and read in prompts, by the backend's own metrics: whoever asked for them.",
+        [
+            (one[signal], {"backend": url, "kind": kind})
+            for url, one in said.items()
+            for kind, signal in kinds.items()
+            if signal in one
+        ],
+    )
+
+
+def _tenants(lines: list[str], queue: QueueAdmission) -> None:
+    """Rate, errors and duration, by tenant and model."""
+    rows = [
+        (totals, {"tenant": tenant or "", "model": model or ""})
+        for (tenant, model), totals in queue.totals.items()
+    ]
+    for name, text, of in (
+        (
+            "gtm_balancer_tenant_requests_total",
+            "Requests that were admitted or waited, and ended.",
+            "requests",
+        ),
+        (
+            "gtm_balancer_tenant_errors_total",
+            "Those whose answer was a failure (5xx), or that had none.",
+            "errors",
+        ),
+        ("gtm_balancer_tenant_seconds_total", "Seconds from their coming to their end.", "seconds"),
+    ):
+        _family(lines, name, "counter", text, [(getattr(totals, of), labels) for totals, labels in rows])
 
 
 def _family(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -84,6 +85,21 @@ def test_streams_reach_a_real_client(fra: LoneBalancer) -> None:
         assert whole.headers["x-gtm-region"] == "fra"
         assert whole.parse().usage.completion_tokens == 5
     assert fra.in_flight() == 0
+
+    def told() -> bool:
+        metrics = httpx.get(f"http://127.0.0.1:{fra.admin_port}/metrics", trust_env=False).text
+        return all(
+            re.search(rf"^{line}", metrics, re.MULTILINE)
+            for line in (
+                r"gtm_balancer_inter_token_seconds_count\{[^}]*\} [1-9]",
+                r"gtm_balancer_first_byte_seconds_count\{[^}]*\} [1-9]",
+                r'gtm_balancer_tenant_requests_total\{tenant="",model="demo"\} [1-9]',
+                r"gtm_balancer_memory_usage\{[^}]*\} [0-9.]+$",
+                r'gtm_balancer_tokens_per_second\{[^}]*kind="output"\} [0-9.]+$',
+            )
+        )
+
+    eventually(told, "its metrics tell of tokens, tenants and models")
 
 
 def test_the_law_is_enforced_here(iad: LoneBalancer, backends: Backends) -> None:

@@ -22,6 +22,21 @@ _OUTPUT_TOKENS = 256
 """What a request that does not bound its output is expected to make."""
 
 
+MOST_TOTALS = 500
+"""Pairs of tenant and model that are counted apart."""
+OTHERS = ("(others)", "(others)")
+
+
+class Totals:
+    """Requests that ended, those of them whose answer was a server's failure or none, and seconds from their coming to their end."""
+
+    __slots__ = ("errors", "requests", "seconds")
+
+    def __init__(self) -> None:
+        self.requests = self.errors = 0
+        self.seconds = 0.0
+
+
 class QueueAdmission:
     """See above.
 
@@ -46,6 +61,8 @@ class QueueAdmission:
         self._priority = priority
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self.totals: dict[tuple[str | None, str | None], Totals] = {}
+        """Of requests that were taken in and have ended, by tenant and model; beyond `MOST_TOTALS` of these under `OTHERS`."""
 
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """See `gtm.balancer.plane.proxy.Admission`."""
@@ -76,6 +93,7 @@ class QueueAdmission:
         ticket = exchange.admission
         if isinstance(ticket, core.Ticket):
             exchange.admission = None
+            self._count(ticket, exchange.status, now)
             used = None
             if (
                 ticket.flow is not None and ticket.admitted
@@ -84,6 +102,20 @@ class QueueAdmission:
             self.admission.release(ticket, now, used)
             if self.admission.changed:
                 self.tick(now)
+
+    def _count(self, ticket: core.Ticket, status: int, now: float) -> None:
+        arrival = ticket.arrival
+        key = arrival.tenant, arrival.model
+        totals = self.totals.get(key)
+        if totals is None:
+            # Clients make names of models up.
+            if len(self.totals) >= MOST_TOTALS or len(arrival.model or "") > 200:
+                key = OTHERS
+            totals = self.totals.setdefault(key, Totals())
+        totals.requests += 1
+        totals.seconds += now - ticket.offered
+        if status >= 500 or not status:
+            totals.errors += 1
 
     def withdraw(self, exchange: Exchange, now: float) -> None:
         """See there."""

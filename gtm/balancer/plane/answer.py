@@ -13,7 +13,7 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 class Answer:
     """One answer, from its head to its end; pieces are written together by who takes them."""
 
-    __slots__ = ("_out", "_trailers", "events", "framing", "size", "tail")
+    __slots__ = ("_out", "_trailers", "events", "framing", "pieces", "size", "tail")
 
     def __init__(self) -> None:
         self.framing: Framing = NONE
@@ -21,6 +21,8 @@ class Answer:
         """It is a stream of server-sent events."""
         self.size = 0
         """Bytes of its body."""
+        self.pieces = 0
+        """Pieces that it came in: of a stream of events about one each, as servers send them."""
         self._out: list[bytes] = []
         self.tail = b""
         """How a stream of events ends so far: four bytes at least, if there are so many."""
@@ -40,6 +42,7 @@ class Answer:
     def body(self, piece: bytes) -> None:
         """A piece of its body."""
         self.size += len(piece)
+        self.pieces += 1
         if self.framing is CHUNKED:
             self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
             if self.events:

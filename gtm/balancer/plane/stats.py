@@ -63,7 +63,9 @@ class Stats:
         self.durations: dict[str, Histogram] = {}
         """Of whole requests, by backend."""
         self.first_bytes: dict[str, Histogram] = {}
-        """To the head of the answer, by backend."""
+        """To the first byte of the answer's body, a stream's first token; of one without a body, to its head. By backend."""
+        self.between: dict[str, Histogram] = {}
+        """Between two pieces of a stream of events, in the mean of the stream, by backend: from token to token."""
 
     def refused(self, refusal: Refusal) -> None:
         """Count a refusal. Who is sent on by a redirect is not refused."""
@@ -83,6 +85,10 @@ class Stats:
             (self.durations.get(url) or self._new(self.durations, url)).add(now - began)
             if first_byte:
                 (self.first_bytes.get(url) or self._new(self.first_bytes, url)).add(first_byte - began)
+            answer = exchange.answer
+            if answer.events and answer.pieces > 1 and how == "answered":
+                mean = (now - first_byte) / (answer.pieces - 1)
+                (self.between.get(url) or self._new(self.between, url)).add(mean)
 
     def served(self) -> tuple[int, float, float]:
         """How many requests backends have had; their seconds together, those in the queue apart."""

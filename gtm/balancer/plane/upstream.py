@@ -208,7 +208,10 @@ class Upstream(asyncio.Protocol, Outflow):
                 return
             # As it came: it is what would be written.
             answer = exchange.answer
+            if not answer.size:
+                exchange.first_byte = self.heard
             answer.size += size
+            answer.pieces += 1
             answer.tail = data[-6:-2]
             exchange.client.transport.write(data)
         elif self._left:
@@ -275,6 +278,8 @@ class Upstream(asyncio.Protocol, Outflow):
     def _split(self, exchange: Exchange, chunks: Chunks, data: bytes) -> None:
         """Take chunks that are not whole, not plain, or the last."""
         pieces, rest = chunks.split(data)
+        if pieces and not exchange.answer.size:
+            exchange.first_byte = self.heard
         for piece in pieces:
             exchange.answer.body(piece)
         if chunks.broken:
@@ -297,6 +302,8 @@ class Upstream(asyncio.Protocol, Outflow):
             self.usable = False
             data, left = data[:left], 0
         if data:
+            if not exchange.answer.size:
+                exchange.first_byte = self.heard
             exchange.answer.body(data)
         self._left = left
         if left:
@@ -407,6 +414,8 @@ class Upstream(asyncio.Protocol, Outflow):
         if self._done:  # of an answer to HEAD: there is none, and more of it may come
             self.usable = False
         elif self.exchange is not None:
+            if not self.exchange.answer.size:
+                self.exchange.first_byte = self.heard
             self.exchange.answer.body(body)
 
     def on_message_complete(self) -> None:

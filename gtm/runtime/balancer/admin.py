@@ -59,7 +59,9 @@ class Page:
 
     def metrics(self) -> bytes:
         """Counters and gauges, as Prometheus text."""
-        return render(self._proxy, self._picker, self._admission.admission, self._gate, self._pusher)
+        return render(
+            self._proxy, self._picker, self._admission, self._gate, self._pusher, said=self._health.signals()
+        )
 
     def state(self) -> dict[str, Any]:
         """What is known now."""

@@ -12,7 +12,14 @@ _MEANS = {"service_time_ms": "requests_per_second", "queue_wait_ms": "requests_p
 """Of a load report: what is a mean, and what it is weighted by."""
 _SHARED = frozenset({"kv_cache_usage"})
 """What all workers see of the same backends: a mean of them."""
-_ANY = frozenset({"gtm_balancer_backend_up"})
+_ANY = frozenset(
+    {
+        "gtm_balancer_backend_up",
+        "gtm_balancer_memory_usage",
+        "gtm_balancer_tokens_per_second",
+        "gtm_balancer_utilization_cv",
+    }
+)
 """Gauges that are the largest of all workers', and no sum."""
 _GROWING = frozenset({"counter", "histogram"})
 
