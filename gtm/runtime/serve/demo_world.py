@@ -8,8 +8,6 @@ import signal
 import socket
 import sys
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 
 import uvloop
 
@@ -29,31 +27,8 @@ from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
 from gtm.runtime.serve.demo_region import DemoRegion
+from gtm.runtime.serve.demo_settings import RegionSettings, WorldSettings
 from gtm.settings import LOOPBACK, BalancerSettings
-
-
-@dataclass(frozen=True, slots=True)
-class RegionSettings:
-    """A region: its name, its slots, and the token (role `balancer`) of its balancer."""
-
-    name: str
-    slots: int
-    token: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorldSettings:
-    """What the world is handed.
-
-    `switch` is the descriptor of the listening socket of the block's switch address, which the parent holds too. The regions'
-    balancers follow `control_url`, and keep what must last in `data_dir`.
-    """
-
-    block: int
-    switch: int
-    regions: tuple[RegionSettings, ...]
-    control_url: str
-    data_dir: Path
 
 
 def _balancer(settings: WorldSettings, region: RegionSettings, number: int) -> BalancerSettings:

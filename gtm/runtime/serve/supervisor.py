@@ -35,7 +35,7 @@ from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import reserve
-from gtm.runtime.serve.demo_world import RegionSettings, WorldSettings
+from gtm.runtime.serve.demo_settings import RegionSettings, WorldSettings
 from gtm.runtime.serve.facts import Facts
 from gtm.settings import ControlSettings, EdgeSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
