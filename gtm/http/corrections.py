@@ -68,7 +68,7 @@ class RouterCorrections:
         now, group = self._now(), routing.ranking.group
         ended, correction = self._asked(routing, option, now)
         known = self._worker.ask(parts_of(group, routing.request.model), now).known
-        return ended, correction_document(routing.view, group, option, correction, known, now)
+        return ended, correction_document(routing.view, group, option, correction, known, now, ended)
 
     def _now(self) -> float:
         rooms, now = self.current.rooms, self.current.boot()

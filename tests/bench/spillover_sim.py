@@ -7,7 +7,8 @@ next when the latest report calls it full), `gtm` (the planner of `gtm.core.plan
 at once, routes each request by least actual time). See docs/benchmarks.md for the model and its limits.
 
 `slots_needed` is the least number of slots at which 99% of all measured requests wait 0.5 s at most; refused ones count
-as having waited longer. Slots stand in proportion to each region's own peak demand, or (`--equal`) in equal parts.
+as having waited longer. The search takes for granted that more slots are never worse, which runs this short are not always; whether a strategy
+meets the objective with 1.1 times the oracle's slots is asked apart (`at_aim_slots`: `late_share`). Slots stand in proportion to each region's own peak demand, or (`--equal`) in equal parts.
 With the fence, its regions are sized first, by the fenced clients alone, and then the others, each pool in proportion.
 Latencies are compared at the slots that gtm needs, and once more where all is tight: at those that the oracle needs. A pushed
 request's extra round trip counts as waiting.
@@ -24,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, floor
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,8 @@ from tests.bench.sim_world import (
 )
 
 STRATEGIES = ("nearest", "waterfall", "gtm", "gtm+edge", "gtm+push", "gtm+edge+push", "oracle")
+AIM = 1.1
+"""Times the oracle's slots that spill-back should do with: each strategy is judged with these too (`at_aim_slots`)."""
 LATE_SHARE = 0.01
 """At most this share of requests waits longer than WAIT_S."""
 Multiples = tuple[float, float]
@@ -198,9 +201,21 @@ def compare(scene: Scene, names: Sequence[str], say: Callable[[str], None]) -> d
         needs = sum(sizes[name])
         figures: dict[str, object] = dict(judged(name, scene, sizes.get("gtm", sizes["oracle"]), needs))
         figures["at_oracle_slots"] = judged(name, scene, sizes["oracle"], needs)
+        figures["at_aim_slots"] = judged(name, scene, scaled(sizes["oracle"], AIM), needs)
         figures["beyond_oracle"] = round(needs / sum(sizes["oracle"]) - 1, 4)
         found[name] = figures
     return found
+
+
+def scaled(slots: tuple[int, ...], factor: float) -> tuple[int, ...]:
+    """So many times the slots, in whole ones: the largest remainders are rounded up, as far as the sum allows."""
+    exact = [factor * count for count in slots]
+    found = [floor(count) for count in exact]
+    for number in sorted(range(len(slots)), key=lambda one: found[one] - exact[one])[
+        : floor(sum(exact)) - sum(found)
+    ]:
+        found[number] += 1
+    return tuple(found)
 
 
 def judged(name: str, scene: Scene, slots: tuple[int, ...], needs: int) -> dict[str, float | int | None]:

@@ -589,6 +589,14 @@ def test_an_explanation_says_what_is_known_and_what_came_of_it() -> None:
         None,
         "free slots are not asked for: requests that end by `weighted`, of a service with this steering and affinity, stay",
     )
+    say(edge, us=free, ie=free)
+    push = look_up(edge, "web", AMERICAN, explain="1")["free_slots"]["push"]
+    assert (push["how"], push["to"]) == ("carry", ["ie"])
+    assert push["text"] == (
+        "a request that finds no slot in us is carried to ie by its balancer, if it gains by that and tokens suffice"
+    )
+    say(edge, us=free, ie=full)
+    assert look_up(edge, "web", AMERICAN, explain="1")["free_slots"]["push"]["to"] == []
     say(edge, us=full)
     clock.now += 0.25
     regions = look_up(edge, "web", AMERICAN, explain="1")["free_slots"]["regions"]

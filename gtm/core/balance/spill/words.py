@@ -8,9 +8,11 @@ from typing import Any
 from gtm.core.balance.spill.edge import Correction
 from gtm.core.balance.spill.outcomes import Why
 from gtm.core.balance.spill.room import Standing
+from gtm.core.balance.spill.ways import ways
 from gtm.core.decision.choice import Option
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import View
+from gtm.core.model.services import Push
 
 _STANDS = "the plan's choice stands"
 _STAYS = {
@@ -20,6 +22,11 @@ _STAYS = {
     + _STANDS,
     Why.NO_QUOTA: "{}; other regions have, but the tokens of the spillover quotas on the way there are used up: "
     + _STANDS,
+}
+_WITHOUT = "a request that finds no slot in {} "
+_WITHOUT_WAIT = {
+    Push.CARRY: "is carried to {} by its balancer, if it gains by that and tokens suffice",
+    Push.REDIRECT: "is sent to {} by its balancer (307), if it gains by that and tokens suffice",
 }
 _NOT_CORRECTED = "free slots are not asked for: requests that end by `{}`, of a service with this steering and affinity, stay"
 
@@ -31,6 +38,7 @@ def correction_document(  # noqa: PLR0917 - what is told
     correction: Correction | None,
     known: Callable[[int], Standing | None],
     now: float,
+    ended: Option,
 ) -> dict[str, Any]:
     """What is known of free slots for one request, and what came of it.
 
@@ -41,9 +49,11 @@ def correction_document(  # noqa: PLR0917 - what is told
         correction: what became of it; None: it was not asked for.
         known: what is known now of the region of a number.
         now: by the clock of `Standing.at`.
+        ended: how the request ends.
 
     Returns:
-        `drawn` (region, null for a refusal), `why` (code, null where it was not asked for), `text`, and for each of the service's
+        `drawn` (region, null for a refusal), `why` (code, null where it was not asked for), `text`; `push`, what the balancer of the
+        region that the request is sent to would do if it found no slot there, null for a refusal; and for each of the service's
         `regions` that something is known of: `open` and `limit` slots, requests `waiting`, and `age` in seconds.
     """
     regions = [(view.snapshot.regions[number].name, known(number)) for number in group.order]
@@ -51,6 +61,7 @@ def correction_document(  # noqa: PLR0917 - what is told
         "drawn": drawn.region,
         "why": None if correction is None else correction.why.value,
         "text": _text(view, drawn, correction),
+        "push": None if ended.region is None else _push(view, group, ended, known),
         "regions": [
             {
                 "region": name,
@@ -63,6 +74,24 @@ def correction_document(  # noqa: PLR0917 - what is told
             if found is not None
         ],
     }
+
+
+def _push(
+    view: View, group: RankingClass, ended: Option, known: Callable[[int], Standing | None]
+) -> dict[str, Any]:
+    """Where a balancer without a slot may push to by what is known here: what else it goes by (its wait, tokens) is its own."""
+    how = group.service.service.push
+    every = [way.number for way in ways(view, group, "") if way.number != ended.number]
+    able = [number for number in every if (found := known(number)) is not None and found.open >= 1]
+    to = [] if how is Push.NEVER else [view.snapshot.regions[number].name for number in able]
+    if how is Push.NEVER:
+        text = _WITHOUT.format(ended.region) + "waits: the service's pushes are `never`"
+    elif not to:
+        text = _WITHOUT.format(ended.region) + "waits: no other region that it may go to is known to have one"
+    else:
+        words = _WITHOUT_WAIT[how].format(" or ".join(to))
+        text = _WITHOUT.format(ended.region) + words
+    return {"how": how.value, "to": to, "text": text}
 
 
 def _text(view: View, drawn: Option, correction: Correction | None) -> str:
