@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+# httpx loads the parts of its own command line if they are there, Pygments and much of Rich, for 40 ms of each process.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # so that they are not
 
 
 def __getattr__(name: str) -> Any:
