@@ -401,7 +401,7 @@ def test_what_gtm_adds_is_of_each_request() -> None:
         there = await Backend(answering(_OK, seen=seen)).start()
         async with world(here, there + "/v2") as w:
             numbers = iter(range(100))
-            w.gate.more_headers = lambda _: b"x-number: %d\r\n" % next(numbers)  # type: ignore[method-assign,assignment]
+            w.gate.more_headers = lambda _: b"x-number: %d\r\n" % ((next(numbers) + 1) // 2)  # type: ignore[method-assign,assignment]
             client = await w.client()
             waits = []
             for number in range(6):
@@ -415,7 +415,7 @@ def test_what_gtm_adds_is_of_each_request() -> None:
                 if number in {1, 4}:
                     w.picker._routes = w.picker._routes[::-1]
             assert waits == [False, False, False, True, False, False]
-            assert [one.get("x-number") for one in seen] == [b"%d" % number for number in range(6)]
+            assert [one.get("x-number") for one in seen] == [b"0", b"1", b"1", b"2", b"2", b"3"]
             assert [one.start.split(b" ")[1] for one in seen] == [b"/", b"/", b"/v2/", b"/v2/", b"/v2/", b"/"]
 
     run(main)

@@ -15,7 +15,7 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Pushed, Sent
 from gtm.balancer.wire.heads import Written
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.handoff.claims import Claims, client_network
+from gtm.core.handoff.claims import Claims, client_network, fence_hash
 from gtm.core.handoff.verdict import Flaw, Presented, Verdict
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
@@ -212,15 +212,16 @@ def test_a_new_rule_counts_for_what_waits(handed: bool) -> None:
 def test_a_handoff_that_is_over_counts_no_more_for_a_kept_head() -> None:
     """What a handoff adds is not remembered by the head that shows it."""
     region = _Region()
-    region.handoffs.claims = region.claims(once=False)
+    region.handoffs.claims = region.claims(once=False, fence=fence_hash(("fra", "iad")))
     first, _ = region.ask((b"gtm-handoff", b"x"))
     first.head.written = Written()
     for _ in range(2):
         assert _status(region.gate.judge(first, 0.0)) == 200
         assert isinstance(first.verdict, Verdict)
         assert first.verdict.believed is not None
-    region.ahead = 300.0
+    router, region.ahead = region.current.router, 40.0
     region.gate.judge(first, 0.0)
+    assert region.current.router is router
     assert isinstance(first.verdict, Verdict)
     assert first.verdict.believed is None
 
@@ -260,7 +261,7 @@ def test_the_same_request_uses_its_handoff_once() -> None:
 def test_a_handoff_is_as_old_as_when_it_came() -> None:
     """In a queue it may end; whose request it is, was said in time. A new request with it is another matter."""
     region = _Region()
-    region.handoffs.claims = region.claims(once=False)
+    region.handoffs.claims = region.claims(once=False, fence=fence_hash(("fra", "iad")))
     asked, _ = region.ask((b"gtm-handoff", b"x"))
     region.ahead = 300.0
     region.use(policy({"fra": 1001, "iad": 1002}))
