@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.prefixes import LONGEST, PrefixMap, blocks
-from gtm.core.balance.choosing.values import By, Prefix, Settings, Wanted
+from gtm.core.balance.choosing.values import By, Pick, Prefix, Settings, Wanted
 from gtm.core.balance.flights import Flights
 from tests.core.strategies import quick
 
@@ -317,6 +317,18 @@ def test_what_was_begun_is_remembered_only_where_prompts_count() -> None:
         pool = world([0] * 4, [1.0] * 4, [True] * 4, settings)
         _spread(pool, Wanted(key="k", prefix=cut("xyx")), 1)
         assert len(pool.prefixes) == kept
+
+
+def test_where_all_have_a_prompt_the_pick_decides() -> None:
+    """Whichever it is: with a pick by chance, as if nobody had looked."""
+    pool = world([0] * 4, [1.0] * 4, [True] * 4, Settings(prefix=Prefix.MAP, pick=Pick.RANDOM))
+    for name in NAMES:
+        pool.prefixes.sent(name, cut("xy"))
+    for draw in (0.1, 0.3, 0.6, 0.9):
+        found, plain = choice(pool, Wanted(prefix=cut("xyx")), draw), choice(pool, Wanted(), draw)
+        assert isinstance(found, Choice)
+        assert isinstance(plain, Choice)
+        assert (found.candidate, found.by) == (plain.candidate, By.CACHE)
 
 
 def test_a_map_outlives_its_pool() -> None:
