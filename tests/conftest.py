@@ -7,6 +7,7 @@ import itertools
 import os
 import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _TEMPLATE = "gtm_migrated"
 _numbers = itertools.count(1)
 _warden: list[Warden] = []
+_shared: list[tuple[System, ExitStack]] = []
 _contexts: dict[tuple[str | None, ...] | None, ssl.SSLContext] = {}
 
 
@@ -58,7 +60,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of whole systems first, then those with a database, then property tests: what is left for the end is short."""
+    """Files that share a demo, those of whole systems, those with a database, property tests: what is left for the end is short."""
     ranks: dict[Path, int] = {}
     for item in items:
         long = (
@@ -68,7 +70,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             True,
         )
         ranks[item.path] = min(ranks.get(item.path, len(long)), long.index(True))
-    items.sort(key=lambda item: ranks[item.path])
+    items.sort(key=lambda item: (not _shares(item), ranks[item.path]))
+
+
+def _shares(item: pytest.Item) -> bool:
+    return item.nodeid.partition("::")[0] in _SHARING
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -165,16 +171,26 @@ def database_url(postgres: EmbeddedPostgres) -> Iterator[str]:
     yield from _fresh(postgres, _TEMPLATE)
 
 
-@pytest.fixture(scope="session")
-def shared_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+@pytest.fixture
+def shared_demo(tmp_path_factory: pytest.TempPathFactory) -> System:
     """A running `gtm serve --demo` for tests that leave it as they found it, in the files of `_SHARING`.
 
-    To start and stop one takes 7 s of CPU.
+    To start and stop one takes 7 s of CPU, and to let it run a tenth of a core: it ends after the last of these files.
     """
     from tests.system.harness import system
 
-    with system(tmp_path_factory.mktemp("shared") / "data", "--demo") as running:
-        yield running
+    if not _shared:
+        stack = ExitStack()
+        running = stack.enter_context(system(tmp_path_factory.mktemp("shared") / "data", "--demo"))
+        _shared.append((running, stack))
+    return _shared[0][0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End the shared demo when no test is next that may want it."""
+    if _shared and (nextitem is None or not _shares(nextitem)):
+        _shared.pop()[1].close()
 
 
 @pytest.fixture(scope="session")
