@@ -10,7 +10,7 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
-from gtm.balancer.plane.stats import BOUNDS, Histogram
+from gtm.balancer.plane.stats import BOUNDS, EACH, Histogram
 from gtm.core.balance.choosing.filters import healthy
 from gtm.core.balance.choosing.values import Candidate
 
@@ -68,6 +68,20 @@ def render(
             (picker.choices[by, moved], {"by": by.value, "moved": "yes" if moved else "no"})
             for by, moved in sorted(picker.choices)
         ],
+    )
+    _family(
+        lines,
+        "gtm_balancer_decisions_total",
+        "counter",
+        f"Choices of a backend that were timed: one of {EACH}.",
+        [(stats.decisions, {})],
+    )
+    _family(
+        lines,
+        "gtm_balancer_decision_seconds_total",
+        "counter",
+        "What these took.",
+        [(stats.decision_seconds, {})],
     )
     _family(lines, "gtm_balancer_retries_total", "counter", "Requests sent again.", [(stats.retries, {})])
     for name, text, table in (

@@ -10,6 +10,7 @@ import pytest
 
 from gtm.balancer.decide.queueing import MOST_TOTALS, OTHERS, QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.stats import EACH
 from gtm.core.balance import admission as core
 from tests import uvloops
 from tests.balancer.health.test_live import Admission, Gate
@@ -62,6 +63,20 @@ def test_times_of_tokens(together: bool) -> None:
             listening.close()
             proxy.close()
             server.close()
+
+    uvloops.run(test())
+
+
+def test_one_choice_of_some_is_timed() -> None:
+    """And every choice is made."""
+
+    async def test() -> None:
+        async with region() as here:
+            for _ in range(2 * EACH + 1):
+                assert (await here.ask()).endswith(b"ok")
+            stats = here.proxy.stats
+            assert (stats.picks, stats.decisions) == (2 * EACH + 1, 2)
+            assert 0 < stats.decision_seconds < 20
 
     uvloops.run(test())
 

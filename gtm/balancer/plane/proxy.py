@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ import msgspec
 from gtm.balancer.plane.backends import Route
 from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.stats import Stats
+from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.heads import RequestHead
@@ -326,10 +327,19 @@ class Proxy:
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> Sent | Refusal:
         """See `Picker.pick`."""
+        stats = self.stats
+        stats.picks += 1
         try:
-            return self.picker.pick(exchange, tried, self.now())
+            if stats.picks % EACH:
+                return self.picker.pick(exchange, tried, self.now())
+            began = perf_counter()
+            found = self.picker.pick(exchange, tried, self.now())
+            stats.decision_seconds += perf_counter() - began
+            stats.decisions += 1
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("the picker")
+        else:
+            return found
 
     def failed(self, exchange: Exchange, sent: Sent, detail: str) -> None:
         """A backend did not answer, or broke off: it counts no more there."""

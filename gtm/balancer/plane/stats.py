@@ -32,6 +32,10 @@ BOUNDS = (
 """Upper bounds of the histograms' buckets in seconds."""
 
 
+EACH = 16
+"""One choice of so many is timed."""
+
+
 class Histogram:
     """Seconds by bucket, the last without a bound, and their sum."""
 
@@ -58,6 +62,11 @@ class Stats:
         self.failures: Counter[str] = Counter()
         """Of backends."""
         self.retries = 0
+        self.picks = 0
+        """Times that a backend was to be chosen."""
+        self.decisions = 0
+        """Those of them that were timed, one of `EACH`; and their seconds."""
+        self.decision_seconds = 0.0
         self.waited = 0.0
         """Seconds that requests which backends have had were in the queue before."""
         self.durations: dict[str, Histogram] = {}

@@ -37,6 +37,7 @@ class Region:
 
     picker: PoolPicker
     health: BackendHealth
+    proxy: Proxy
     url: str = ""
     port: int = 0
     says: bytes = b""
@@ -84,7 +85,7 @@ async def region(asks: bytes = b"", *, corrects: bool = False) -> AsyncGenerator
     picker.conditions(health.tick(loop.time()))
     proxy = Proxy(Gate(), Admission(), picker, loop=loop, region="fra", asks=asks)
     listening = await loop.create_server(proxy.connection, "127.0.0.1", 0)
-    here = Region(picker, health, url, listening.sockets[0].getsockname()[1])
+    here = Region(picker, health, proxy, url, listening.sockets[0].getsockname()[1])
     try:
         yield here
     finally:
