@@ -118,7 +118,7 @@ def test_prompts_that_are_too_short_have_no_blocks() -> None:
     assert _blocks([1, 2]) == ()
     assert _blocks({"model": "m", "messages": "x" * 2000}) != ()
     texts = ("You are a poet. " * 40, "Write of the sea.")
-    assert len(_blocks(_chat(*texts), Cut(512, 1))) == 1
+    assert len(_blocks(_chat(*texts), Cut(64, 1))) == 1
     assert _blocks(_chat(*texts), Cut(512, 1)) == _blocks(_chat(texts[0], "Other"), Cut(512, 1))
 
 
