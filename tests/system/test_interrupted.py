@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import ALL
 from tests.system.harness import alive, command_line, descendants, eventually
 
 pytestmark = pytest.mark.system
@@ -23,7 +24,7 @@ from pathlib import Path
 from tests.system.harness import System
 
 def test_system(tmp_path):
-    System(tmp_path / "data", "--demo").wait()
+    System(tmp_path / "data", *ARGUMENTS).wait()
     Path(__file__).with_name("system").write_text(str(tmp_path))
     time.sleep(600)
 """,
@@ -43,12 +44,15 @@ def test_postgres():
             time.sleep(600)
 """,
 }
-"""A demo with all that belongs to it; servers of a test itself, and a program that does not listen to signals."""
+"""A system with all that belongs to it, and perhaps a demo world; servers of a test itself, and a program that does not listen to signals."""
 PYTEST = """
 import signal, sys, pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever those who started us do with it
 sys.exit(pytest.main())
 """
+
+SLOW = ("schemathesis", "hypothesispytest", "pytest_cov", "anyio")
+"""Plugins that these tests do without: each process of theirs would load them for two seconds."""
 
 WAYS: dict[str, Callable[[int], None]] = {
     "Ctrl-C": lambda run: os.killpg(run, signal.SIGINT),
@@ -57,12 +61,15 @@ WAYS: dict[str, Callable[[int], None]] = {
 }
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_survives(way: str, tmp_path: Path) -> None:
     """Of servers, workers, databases and their directories, in two processes of tests."""
+    arguments = ["--demo"] if ALL or way == "kill -9" else []
     for name, text in TESTS.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text.replace("*ARGUMENTS", f"*{arguments}"))
     configuration = ["-c", CHECKOUT / "pyproject.toml", "--rootdir", tmp_path, "-p", "tests.conftest"]
+    configuration += [part for name in SLOW for part in ("-p", f"no:{name}")]
     with (tmp_path / "log").open("wb") as log:
         run = subprocess.Popen(
             [sys.executable, "-c", PYTEST, *configuration, "-n", "2", "-p", "no:cacheprovider", tmp_path],
