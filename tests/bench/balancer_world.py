@@ -175,8 +175,12 @@ class _World:
                 balancer.costs.learn(running.job.asked, served)
             if running.ticket is not None:
                 running.ticket.end(end - running.job.at, end)
+            self.ended(balancer)
             while balancer.queue and self.send(balancer, balancer.queue[0], end):
                 balancer.queue.popleft()
+
+    def ended(self, balancer: _Balancer) -> None:
+        """A request of this balancer's has ended."""
 
     def revise(self, balancer: _Balancer, now: float) -> None:
         """Correct what is left of what runs."""

@@ -101,7 +101,7 @@ def test_each_knows_what_the_other_has(pair: Pair) -> None:
 def test_one_alone_may_fill_all_and_both_fill_them_once(pair: Pair) -> None:
     """First one has all slots; then the other asks too, and they are shared as they become free."""
     first = Streams(pair.url(0), 2 * SLOTS, 60)
-    eventually(lambda: pair.running(0) == SLOTS, "one alone fills all")
+    eventually(lambda: pair.running(0) >= SLOTS, "one alone fills all")
     second = Streams(pair.url(1), 2 * SLOTS, 60)
     most = 0
 

@@ -77,7 +77,8 @@ def test_one_page_shows_both(two: LoneBalancer) -> None:
     assert [one["worker"] for one in state["workers"]] == [1, 2]
     assert len({two.process.popen.pid, *(one["process"] for one in state["workers"])}) == 3
     assert [one["slots"] for one in state["backends"]] == [SLOTS] * 2
-    eventually(lambda: two.state()["limit"] == 2 * SLOTS, "their parts come to all slots")
+    assert state["limit"] == 2 * SLOTS
+    eventually(lambda: two.state()["share"] >= 2 * SLOTS, "their parts come to all slots")
 
 
 def test_together_they_fill_the_slots_and_not_each_for_itself(two: LoneBalancer, backends: Backends) -> None:
@@ -104,7 +105,7 @@ def test_one_that_hangs_leaves_its_slots_to_the_other(two: LoneBalancer, backend
         streams = Streams(two.url, 2 * SLOTS, 200)
 
         def filled() -> bool:
-            return sum(one["running"] for one in backends.state()) == 2 * SLOTS
+            return sum(one["running"] for one in backends.state()) >= 2 * SLOTS
 
         eventually(filled, "one worker runs as many as there are slots")
     finally:

@@ -78,7 +78,8 @@ class Page:
             "handoff_keys": len(self._current.handoff_keys.keys),
             "draining": self._proxy.draining,
             "connections": self._proxy.connections,
-            "limit": snapshot.limit,
+            "limit": self._picker.slots(),
+            "share": snapshot.limit,
             "backends": [
                 {
                     "url": one.backend.name,

@@ -315,7 +315,9 @@ class Carrier:
 
     def _share(self, slots: int | None) -> int | None:
         """What of the region's slots this process may fill now."""
-        return slots if slots is None else self._sharing.share(slots, self._loop.time())
+        if slots is None:
+            return None
+        return self._sharing.share(slots, self._loop.time(), self._picker.service_s())
 
     def _part(self, slots: int) -> int:
         """What of the region's slots it says that it has."""

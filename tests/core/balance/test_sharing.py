@@ -53,6 +53,21 @@ def test_one_alone_has_all_and_so_has_one_beside_idle_ones() -> None:
     assert (alone.part(10, 5.3), alone.part(11, 5.3)) == (5, 6)
 
 
+def test_slots_that_end_before_it_is_heard_are_filled_ahead() -> None:
+    """By as many as end within the way of a word; never more than a quarter of the pool, and nothing where one is alone."""
+    sharing = Sharing("a")
+    assert sharing.share(16, 0.0, 0.8) == 16
+    sharing.heard("b", {"b": Use(4, 0)}, 0.0)
+    sharing.tell(Use(0, 99), 0.0)
+    assert [sharing.share(16, LAG, service) for service in (10.0, 0.8, 0.15, 0.001, 0.0)] == [
+        13,
+        15,
+        16,
+        16,
+        16,
+    ]
+
+
 def test_silence_keeps_what_ran_and_asks_for_nothing_until_it_is_forgotten() -> None:
     """What a silent one ran is somewhere; what it wanted besides, it may have no more."""
     sharing = Sharing("a")
@@ -63,6 +78,9 @@ def test_silence_keeps_what_ran_and_asks_for_nothing_until_it_is_forgotten() -> 
     assert sharing.share(10, FORGOTTEN_S + 0.1) == 10
     sharing.heard("b", {"b": Use(2, 10)}, 100.0)
     assert sharing.share(10, 100.0) == 5
+    sharing.heard("b", {"b": Use(12, 0), "a": Use(9, 9)}, 100.0)  # what others say of us is not ours
+    assert sharing.share(10, 100.0) == 0
+    assert sharing.others(100.0) == {"b": Use(12, 0)}
     sharing.forget("b")
     assert sharing.share(10, 100.0) == 10
 

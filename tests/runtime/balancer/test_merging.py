@@ -86,7 +86,9 @@ def test_states_show_what_is_worst() -> None:
         return {
             "draining": False,
             "connections": 3,
-            "limit": 4,
+            "choices": {},
+            "limit": 8,
+            "share": 5,
             "backends": [{**row, **more}],
             "tiers": {"batch": {"running": 1, "waiting": 2, "refused": {"queue_full": 1}}},
             "tenants": {"acme": {"running": 1, "waiting": 0}},
@@ -99,10 +101,11 @@ def test_states_show_what_is_worst() -> None:
         {"url": "x", "state": "down", "in_flight": 4, "work_s": 2.0, "outstanding": 7.0, "slots": 8}
     ]
     assert found["tiers"] == {"batch": {"running": 2, "waiting": 4, "refused": {"queue_full": 2}}}
-    assert (found["tenants"], found["connections"], found["limit"]) == (
+    assert (found["tenants"], found["connections"], found["limit"], found["share"]) == (
         {"acme": {"running": 2, "waiting": 0}},
         6,
         8,
+        10,
     )
     assert found["pushes"] == [{"region": "iad", "why": "moved", "requests": 4}]
     assert merged_state([])["backends"] == []

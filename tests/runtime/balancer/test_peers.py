@@ -106,6 +106,21 @@ def test_even_a_peer_cannot_say_what_means_nothing(body: bytes) -> None:
         opened(b"GTMW1" + THEIRS.public + signature + body, lambda _: True)
 
 
+def test_a_signature_is_for_a_datagram_of_this_form_alone() -> None:
+    """Not one over the bare text, as a JWT's is; nor under another beginning; nor beyond the size that is accepted."""
+    sealer = Sealer(THEIRS)
+    good = sealer.seal(_Clock().said())
+    body = good[5 + 32 + 64 :]
+    long = body + b" " * MOST
+    for bad in (
+        b"GTMW2" + good[5:],
+        b"GTMW1" + THEIRS.public + sealer._key.sign(body) + body,
+        b"GTMW1" + THEIRS.public + sealer._key.sign(b"GTMW1\0" + long) + long,
+    ):
+        with pytest.raises(BadDatagram):
+            opened(bad, lambda _: True)
+
+
 def test_a_datagram_has_room_for_what_matters() -> None:
     """With thousands of backends it still fits, with those that have most work, and says of slots all that there is."""
     loads = {f"http://backend-{number}.example.com:8000": Told(1, number) for number in range(5000)}

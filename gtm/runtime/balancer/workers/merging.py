@@ -106,8 +106,8 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found = dict(states[0])
     found["draining"] = all(state["draining"] for state in states)
     found["connections"] = sum(state["connections"] for state in states)
-    limits = [state["limit"] for state in states]
-    found["limit"] = None if None in limits else sum(limits)
+    shares = [state["share"] for state in states]
+    found["share"] = None if None in shares else sum(shares)
     found["backends"] = [_backend(rows) for rows in _by(states, "backends", "url")]
     found["tiers"] = _summed(state["tiers"] for state in states)
     found["choices"] = _summed(state["choices"] for state in states)
