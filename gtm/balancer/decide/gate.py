@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""
+_REPEATED = 4096
+"""Kept heads by sender whose verdict is remembered: each may hold some 8 KB of what it was written as."""
 _LONG = 2048
 """Bytes of host name, handoff, key and priority together beyond which a verdict is not remembered."""
 PUSH = b"gtm-push"
@@ -149,7 +151,7 @@ class LawGate:
 
     def _repeats(self, exchange: Exchange, verdict: Verdict) -> None:
         """Remember what was found of a request by its head, which is kept and has no handoff, and by who sent it: all of it follows from these."""
-        if len(self._repeated) >= _REMEMBERED:
+        if len(self._repeated) >= _REPEATED:
             self._repeated = {}
         client = exchange.client
         key = exchange.head.written, client.peer, client.secure

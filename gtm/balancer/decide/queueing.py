@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, cast
 
 from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.usage import Meter
 from gtm.core.balance import admission as core
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
@@ -80,6 +81,8 @@ class QueueAdmission:
             return _refusal(found)
         exchange.admission = found
         found.context = exchange
+        if found.budgeted:
+            exchange.meter = Meter()
         if found.state is _ADMITTED:
             exchange.admitted()
         else:
@@ -94,12 +97,7 @@ class QueueAdmission:
         if isinstance(ticket, core.Ticket):
             exchange.admission = None
             self._count(ticket, exchange.status, now)
-            used = None
-            if (
-                ticket.flow is not None and ticket.admitted
-            ):  # of one that did not wait there is no turn to correct
-                used = core.Used(cost=now - ticket.admitted)
-            self.admission.release(ticket, now, used)
+            self.admission.release(ticket, now, _used(exchange, ticket, now))
             if self.admission.changed:
                 self.tick(now)
 
@@ -177,6 +175,21 @@ class QueueAdmission:
                 exchange.admitted()
             elif ticket.refusal is not None:
                 exchange.refuse(_refusal(ticket.refusal))
+
+
+def _used(exchange: Exchange, ticket: core.Ticket, now: float) -> core.Used | None:
+    """What a request has used, as far as that is known and anybody asks."""
+    if not ticket.admitted:
+        return None
+    cost = (
+        None if ticket.flow is None else now - ticket.admitted
+    )  # of one that did not wait there is no turn to correct
+    meter = exchange.meter
+    if meter is None:
+        return None if cost is None else core.Used(cost=cost)
+    if exchange.status >= 400:
+        return core.Used(0.0, 0.0, cost)  # an error makes no tokens
+    return core.Used(*meter.used(events=exchange.streams_events), cost)
 
 
 def _deadline(exchange: Exchange, now: float) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gtm.balancer.plane.answer import Answer
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
+from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
 from gtm.core.balance.work import Asked
@@ -76,6 +77,7 @@ class ExchangeState:
         "fallback",
         "first_byte",
         "head",
+        "meter",
         "phase",
         "proxy",
         "received",
@@ -102,8 +104,7 @@ class ExchangeState:
         self.failure = Failure.RESET
         """How the last backend that failed it did."""
         self.phase = NEW
-        self.began = proxy.now()
-        self.first_byte = 0.0
+        self.began, self.first_byte = proxy.now(), 0.0
         self.received = 0
         """Bytes of the request's body."""
         self.status = 0
@@ -115,6 +116,8 @@ class ExchangeState:
         """The handoff that it came with, or what was wrong with that, and when."""
         self.admission: object = None
         """What admission holds for it."""
+        self.meter: Meter | None = None
+        """Looks for the tokens that it uses; None: nobody asks."""
         self._sent: Sent | None = None
         """The backend that has it, and its place in that one's counts."""
         self.upstream: Upstream | None = None
@@ -135,10 +138,8 @@ class ExchangeState:
         self.answer = Answer()
         self._untaken = False
         """A peer has said that it does not take it."""
-        self._begun = False
-        """It was sent to a backend."""
-        self._heard = False
-        """Something of an answer came from the present backend."""
+        self._begun = self._heard = False
+        """It was sent to a backend; something of an answer came from the present one."""
 
     @property
     def answering(self) -> bool:

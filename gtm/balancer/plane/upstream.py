@@ -200,6 +200,8 @@ class Upstream(asyncio.Protocol, Outflow):
             self.abort()
             return
         self.heard = self._clock()
+        if exchange.meter is not None:
+            exchange.meter.piece(data)
         chunks = self._chunks
         if chunks is not None:
             size = chunks.whole(data)

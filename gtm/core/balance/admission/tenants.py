@@ -55,6 +55,11 @@ class Tenant:
             limit is not None for limit in (self.concurrency, self.rate, self.inputs, self.outputs)
         )
 
+    @property
+    def budgeted(self) -> bool:
+        """Whether its tokens are counted."""
+        return self.inputs is not None or self.outputs is not None
+
     def charge(self, inputs: float, outputs: float) -> None:
         """A request was taken in that is expected to use so many tokens."""
         if self.rate is not None:

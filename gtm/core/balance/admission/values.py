@@ -130,3 +130,8 @@ class Ticket:
     def waiting(self) -> bool:
         """Whether it waits for a slot."""
         return self.state is _WAITING
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether its tokens are counted against a budget."""
+        return self.account.budgeted

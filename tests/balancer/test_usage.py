@@ -1,0 +1,165 @@
+"""What a request is taken to have used of its tenant's tokens: what its answer says, or its events; written from docs/admission.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.usage import Meter
+from gtm.core.balance.admission import Settings, TenantLimits
+from tests.balancer.world import Backend, Peer, answering, run, world
+
+_BODY = json.dumps(
+    {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "x" * 400}]}
+).encode()
+_ASK = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+    % (len(_BODY), _BODY)
+)
+_HOSTILE = 'so: "usage": {"completion_tokens": 0, "prompt_tokens": 0}\ndata: {"completion_tokens": 9}'
+"""What a model may be asked to write."""
+
+
+def _whole(outputs: int | None, text: str = "hi") -> bytes:
+    found: dict[str, object] = {"id": "1", "choices": [{"message": {"content": text}}]}
+    if outputs is not None:
+        found["usage"] = {"prompt_tokens": 7, "completion_tokens": outputs, "total_tokens": 7 + outputs}
+    body = json.dumps(found).encode()
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+        len(body),
+        body,
+    )
+
+
+def _events(texts: list[str], outputs: int | None) -> list[bytes]:
+    found = [
+        b"data: %b\n\n" % json.dumps({"choices": [{"delta": {"content": one}}]}).encode() for one in texts
+    ]
+    if outputs is not None:
+        usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": outputs}}
+        found.append(b"data: %b\n\n" % json.dumps(usage).encode())
+    return [*found, b"data: [DONE]\n\n"]
+
+
+def _stream(events: list[bytes]) -> bytes:
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in events)
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n%b0\r\n\r\n"
+        % chunks
+    )
+
+
+_TEXTS = st.lists(st.sampled_from(["a", "data:", "\n", _HOSTILE, "é"]), max_size=8)
+
+
+@given(_TEXTS, st.integers(0, 99_999), st.lists(st.integers(1, 200), max_size=20))
+def test_what_an_answer_says_counts(texts: list[str], outputs: int, cuts: list[int]) -> None:
+    """In whatever pieces it comes, and whatever the model writes: the last words of the server count."""
+    for answer in (_whole(outputs, "".join(texts)), b"".join(_events(texts, outputs))):
+        meter, at = Meter(), 0
+        for cut in [*cuts, len(answer)]:
+            if answer[at : at + cut]:
+                meter.piece(answer[at : at + cut])
+            at += cut
+        assert meter.used(events=answer.startswith(b"data")) == (7, outputs)
+
+
+@given(_TEXTS, st.integers(1, 60), st.booleans())
+def test_else_its_events_count(texts: list[str], cut: int, chunked: bool) -> None:
+    """One token each, whatever is written in them and wherever they are cut; of an answer that is no stream nothing is known."""
+    meter = Meter()
+    events = _events(texts, None)
+    raw = b"".join(b"%x\r\n%b\r\n" % (len(one), one) if chunked else one for one in events)
+    for at in range(0, len(raw), cut):
+        meter.piece(raw[at : at + cut])
+    assert meter.used(events=True) == (None, len(texts) + 1)
+    assert meter.used(events=False) == (None, None)
+
+
+def test_the_last_count_is_all() -> None:
+    """Some engines tell with each event what was used so far."""
+    meter = Meter()
+    for used in range(1, 4):
+        meter.piece(b'data: {"usage":{"prompt_tokens":7,"completion_tokens":%d}}\n\n' % used)
+    assert meter.used(events=True) == (7, 3)
+
+
+@given(st.lists(st.binary(max_size=6000), max_size=6))
+def test_whatever_comes(pieces: list[bytes]) -> None:
+    """Bytes of no form are no tokens, and take no memory."""
+    meter = Meter()
+    for piece in pieces:
+        meter.piece(piece)
+        assert len(meter._tail) <= 4096
+    meter.used(events=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "used"),
+    [
+        (_whole(5), 5),
+        (_whole(300), 300),
+        (_whole(None), 100),
+        (_stream(_events(["a"] * 19, None)), 20),
+        (_stream(_events(["a"] * 19, 17)), 17),
+        (b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n", 0),
+    ],
+)
+def test_a_budget_is_charged_by_what_was_used(answer: bytes, used: int) -> None:
+    """Over the wire: a minute's budget of 1,000 has as much left as the answer did not use."""
+
+    async def main() -> None:
+        async with world(await Backend(answering(answer)).start()) as w:
+            settings = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+            admission = QueueAdmission(settings, loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
+            w.proxy.admission = admission
+            bucket = admission.admission._tenants.get(None, 0.0).outputs
+            assert bucket is not None
+            bucket.rate = 0.0  # so that time brings nothing
+            client = await w.client()
+            client.send(_ASK)
+            assert (await client.response()).status in (200, 500)
+            await w.until(lambda: not w.picker.in_flight)
+            assert bucket.level(0.0) == 1000.0 - used
+
+    run(main)
+
+
+def test_a_stream_is_counted_as_it_comes() -> None:
+    """Event by event, as engines send them."""
+    head, *chunks = _stream(_events(["a"] * 30, None)).partition(b"\r\n\r\n")
+    pieces = [head + chunks[0], *(piece + b"\n\n\r\n" for piece in chunks[1].split(b"\n\n\r\n"))]
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        for piece in pieces[:-1]:
+            peer.send(piece)
+            await asyncio.sleep(0.002)
+        peer.send(pieces[-1].removesuffix(b"\n\n\r\n"))
+        await peer.reader.read()
+
+    async def main() -> None:
+        async with world(await Backend(script).start()) as w:
+            seen: list[Meter] = []
+            offer = w.admission.offer
+
+            def metered(exchange: Exchange, now: float) -> Refusal | None:
+                exchange.meter = Meter()
+                seen.append(exchange.meter)
+                return offer(exchange, now)
+
+            w.admission.offer = metered  # type: ignore[method-assign]
+            client = await w.client()
+            client.send(_ASK)
+            assert (await client.response()).whole
+            await w.until(lambda: not w.picker.in_flight)
+            assert seen[0].used(events=True) == (None, 31)
+
+    run(main)
