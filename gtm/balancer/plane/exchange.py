@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 _MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""
-_MAX_BUFFER = 256 * 1024
-"""Bytes kept of a body that cannot be sent yet, beyond which the client waits (unless all of it is wanted)."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
@@ -388,34 +386,3 @@ class Exchange(ExchangeEnd):
         sent, self._sent = self._sent, None
         if begun or how != "cancelled":  # nothing was done for one whose turn never came
             self.proxy.ended(self, sent, how, offered=self._offered)
-
-    # --- flow ---
-
-    def regulate(self) -> None:
-        """Neither side is read from faster than the other takes it."""
-        upstream = self.upstream
-        if upstream is not None and not upstream.transport.is_closing():
-            if self.client.writable:
-                if not upstream.transport.is_reading():
-                    upstream.transport.resume_reading()
-                    upstream.heard = self.proxy.now()
-            elif upstream.transport.is_reading():
-                upstream.transport.pause_reading()
-        if upstream is not None:
-            full = not upstream.writable
-        else:
-            full = (
-                self.phase in (WAITING, CONNECTING) and self.received > _MAX_BUFFER and not self._body_ended
-            )
-        self.client.regulate(full=full)
-
-    def carry(self, data: bytes) -> None:
-        """Bytes of a tunnel for the client."""
-        self.answer.size += len(data)
-        self.client.write(data)
-
-    def carry_up(self, data: bytes) -> None:
-        """Bytes of a tunnel for the backend."""
-        self.received += len(data)
-        if self.upstream is not None:
-            self.upstream.transport.write(data)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from gtm.balancer.plane.exchange_state import ANSWERING, ENDED, ExchangeState
+from gtm.balancer.plane.exchange_flow import ExchangeFlow
+from gtm.balancer.plane.exchange_state import ANSWERING, ENDED
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.balancer.wire.responses import CLOSE
 from gtm.core.balance.health import Failure
@@ -18,16 +19,10 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Sent
 
 
-class ExchangeEnd(ExchangeState):
+class ExchangeEnd(ExchangeFlow):
     """See above."""
 
     __slots__ = ()
-
-    def flush(self) -> None:
-        """Send the client what there is for it."""
-        out = self.answer.take()
-        if out:
-            self.client.transport.write(out)
 
     def _broken(self, detail: str) -> None:
         """The answer breaks off: the client is told, in a stream of events by one, and always by the connection's end."""
