@@ -66,6 +66,13 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _text(value: object) -> str:
+    """A network as people write it: numbers and booleans would be taken for addresses."""
+    if not isinstance(value, str):
+        raise invalid("invalid_format", "must be a network as text, such as `10.0.0.0/8`")
+    return value
+
+
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -339,7 +346,7 @@ class BalancerDocument(_Document):
     tls: TlsDocument | None = None
     """Clients speak TLS. A change of these settings counts from the next start; one of the files' contents at once."""
     backend_tls: BackendTlsDocument = BackendTlsDocument()
-    proxy_protocol: tuple[IPvAnyNetwork, ...] = ()
+    proxy_protocol: tuple[Annotated[IPvAnyNetwork, BeforeValidator(_text)], ...] = ()
     """Networks of proxies that say by the PROXY protocol who their client is."""
 
     def servers(self) -> tuple[Backend, ...]:

@@ -98,6 +98,8 @@ def test_fields_are_described(document: type[BaseModel], least: int) -> None:
         ("backends: []\n", "backends"),
         ("backends: [{url: 'tcp://x'}]\n", "balancer.yaml:1: backends[0].url: must be http:// or https://"),
         ("backends: [{url: 'http://u:p@x'}]\n", "must not hold credentials"),
+        ("backends: [{url: 'http://x'}]\nproxy_protocol: [true]\n", "proxy_protocol[0]: must be a network"),
+        ("backends: [{url: 'http://x'}]\nproxy_protocol: [10]\n", "proxy_protocol[0]: must be a network"),
         ("backends: [{url: 'http://x'}, {url: 'http://x/'}]\n", "is listed twice"),
         (
             "backends:\n  - url: http://x\n    wieght: 2\n",
