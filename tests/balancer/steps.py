@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gtm.balancer.plane.backends import Route
-from gtm.balancer.plane.proxy import Limits, Pushed, Sent
+from gtm.balancer.plane.contracts import Limits, Pushed, Sent
 from gtm.balancer.plane.upstream import Upstream
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Flight, Peer, Picker, World, world

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from gtm.balancer.plane.proxy import Limits
+from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.upstream import Upstream
 from tests.balancer.world import Backend, Peer, answering, run, world
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gtm.balancer.plane.proxy import Limits
+from gtm.balancer.plane.contracts import Limits
 from tests.balancer.world import Backend, Message, Peer, run, world
 
 _CORPUS = Path(__file__).parent / "corpus"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gtm.balancer.plane.proxy import Limits
+from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
 

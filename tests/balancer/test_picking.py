@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import cast
 
 from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.proxy import Sent
 from gtm.balancer.wire.facts import Cut, Facts
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.values import By, Prefix, Settings

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from gtm.balancer.plane.backends import Route
-from gtm.balancer.plane.proxy import Limits
+from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.wire.tls import (
     BackendContext,
     BackendTls,

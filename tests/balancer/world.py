@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.contracts import Limits, Sent
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.proxy import Limits, Proxy, Sent
+from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal
 from tests import uvloops
 

@@ -22,8 +22,9 @@ from pathlib import Path
 import uvloop
 
 from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.proxy import Proxy, Sent
+from gtm.balancer.plane.proxy import Proxy
 
 _ASK = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: model.test\r\nAuthorization: Bearer %b\r\nAccept: */*\r\n"

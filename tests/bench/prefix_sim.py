@@ -39,8 +39,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.balancer import config
 from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.proxy import Sent
 from gtm.balancer.wire.facts import read_facts
 from gtm.balancer.wire.heads import read_head
 from gtm.core.balance.choosing.prefixes import PrefixMap

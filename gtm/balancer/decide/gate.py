@@ -159,7 +159,7 @@ class LawGate:
         self._repeated[key] = verdict, self._lines(exchange, verdict), earns
 
     def renew(self, exchange: Exchange) -> Refusal | None:
-        """See `gtm.balancer.plane.proxy.Gate`."""
+        """See `gtm.balancer.plane.contracts.Gate`."""
         current, verdict = self._current, exchange.verdict
         if current.boot() >= current.deadline:
             current.tick()

@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backends import Route
-from gtm.balancer.plane.proxy import Sent
+from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.wire.facts import BYTES_A_TOKEN, Cut
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend, Condition, Scraped

@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 from gtm.balancer.decide.gate import PUSH
 from gtm.balancer.decide.handoffs import OwnHandoffs
 from gtm.balancer.plane.backends import Route
-from gtm.balancer.plane.proxy import Pushed
-from gtm.balancer.plane.proxy import Sent as SentTo
+from gtm.balancer.plane.contracts import Pushed
+from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission import Code, Ticket, TicketState
 from gtm.core.balance.spill.outcomes import Why
@@ -162,7 +162,7 @@ class Pusher:
     # --- for the proxy ---
 
     def push(self, exchange: Exchange, refusal: Refusal | None) -> SentTo | Refusal | None:
-        """See `gtm.balancer.plane.proxy.Pusher`."""
+        """See `gtm.balancer.plane.contracts.Pusher`."""
         verdict = exchange.verdict
         if not isinstance(verdict, Verdict) or verdict.routing is None or not self._asks(exchange, refusal):
             return None

@@ -66,7 +66,7 @@ class QueueAdmission:
         """Of requests that were taken in and have ended, by tenant and model; beyond `MOST_TOTALS` of these under `OTHERS`."""
 
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
-        """See `gtm.balancer.plane.proxy.Admission`."""
+        """See `gtm.balancer.plane.contracts.Admission`."""
         admission = self.admission
         found = admission.offer(self._arrival(exchange, now), now)
         if isinstance(found, core.Refusal):

@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import struct
-from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from gtm.balancer.plane.downstream_state import DownstreamState
+from gtm.balancer.plane.downstream_end import LINGER, PROBE, DownstreamEnd
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
-from gtm.balancer.plane.flow import hung_up
 from gtm.balancer.plane.lateness import end_if_late
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, RequestHead, Written, read_head
 from gtm.balancer.wire.known import outline
@@ -36,23 +32,15 @@ _log = logging.getLogger(__name__)
 
 _PIECE = 8 * 1024
 """Bytes fed to the parser at once outside a body: what pipelined requests may take is bounded by it."""
-_MAX_UNREAD = 64 * 1024
-"""Bytes kept of what follows a request that is being answered, before reading stops."""
-_RESET = struct.pack("ii", 1, 0)
-"""No lingering: what is not sent is dropped, and the other side told so."""
-_LINGER = 2.0
-"""Seconds for which a client may go on sending what nobody reads."""
-_PROBE = 1.0
-"""Seconds after which a client that is not read from is asked whether it is there."""
 
 
-class Downstream(asyncio.Protocol, DownstreamState):
-    """See above, and `DownstreamState`."""
+class Downstream(asyncio.Protocol, DownstreamEnd):
+    """See above, `DownstreamState` and `DownstreamEnd`."""
 
     __slots__ = ()
 
     def __init__(self, proxy: Proxy, *, secure: bool = False) -> None:
-        DownstreamState.__init__(self, proxy, secure=secure)
+        DownstreamEnd.__init__(self, proxy, secure=secure)
         self._parser = HttpRequestParser(self)
 
     # --- from the event loop ---
@@ -74,19 +62,9 @@ class Downstream(asyncio.Protocol, DownstreamState):
 
     def eof_received(self) -> bool:
         """It sends no more. What is written still goes out, for a while."""
-        self.deadline = self.proxy.now() + _LINGER
+        self.deadline = self.proxy.now() + LINGER
         self._gone()
         return False
-
-    def _gone(self) -> None:
-        self._ended = True
-        self._unread.clear()
-        current, self._current = self._current, None
-        if current is not None:
-            current.cancel()
-        for exchange in self._waiting:
-            exchange.cancel()
-        self._waiting.clear()
 
     def pause_writing(self) -> None:
         """The client does not take what it gets."""
@@ -142,14 +120,6 @@ class Downstream(asyncio.Protocol, DownstreamState):
     def _reads_on(self) -> bool:
         """Whether what comes next may be parsed: nothing is being answered, or it is of the request that is."""
         return self._current is None or self._receiving is self._current
-
-    @property
-    def _is_deaf(self) -> bool:
-        """Whether nobody hears what comes next: the connection ends before."""
-        last = self._waiting[-1] if self._waiting else self._current
-        if last is None or last is self._receiving:
-            return False
-        return not last.head.keep_alive and not last.head.upgrade
 
     def _keep(self, data: bytes) -> None:
         if self._is_deaf:
@@ -291,24 +261,6 @@ class Downstream(asyncio.Protocol, DownstreamState):
         """Send something to the client."""
         self.transport.write(data)
 
-    def regulate(self, *, full: bool | None = None) -> None:
-        """Read from the client, or not: not while there is no room for what it sends.
-
-        Args:
-            full: there is no room for more of the present request's body; None: as before.
-        """
-        if full is not None:
-            self._full = full
-        pause = (self._full or len(self._unread) > _MAX_UNREAD) and not self._ended
-        if pause != self.paused and not self.transport.is_closing():
-            self.paused = pause
-            if pause:
-                self.transport.pause_reading()
-                self.probe_at = self.proxy.now() + _PROBE
-            else:
-                self.transport.resume_reading()
-                self.heard = self.proxy.now()
-
     def tunnel(self) -> bytes:
         """The present request's connection leaves HTTP: what came behind it already."""
         early, self._unread = bytes(self._unread), bytearray()
@@ -353,60 +305,6 @@ class Downstream(asyncio.Protocol, DownstreamState):
             self._feed(unread)
             self.regulate()
 
-    def refuse(self, refusal: Refusal) -> None:
-        """Answer what cannot be read, behind what was asked before, and end."""
-        if self._ended or self._refusal is not None:
-            return
-        if self._is_deaf:
-            self._refusal = refusal
-            return
-        current, receiving = self._current, self._receiving
-        self.proxy.stats.refused(refusal)
-        if receiving is not None and receiving is not current:
-            self._receiving = None  # one that waits, of whose body no more can be read
-            self._waiting.remove(receiving)
-            receiving.cancel()
-        if current is not None and current is not receiving:
-            self._refusal = refusal  # when its turn comes
-            return
-        self._ended = True
-        if current is not None:
-            self._current = None
-            broken = current.answering
-            current.cancel()
-            if broken:  # the middle of an answer is no place for another
-                self.abort()
-                return
-        self.transport.write(refusal_response(refusal, closes=True))
-        self._linger()
-
-    def end(self) -> None:
-        """End the connection once everything is sent."""
-        receiving = self._receiving
-        more = receiving is not None and not receiving.complete
-        if more or self._unread or self._waiting or self.paused or self._refusal is not None:
-            self._linger()
-            return
-        self._ended = True
-        self.deadline = self.proxy.now() + _LINGER
-        self.transport.close()
-
-    def _linger(self) -> None:
-        """Let the client send on what nobody reads, for a while: a reset would take the answer from it (RFC 9112 §9.6)."""
-        self._ended = True
-        self._unread.clear()
-        self.deadline = self.proxy.now() + _LINGER
-        self.regulate(full=False)
-        if self.transport.can_write_eof() and not self.transport.is_closing():
-            self.transport.write_eof()
-
-    def abort(self) -> None:
-        """End it at once, by a reset: the client shall not take what it got for all."""
-        self._ended = True
-        with suppress(OSError):
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.transport.abort()
-
     def look(self, now: float) -> None:
         """Look whether something is late."""
         if self._ended:
@@ -421,7 +319,7 @@ class Downstream(asyncio.Protocol, DownstreamState):
             self.transport.abort()
         elif self._current is not None:
             if self.paused and now >= self.probe_at:
-                self.probe_at = now + _PROBE
+                self.probe_at = now + PROBE
                 self._current.probe()
             self._look_at(self._current, now)
 
@@ -431,30 +329,6 @@ class Downstream(asyncio.Protocol, DownstreamState):
             current.renew()
         if current.phase is not ENDED:
             end_if_late(current, now)
-
-    def _is_gone(self) -> bool:
-        """Of a tunnel, what it sent before still counts."""
-        tunnelled = self._current is not None and self._current.tunnelled
-        return not tunnelled and hung_up(self.transport)
-
-    def drain(self) -> None:
-        """No further request is taken: end now if nothing is asked, else after the answer.
-
-        Whoever has just connected asked before it could know: its first request is on the way, and is waited for.
-        """
-        if self._current is None and not self._in_head and not self._unread and not self._ended:
-            limits = self.proxy.limits
-            if self.deadline == self.heard + limits.head_timeout:  # set when it came: it has sent nothing yet
-                self.deadline = min(self.deadline, self.heard + limits.first_request)
-            else:
-                self.end()
-
-    def time_is_up(self) -> None:
-        """What was awaited from the client did not come."""
-        if self._in_head:
-            self.refuse(Refusal(408, "request_timeout", "the request's head did not arrive in time"))
-        else:
-            self.end()
 
 
 def _long(url: bytes) -> tuple[int, str, str]:

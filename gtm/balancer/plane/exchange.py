@@ -31,7 +31,7 @@ from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announce
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.proxy import Sent
+    from gtm.balancer.plane.contracts import Sent
     from gtm.balancer.plane.upstream import Upstream
 
 _MAX_REPLAY = 64 * 1024

@@ -15,8 +15,8 @@ from gtm.balancer.wire.responses import CLOSE
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
+    from gtm.balancer.plane.contracts import Sent
     from gtm.balancer.plane.exchange import Exchange
-    from gtm.balancer.plane.proxy import Sent
 
 
 class ExchangeEnd(ExchangeFlow):

@@ -1,7 +1,6 @@
 """What all connections of a balancer share: who judges, who admits, who picks, what is counted.
 
-The data plane asks in process, by plain calls, in this order: `Gate` (may this region serve it?), `Admission` (now, later, or not?),
-`Picker` (by which backend?). Each may be replaced by another that answers the same questions.
+Whoever is asked is one of `gtm.balancer.plane.contracts`. Who fails is logged, and fails one request at the most.
 """
 
 from __future__ import annotations
@@ -9,19 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
 
 from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.contracts import Admission, Gate, Limits, Picker, Pushed, Pusher, Sent
 from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
-from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.known import Known
 from gtm.balancer.wire.refusals import Refusal
@@ -32,122 +29,6 @@ _log = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between looks at deadlines."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Times in seconds, and how often.
-
-    `head_timeout`: for a request's head to arrive. `first_request`: for the first one of a new connection, where no more are taken. `keep_alive`: that a client's connection waits for another request.
-    `connect_timeout`: for a backend to take a connection. `response_timeout`: from a request to the head of its answer.
-    `stall_timeout`: between two pieces of an answer, or of a request's body, and for either side to take some of what it is sent.
-    `tunnel_timeout`: between two pieces in either direction, once both sides speak another protocol. `tries`: backends asked for one request at most.
-    `retry_share`: of all requests may be sent again, besides `retries_free` a second.
-    """
-
-    head_timeout: float = 10.0
-    first_request: float = 1.0
-    keep_alive: float = 75.0
-    connect_timeout: float = 2.0
-    response_timeout: float = 600.0
-    stall_timeout: float = 60.0
-    tunnel_timeout: float = 3600.0
-    tries: int = 3
-    retry_share: float = 0.2
-    retries_free: float = 1.0
-
-
-class Flight(Protocol):
-    """A request's place in the counts of the backend that has it."""
-
-    def end(self, exchange: Exchange, how: str) -> None:
-        """It has ended there: `answered`, `broken`, `cancelled`, `failed` or `refused`. Only the first call counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """How a request goes to a peer region: the region, its Host header, and header lines that prove it."""
-
-    region: str
-    host: bytes
-    lines: bytes
-
-
-@dataclass(slots=True, eq=False)
-class Sent:  # not frozen: that takes three times as long to make
-    """A backend that was picked for a request, or a peer that it is pushed to, and the request's place in its counts. Nobody changes it."""
-
-    route: Route
-    flight: Flight
-    push: Pushed | None = None
-
-
-class Gate(Protocol):
-    """Says whether this region may serve a request."""
-
-    def judge(self, exchange: Exchange, now: float) -> Refusal | None:
-        """None if it may; `exchange.verdict` then has what was found."""
-
-    def renew(self, exchange: Exchange) -> Refusal | None:
-        """Judge one again whose verdict may be of another law than now: before it is sent, and while more of it comes. None if it may go on."""
-
-    def more_headers(self, exchange: Exchange) -> bytes:
-        """Header lines for the backend: who the client is, as far as that is known."""
-
-
-class Admission(Protocol):
-    """Says when."""
-
-    def offer(self, exchange: Exchange, now: float) -> Refusal | None:
-        """Take a request in: calls its `admitted` now or later, or its `refuse` later; or refuses it now."""
-
-    def ended(self, exchange: Exchange, now: float) -> None:
-        """A request that was offered has ended, however: also if it was refused. Once, and never for one that was not offered."""
-
-    def withdraw(self, exchange: Exchange, now: float) -> None:
-        """A request that was offered goes elsewhere; it may be offered again. Its end is told as of any other."""
-
-    def tick(self, now: float) -> None:
-        """Time has passed."""
-
-
-class Picker(Protocol):
-    """Says which backend."""
-
-    @property
-    def cut(self) -> Cut | None:
-        """How prompts are cut into blocks for it; None: it does not look at them."""
-
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
-        """A backend for an admitted request, not one of those that were tried (by URL)."""
-
-    def failed(self, sent: Sent, detail: str, now: float) -> None:
-        """A backend did not answer, or broke off."""
-
-    def loaded(self, sent: Sent, said: bytes, now: float) -> None:
-        """A backend said its load in an answer's head, in one of ORCA's forms: whatever bytes may come."""
-
-    def usable(self) -> int:
-        """How many backends may be picked now."""
-
-    def routes(self) -> tuple[Route, ...]:
-        """The ways to all of them."""
-
-
-class Pusher(Protocol):
-    """Says which peer region takes what finds no slot here."""
-
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
-        """A peer for a request that waits, or is to be refused so: where it is carried to, or the answer that sends its client there.
-
-        None: it stays.
-        """
-
-    def answered(self, sent: Sent, said: bytes | None) -> bool:
-        """Whether the peer took it, by what its answer says of that."""
-
-    def routes(self) -> tuple[Route, ...]:
-        """The ways to all peers."""
 
 
 class Proxy:

@@ -15,8 +15,9 @@ import pytest
 
 from gtm.balancer.health.check_settings import CheckSettings, HealthCheck
 from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.contracts import Limits, Sent
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.proxy import Limits, Proxy, Sent
+from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Wanted
