@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
+
+MAX_REVISION = 2**63 - 1
+
+HeldRevision = Annotated[int, Query(ge=0, le=MAX_REVISION, description="The revision it holds; 0: none.")]
+HeldChecksum = Annotated[
+    str | None,
+    Query(
+        pattern="^[0-9a-f]{64}$",
+        description="The checksum of that revision: numbers repeat once a database is restored from a backup.",
+    ),
+]
 
 
 def strict_router(

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from gtm.api.context import Balancer, Ctx, Viewer, reply_lines
 from gtm.api.context import reply as reply_json
-from gtm.api.query import strict_router
+from gtm.api.query import HeldChecksum, HeldRevision, strict_router
 from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest, Forbidden, Invalid
@@ -65,7 +65,6 @@ class BalancerList(Schema):
 
 _TIERS = frozenset(map(str, Priority))
 _NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
-_MAX_REVISION = 2**63 - 1
 
 
 @router.get(
@@ -84,16 +83,8 @@ async def balancer_feed(
     ctx: Ctx,
     who: Balancer,
     name: Annotated[str, Path(pattern=_NAME, description="The balancer's name, for people.")],
-    revision: Annotated[
-        int, Query(ge=0, le=_MAX_REVISION, description="The revision it holds; 0: none.")
-    ] = 0,
-    sha256: Annotated[
-        str | None,
-        Query(
-            pattern="^[0-9a-f]{64}$",
-            description="The checksum of that revision: numbers repeat once a database is restored from a backup.",
-        ),
-    ] = None,
+    revision: HeldRevision = 0,
+    sha256: HeldChecksum = None,
 ) -> StreamingResponse:
     """Stream until the balancer goes, its token ends or the server stops."""
 

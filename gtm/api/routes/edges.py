@@ -12,7 +12,7 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
-from gtm.api.query import strict_router
+from gtm.api.query import MAX_REVISION, HeldChecksum, HeldRevision, strict_router
 from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
 from gtm.api.schemas.base import Schema, errors
 from gtm.api.schemas.state import EdgeSchema
@@ -37,7 +37,6 @@ EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's na
 _MAX_DETAIL = 1000
 _MAX_OVERRULED = 10_000
 _MAX_NAME = 63
-_MAX_REVISION = 2**63 - 1
 
 
 class EdgeList(Schema):
@@ -66,16 +65,8 @@ async def feed(
     ctx: Ctx,
     who: Edge,
     edge: Annotated[str, Query(pattern=_EDGE_PATTERN, description="The edge's name.")],
-    revision: Annotated[
-        int, Query(ge=0, le=_MAX_REVISION, description="The revision it holds; 0: none.")
-    ] = 0,
-    sha256: Annotated[
-        str | None,
-        Query(
-            pattern="^[0-9a-f]{64}$",
-            description="The checksum of that revision: numbers repeat once a database is restored from a backup.",
-        ),
-    ] = None,
+    revision: HeldRevision = 0,
+    sha256: HeldChecksum = None,
     *,
     key: Annotated[
         str | None,
@@ -117,8 +108,8 @@ _REPORT = {
                 "required": ["version", "revision", "epoch", "health"],
                 "properties": {
                     "version": {"type": "string", "maxLength": 100, "pattern": r"^[!-~]*$"},
-                    "revision": {"type": "integer", "minimum": 0, "maximum": _MAX_REVISION},
-                    "epoch": {"type": "integer", "minimum": 0, "maximum": _MAX_REVISION},
+                    "revision": {"type": "integer", "minimum": 0, "maximum": MAX_REVISION},
+                    "epoch": {"type": "integer", "minimum": 0, "maximum": MAX_REVISION},
                     "health": {
                         "type": "object",
                         "description": "Region → endpoint URL → health.",
@@ -271,9 +262,9 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
             Problem("version", "invalid_format", "must be at most 100 printable ASCII characters")
         )
     problems += [
-        Problem(field, "out_of_range", f"must be between 0 and {_MAX_REVISION}")
+        Problem(field, "out_of_range", f"must be between 0 and {MAX_REVISION}")
         for field in ("revision", "epoch")
-        if not 0 <= getattr(found, field) <= _MAX_REVISION
+        if not 0 <= getattr(found, field) <= MAX_REVISION
     ]
     problems += _place_problems(found.place)
     if not 0 <= found.seconds <= 3600:

@@ -177,6 +177,7 @@ class Balancer:
             for server in self._admin:
                 server.close()
             self._admin = []
+            peers.leave()  # before its sockets are closed: their numbers are soon another's
             await self._tasks.cancel()
             await carriers.close()
             await following.kept.keep_times()
@@ -212,10 +213,13 @@ class Balancer:
         settings, loop = self.settings, asyncio.get_running_loop()
         listening = asyncio.ensure_future(carriers.listen(self._owned.listeners(Use.REQUESTS)))
         stopped = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait((listening, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
+        try:
+            await asyncio.wait((listening, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if not listening.done():
+                listening.cancel()
         if not listening.done():
-            listening.cancel()
             return
         listening.result()
         admin = Admin(carriers.shown, settings.metrics_allow, lambda: {"peers": peers.shown()})

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from gtm.runtime.process.lifeline import Lifeline, terminate
 
@@ -44,6 +44,28 @@ class Deaths:
         soon = time.monotonic() - self._started < _SETTLED
         self._count = self._count + 1 if soon else 0
         return pause_after(self._count)
+
+
+async def keep(name: str, run: Callable[[], Awaitable[int | None]], finishing: asyncio.Event) -> None:
+    """Run a process, and run it again whenever it ends, until nothing is to be begun any more.
+
+    Args:
+        name: what it is called in the log.
+        run: starts it, waits for its end, and returns its exit code; raises OSError where it cannot be started.
+        finishing: is set when the process that keeps it ends.
+    """
+    deaths = Deaths()
+    while not finishing.is_set():
+        deaths.started()
+        try:
+            how = ending(await run())
+        except OSError as error:  # no memory, processes or descriptors: others may give some back
+            how = f"it cannot be started: {error.strerror or error}"
+        if finishing.is_set():
+            return
+        pause = deaths.pause()
+        logger.error("%s ended (%s); starting it again in %.1f s", name, how, pause)
+        await asyncio.sleep(pause)
 
 
 class Child:

@@ -247,7 +247,7 @@ def test_load_is_scraped_and_then_unknown() -> None:
             await here.fail(Mode.HANG)
             await here.until(lambda: here.condition().scraped is None)
             assert here.condition().memory is None
-            assert here.condition().models is None
+            await here.until(lambda: here.condition().models is None)
             for post in posts:
                 post.cancel()
             await asyncio.gather(*posts, return_exceptions=True)

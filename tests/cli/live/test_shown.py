@@ -83,6 +83,7 @@ NOT_LISTED_OF_SERVICES = {
     "display_name",
     "exploration",
     "handoff",
+    "push",
     "https_record",
     "max_answers",
     "members.capacity",

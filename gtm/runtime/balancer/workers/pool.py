@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from gtm.core.balance.sharing import Use
@@ -47,7 +48,7 @@ from gtm.runtime.balancer.workers.messages import (
     WorkerSettings,
 )
 from gtm.runtime.following.told import PartsMessage
-from gtm.runtime.process.child import Deaths, ending
+from gtm.runtime.process.child import keep
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate
 from gtm.runtime.process.listeners import Listener
@@ -127,7 +128,8 @@ class WorkerPool:
         """See `Carriers`."""
         self._listeners = listeners
         for number in range(1, self._settings.workers + 1):
-            self._tasks.append(asyncio.ensure_future(self._keep(number)))
+            kept = keep(f"worker {number}", partial(self._run, number), self._finishing)
+            self._tasks.append(asyncio.ensure_future(kept))
         await self._ready.wait()
 
     async def finish(self) -> None:
@@ -148,21 +150,6 @@ class WorkerPool:
         if self._relaying is not None:
             self._relaying.cancel()
         self._lifeline.close()
-
-    async def _keep(self, number: int) -> None:
-        """Run a worker, and run it again whenever it ends."""
-        deaths = Deaths()
-        while not self._finishing.is_set():
-            deaths.started()
-            try:
-                how = ending(await self._run(number))
-            except OSError as error:  # no memory, processes or descriptors: others may give some back
-                how = f"it cannot be started: {error.strerror or error}"
-            if self._finishing.is_set():
-                return
-            pause = deaths.pause()
-            logger.error("worker %d ended (%s); starting it again in %.1f s", number, how, pause)
-            await asyncio.sleep(pause)
 
     async def _run(self, number: int) -> int | None:
         ours, theirs = socket.socketpair()

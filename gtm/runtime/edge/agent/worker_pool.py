@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -30,7 +31,7 @@ from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.line.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.edge.orphans import make_door
 from gtm.runtime.following.told import PartsMessage
-from gtm.runtime.process.child import Deaths, ending
+from gtm.runtime.process.child import keep
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate
 from gtm.runtime.process.listeners import Listeners, Use
@@ -110,7 +111,9 @@ class WorkerPool:
         """Start every worker."""
         for kind in WorkerKind:
             for number in range(1, self._settings.workers + 1):
-                self._tasks.append(asyncio.ensure_future(self._keep(WorkerId(kind, number))))
+                worker = WorkerId(kind, number)
+                kept = keep(f"worker {worker}", partial(self._run, worker), self._finishing)
+                self._tasks.append(asyncio.ensure_future(kept))
 
     def put(self, messages: Sequence[ToWorker]) -> None:
         """Send to every worker what concerns it."""
@@ -153,21 +156,6 @@ class WorkerPool:
     def rename(self, name: str) -> None:
         """Give workers that start from now on another name of the edge."""
         self._settings = replace(self._settings, name=name)
-
-    async def _keep(self, worker: WorkerId) -> None:
-        """Run a worker, and run it again whenever it ends."""
-        deaths = Deaths()
-        while not self._finishing.is_set():
-            deaths.started()
-            try:
-                how = ending(await self._run(worker))
-            except OSError as error:  # no memory, processes or descriptors: others may give some back
-                how = f"it cannot be started: {error.strerror or error}"
-            if self._finishing.is_set():
-                return
-            pause = deaths.pause()
-            logger.error("worker %s ended (%s); starting it again in %.1f s", worker, how, pause)
-            await asyncio.sleep(pause)
 
     async def _run(self, worker: WorkerId) -> int | None:
         ours, theirs = socket.socketpair()
