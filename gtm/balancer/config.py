@@ -32,6 +32,7 @@ from gtm.balancer.health.check_settings import (
     MetricsScrape,
     ModelList,
 )
+from gtm.balancer.plane.access import Clients
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.tls import BackendTls, Certificate, ClientCertificates, ServerTls
 from gtm.core.balance import admission as core
@@ -332,6 +333,25 @@ class TracingDocument(_Document):
     """A client's `traceparent` says whether its request is recorded."""
 
 
+def _log_path(value: str) -> str:
+    if not value or value.endswith("/") or "\0" in value:
+        raise invalid("invalid_format", "must be a file's path, or `-` for standard output")
+    return value
+
+
+def _log(value: object) -> object:
+    return {"path": value} if isinstance(value, str) else value
+
+
+class AccessLogDocument(_Document):
+    """A line of each request; a path alone is short for `{path: …}`."""
+
+    path: Annotated[str, Field(max_length=4000), AfterValidator(_log_path)]
+    """Relative to the file's own folder; `-`: standard output."""
+    clients: Clients = Clients.NETWORK
+    """How much of a client's address is in it."""
+
+
 class BalancerDocument(_Document):
     """The whole file."""
 
@@ -343,6 +363,8 @@ class BalancerDocument(_Document):
     admission: AdmissionDocument = AdmissionDocument()
     tracing: TracingDocument | None = None
     """Counts from the next start."""
+    access_log: Annotated[AccessLogDocument | None, BeforeValidator(_log)] = None
+    """Absent: there is none."""
     tls: TlsDocument | None = None
     """Clients speak TLS. A change of these settings counts from the next start; one of the files' contents at once."""
     backend_tls: BackendTlsDocument = BackendTlsDocument()

@@ -23,8 +23,9 @@ def render(
     pusher: Pusher,
     *,
     said: Mapping[str, Mapping[str, float]],
+    access: Mapping[str, int],
 ) -> bytes:
-    """All of them, as text. `said`: backend → what its metrics say of its load."""
+    """All of them, as text. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none."""
     admission = queue.admission
     stats, snapshot = proxy.stats, admission.snapshot()
     lines: list[str] = []
@@ -104,6 +105,10 @@ def render(
         _family(
             lines, "gtm_balancer_spans_total", "counter", "Recorded requests, by what became of them.", told
         )
+    if access:
+        rows_of: list[tuple[float, dict[str, str]]] = [(count, {"how": how}) for how, count in access.items()]
+        text = "Lines of the access log, by what became of them."
+        _family(lines, "gtm_balancer_access_log_lines_total", "counter", text, rows_of)
     candidates = picker.pool.candidates
     gauges = (
         ("gtm_balancer_in_flight", "Requests in flight.", [one.flight.requests for one in candidates]),

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from gtm.balancer.plane.backends import Route
-from gtm.balancer.plane.contracts import Limits, Pushed, Sent
+from gtm.balancer.plane.contracts import Limits, Log, Pushed, Sent
 from gtm.balancer.plane.upstream import Upstream
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Flight, Peer, Picker, World, world
@@ -365,13 +365,13 @@ async def _reads(peer: Peer) -> None:
         pass
 
 
-async def play(steps: list[tuple[Any, ...]]) -> None:
+async def play(steps: list[tuple[Any, ...]], log: Log | None = None) -> World:
     """A world of these steps, to its end: then every request has had one end, and nothing is left."""
     backend, other, far = Backend(_reads), Backend(_reads), Backend(_reads)
     urls = await backend.start(), await other.start(), await far.start()
     other.peers = far.peers = backend.peers
     limits = Limits(connect_timeout=0.02, retries_free=1000)
-    async with world(*urls[:2], limits=limits, narrow=True) as w:
+    async with world(*urls[:2], limits=limits, narrow=True, log=log) as w:
         played = Play(w, backend, urls)
         for step in steps:
             await played.step(*step)
@@ -381,6 +381,7 @@ async def play(steps: list[tuple[Any, ...]]) -> None:
     await w.until(lambda: not played.leaks())
     mine = {task for task in asyncio.all_tasks() if "Exchange" in repr(task.get_coro())}
     await w.until(lambda: all(task.done() for task in mine))
+    return w
 
 
 def _ended(peer: Peer) -> bool:

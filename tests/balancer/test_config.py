@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from gtm.balancer import config
 from gtm.balancer.config import (
+    AccessLogDocument,
     BackendDocument,
     BalancerDocument,
     ChecksDocument,
@@ -21,6 +22,7 @@ from gtm.balancer.config import (
     of_urls,
 )
 from gtm.balancer.health.check_settings import CheckSettings
+from gtm.balancer.plane.access import Clients
 from gtm.balancer.wire.facts import Cut
 from gtm.core.balance.admission import Settings as AdmissionSettings
 from gtm.core.balance.choosing.values import Prefix
@@ -72,17 +74,32 @@ def test_how_prompts_are_looked_at(tmp_path: Path, text: str, prefix: Prefix, cu
     assert (found.choice().prefix, found.cut()) == (prefix, cut)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", None),
+        ("access_log: null", None),
+        ("access_log: a.log", AccessLogDocument(path="a.log", clients=Clients.NETWORK)),
+        ("access_log: '-'", AccessLogDocument(path="-")),
+        ("access_log: {path: /a.log, clients: full}", AccessLogDocument(path="/a.log", clients=Clients.FULL)),
+    ],
+)
+def test_where_requests_are_logged(tmp_path: Path, text: str, said: AccessLogDocument | None) -> None:
+    """Nowhere by default; of addresses no more than the network."""
+    assert _load(tmp_path, f"backends: [{{url: 'http://x'}}]\n{text}\n").access_log == said
+
+
 def test_the_pages_examples_are_read(tmp_path: Path) -> None:
     """Every example on the page is a file that counts."""
     texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(texts) == 4
+    assert len(texts) == 5
     for text in texts:
         assert _load(tmp_path, text).backends
 
 
 @pytest.mark.parametrize(
     ("document", "least"),
-    [(BalancerDocument, 9), (BackendDocument, 6), (ChoosingDocument, 8), (ChecksDocument, 5)],
+    [(BalancerDocument, 10), (BackendDocument, 6), (ChoosingDocument, 8), (ChecksDocument, 5)],
 )
 def test_fields_are_described(document: type[BaseModel], least: int) -> None:
     """The page's tables name every field."""
@@ -125,6 +142,12 @@ def test_fields_are_described(document: type[BaseModel], least: int) -> None:
             "backends: [{url: 'http://x'}]\ntls: {certificates: [{chain: a, key: b}], client_ca: c}\n",
             "go together",
         ),
+        (
+            "backends: [{url: 'http://x'}]\naccess_log: /var/log/gtm/\n",
+            "access_log.path: must be a file's path",
+        ),
+        ("backends: [{url: 'http://x'}]\naccess_log: {path: a, clients: some}\n", "access_log.clients"),
+        ("backends: [{url: 'http://x'}]\naccess_log: true\n", "access_log"),
         ("backends: [\n", "balancer.yaml"),
     ],
 )

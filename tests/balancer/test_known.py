@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from httptools import HttpParserError, HttpRequestParser, HttpResponseParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.contracts import Log
 from gtm.balancer.wire.chunks import Chunks
 from gtm.balancer.wire.heads import HeadError, RequestHead, forwarded_head, read_head
 from gtm.balancer.wire.known import LONGEST, MOST, Known, outline
@@ -422,7 +424,7 @@ def test_what_gtm_adds_is_of_each_request() -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_stream_that_breaks_off(known: bool) -> None:  # noqa: C901 - each end is looked at
+def test_a_stream_that_breaks_off(known: bool) -> None:
     """Its size counts what came as it is; an error is told behind an event, and not in the middle of one."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     turn = asyncio.Event()
@@ -446,15 +448,8 @@ def test_a_stream_that_breaks_off(known: bool) -> None:  # noqa: C901 - each end
                 return
 
         sizes: list[int] = []
-        async with world(await Backend(script).start()) as w:
-            told = w.proxy._log
-            assert told is not None
-
-            def tell(exchange: Exchange, how: str) -> None:
-                sizes.append(exchange.returned)
-                told(exchange, how)
-
-            w.proxy._log = tell
+        log = SimpleNamespace(ended=lambda exchange, *_: sizes.append(exchange.returned))
+        async with world(await Backend(script).start(), log=cast("Log", log)) as w:
             for path in [b"/again", b"/again"] * known + [b"/whole", b"/half"]:
                 client = await w.client()
                 client.send(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path)

@@ -24,7 +24,11 @@ from tests.effort import examples
 @given(STEPS)
 def test_whatever_happens(steps: list[tuple[Any, ...]]) -> None:
     """In every world each request has one end, all counts are 0 in the end, and no task or connection is left."""
-    run(lambda: play(steps))
+
+    async def main() -> None:
+        await play(steps)
+
+    run(main)
 
 
 # --- cuts ---

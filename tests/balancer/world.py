@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gtm.balancer.plane.backends import Route
-from gtm.balancer.plane.contracts import Limits, Sent
+from gtm.balancer.plane.contracts import Limits, Log, Sent
+from gtm.balancer.plane.downstream_state import DownstreamState
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal
@@ -364,9 +365,30 @@ class World:
         assert all(self.ends[exchange] == 1 for exchange in self.gate.judged)
 
 
+class _Ends:
+    """Counts ends, and tells another log of them."""
+
+    def __init__(self, ends: Counter[Exchange], log: Log | None) -> None:
+        self._ends = ends
+        self._log = log
+
+    def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
+        self._ends.update((exchange,))
+        if self._log is not None:
+            self._log.ended(exchange, sent, how, now)
+
+    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+        if self._log is not None:
+            self._log.unread(client, refusal, target)
+
+
 @contextlib.asynccontextmanager
 async def world(
-    *urls: str, limits: Limits | None = None, narrow: bool = False, **more: Any
+    *urls: str,
+    limits: Limits | None = None,
+    narrow: bool = False,
+    log: Log | None = None,
+    **more: Any,
 ) -> AsyncIterator[World]:
     """A proxy before these backends."""
     loop = asyncio.get_running_loop()
@@ -382,7 +404,7 @@ async def world(
         region="r1",
         limits=limits or Limits(retries_free=100),
         now=clock,
-        log=lambda exchange, _: ends.update((exchange,)),
+        log=_Ends(ends, log),
     )
     proxy.start()
     listener = socket.create_server(("127.0.0.1", 0))

@@ -29,7 +29,9 @@ from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.plane.access import AccessLines, Clients
 from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.contracts import Log
 from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.upstream import Upstream
@@ -110,7 +112,7 @@ class Ways(Route):
         return found
 
 
-def plane(loop: asyncio.AbstractEventLoop) -> Proxy:
+def plane(loop: asyncio.AbstractEventLoop, log: Log | None = None) -> Proxy:
     """As `gtm.runtime.balancer` makes it, with four backends."""
     urls = tuple(f"http://127.0.0.1:{port}" for port in range(9001, 9005))
     document = config.of_urls(urls, None)
@@ -144,7 +146,7 @@ def plane(loop: asyncio.AbstractEventLoop) -> Proxy:
         Handoffs(current, lambda _: UNKNOWN_LOCATION),
         keys=document.keys(),
     )
-    return Proxy(gate, admission, picker, loop=loop, region="fra")
+    return Proxy(gate, admission, picker, loop=loop, region="fra", log=log)
 
 
 def connected(proxy: Proxy) -> Downstream:
@@ -198,7 +200,9 @@ def least(act: Callable[[], None], slices: int, each: int) -> float:
 
 async def measure(options: argparse.Namespace) -> None:
     """Measure and print."""
-    proxy = plane(asyncio.get_running_loop())
+    lines: list[bytes] = []
+    log = AccessLines(lines.append, clients=Clients.NETWORK, find=ClientFinder(()).find)
+    proxy = plane(asyncio.get_running_loop(), log if options.access_log else None)
     acts = {
         "chat": asking(connected(proxy), CHAT),
         "chat_of_all_lengths": asking(connected(proxy), *of_all_lengths(200)),
@@ -210,6 +214,7 @@ async def measure(options: argparse.Namespace) -> None:
     for name, act in acts.items():
         act()
         assert proxy.stats.refusals.total() == 0, proxy.stats.refusals
+        lines.clear()
         if options.profile:
             profile = cProfile.Profile()
             profile.enable()
@@ -230,6 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--profile", action="store_true", help="by function")
     parser.add_argument("--lines", type=int, default=45)
+    parser.add_argument("--access-log", action="store_true", help="make a line of each request")
     parser.add_argument("--slices", type=int, default=60)
     parser.add_argument(
         "--turns", action="store_true", help="once more for each line of the input: for comparisons"

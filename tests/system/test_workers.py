@@ -42,7 +42,8 @@ def two(folder: Path, backends: Backends) -> Iterator[LoneBalancer]:
     """A balancer of two workers; tests leave it as they found it."""
     rows = [{"url": url, "slots": SLOTS} for url in backends.urls]
     file = folder / "balancer.yaml"
-    file.write_text(json.dumps({"service": "chat", "backends": rows, "admission": PATIENT}))
+    content = {"service": "chat", "backends": rows, "admission": PATIENT, "access_log": "access.log"}
+    file.write_text(json.dumps(content))
     ports = {"fra": free_port(), "iad": free_port()}
     with lone_balancer(folder, "fra", ports, "--file", str(file), "--workers", "2") as running:
         yield running
@@ -59,6 +60,12 @@ def _ask(of: LoneBalancer, tokens: int = 2) -> int:
     headers = {"Host": HOST, "X-Forwarded-For": BERLIN}
     url = f"{of.url}/v1/chat/completions"
     return httpx.post(url, json=content, headers=headers, timeout=60, trust_env=False).status_code
+
+
+def _logged(folder: Path) -> list[dict[str, Any]]:
+    """What the access log has of what `_ask` and streams asked."""
+    text = (folder / "access.log").read_text() if (folder / "access.log").exists() else ""
+    return [line for line in map(json.loads, text.splitlines()) if line["method"] == "POST"]
 
 
 def _answered(of: LoneBalancer) -> float:
@@ -79,6 +86,37 @@ def test_one_page_shows_both(two: LoneBalancer) -> None:
     assert [one["slots"] for one in state["backends"]] == [SLOTS] * 2
     assert state["limit"] == 2 * SLOTS
     eventually(lambda: two.state()["share"] >= 2 * SLOTS, "their parts come to all slots")
+
+
+def test_both_append_to_one_access_log(two: LoneBalancer, folder: Path) -> None:
+    """A line of each request; of those after it was moved, in another file, for which nobody was signalled. Off and on as its file says."""
+    eventually(lambda: len(_logged(folder)) == _answered(two), "what was asked before has its lines")
+    before = len(_logged(folder))
+    assert [_ask(two) for _ in range(20)] == [200] * 20
+    eventually(lambda: len(_logged(folder)) == before + 20, "twenty lines more")
+    line = _logged(folder)[-1]
+    assert line.items() >= {"how": "answered", "status": 200, "service": "chat", "model": "demo"}.items()
+    assert line["client"] == "95.90.1.0/24"
+    assert (folder / "access.log").stat().st_mode & 0o777 == 0o640
+    (folder / "access.log").rename(folder / "moved.log")
+    assert [_ask(two) for _ in range(5)] == [200] * 5
+    eventually(lambda: len(_logged(folder)) == 5, "the others are in a new one")
+    counted = 'gtm_balancer_access_log_lines_total{how="written"} '
+    page = f"http://127.0.0.1:{two.admin_port}/metrics"
+    eventually(
+        lambda: float(httpx.get(page, trust_env=False).text.partition(counted)[2].partition("\n")[0]) >= 25,
+        "they are counted",
+    )
+    file = folder / "balancer.yaml"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "access_log": {"path": "other.log", "clients": "none"}}))
+    eventually(
+        lambda: _ask(two) == 200 and len((folder / "other.log").read_text().splitlines()) >= 5,
+        "it is another",
+    )
+    assert "client" not in json.loads((folder / "other.log").read_text().splitlines()[0])
+    file.write_text(json.dumps(content))
+    eventually(lambda: _ask(two) == 200 and len(_logged(folder)) >= 10, "it is as it was")
 
 
 def test_together_they_fill_the_slots_and_not_each_for_itself(two: LoneBalancer, backends: Backends) -> None:
@@ -140,12 +178,17 @@ def test_a_successor_takes_over_without_a_lost_stream(two: LoneBalancer) -> None
     assert _ask(two) == 200
 
 
-def test_an_end_finishes_streams_and_a_death_leaves_nobody_behind(two: LoneBalancer) -> None:
-    """SIGTERM to the first process ends its workers once their streams have ended; after kill -9 they end by themselves."""
+def test_an_end_finishes_streams_and_a_death_leaves_nobody_behind(two: LoneBalancer, folder: Path) -> None:
+    """SIGTERM to the first process ends its workers once their streams have ended; after kill -9 they end by themselves.
+
+    All is in the access log then.
+    """
+    logged = len(_logged(folder))
     streams = Streams(two.url, 2 * SLOTS, 200)
     eventually(lambda: all(streams.begun), "all have begun")
     two.process.signal(signal.SIGTERM)
     assert two.process.end() == 0
+    assert len(_logged(folder)) >= logged + 2 * SLOTS
     eventually(lambda: streams.whole, "no stream was cut")
     two.process = two.start()
     two.wait()

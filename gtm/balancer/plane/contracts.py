@@ -14,6 +14,7 @@ from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal
 
 if TYPE_CHECKING:
+    from gtm.balancer.plane.downstream_state import DownstreamState
     from gtm.balancer.plane.exchange import Exchange
 
 
@@ -132,3 +133,13 @@ class Pusher(Protocol):
 
     def routes(self) -> tuple[Route, ...]:
         """The ways to all peers."""
+
+
+class Log(Protocol):
+    """Is told of each request's end, once."""
+
+    def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
+        """It has ended: `answered`, `refused`, `cancelled` or `broken`. `sent`: who had it last, if anybody."""
+
+    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+        """What a client sent was refused, for it cannot be read as a request; of its target this much came."""

@@ -11,6 +11,7 @@ import struct
 from contextlib import suppress
 
 from gtm.balancer.plane.downstream_state import DownstreamState
+from gtm.balancer.plane.exchange_state import NEW
 from gtm.balancer.plane.flow import hung_up
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 
@@ -75,6 +76,10 @@ class DownstreamEnd(DownstreamState):
             return
         current, receiving = self._current, self._receiving
         self.proxy.stats.refused(refusal)
+        if receiving is not None and receiving.phase is not NEW:
+            receiving.refusal = refusal  # its own end is told
+        else:
+            self.proxy.unread(self, refusal, self._url if receiving is None else receiving.head.target)
         if receiving is not None and receiving is not current:
             self._receiving = None  # one that waits, of whose body no more can be read
             self._waiting.remove(receiving)

@@ -139,6 +139,7 @@ class Exchange(ExchangeEnd):
             self.refuse(refusal)
             return
         self.proxy.stats.refused(refusal)
+        self.refusal = refusal
         self._drop()
         self._cut("refused")
 
@@ -368,6 +369,7 @@ class Exchange(ExchangeEnd):
             self._tried = (*self._tried, sent.route.url)
         self.answer.take()
         if safe and self._keeps and sent is not None and sent.push is not None:
+            self.lost = None
             self._admit()
             return
         if safe and self._keeps and self.proxy.may_retry(len(self._tried)):
@@ -381,6 +383,8 @@ class Exchange(ExchangeEnd):
         if self.phase is ENDED:
             return
         begun = self.phase is not NEW
+        if self._queued and self.phase is WAITING:
+            self.waited = self.proxy.now() - self._queued
         self.phase = ENDED
         self._pieces.clear()
         sent, self._sent = self._sent, None

@@ -63,6 +63,7 @@ class ExchangeEnd(ExchangeFlow):
             self._broken(refusal.detail)
             return
         self.proxy.stats.refused(refusal)
+        self.refusal = refusal
         self.status = refusal.status
         if b"gtm-push" in self.head.seen and not self._begun and refusal.status != 504:
             refusal = replace(refusal, headers=(*refusal.headers, (b"gtm-push", b"not-taken")))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gtm.balancer.plane.answer import Answer
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
+from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
@@ -54,6 +55,11 @@ class ExchangeState:
         head: as understood.
     """
 
+    lost: Sent | None
+    """The last that had it, and failed it."""
+    refusal: Refusal | None
+    """Why it was refused."""
+
     __slots__ = (
         "_begun",
         "_body_ended",
@@ -78,10 +84,12 @@ class ExchangeState:
         "fallback",
         "first_byte",
         "head",
+        "lost",
         "meter",
         "phase",
         "proxy",
         "received",
+        "refusal",
         "shown",
         "span",
         "status",
@@ -122,6 +130,7 @@ class ExchangeState:
         self._sent: Sent | None = None
         """The backend that has it, and its place in that one's counts."""
         self.upstream: Upstream | None = None
+        self.lost = self.refusal = None
         self._connecting: asyncio.Task[None] | None = None
         self._tried: tuple[str, ...] = ()
         self._pieces: list[bytes] = []

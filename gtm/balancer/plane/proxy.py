@@ -14,8 +14,9 @@ from urllib.parse import quote
 import msgspec
 
 from gtm.balancer.plane.backends import Route
-from gtm.balancer.plane.contracts import Admission, Gate, Limits, Picker, Pushed, Pusher, Sent
+from gtm.balancer.plane.contracts import Admission, Gate, Limits, Log, Picker, Pushed, Pusher, Sent
 from gtm.balancer.plane.downstream import Downstream
+from gtm.balancer.plane.downstream_state import DownstreamState
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
@@ -44,7 +45,7 @@ class Proxy:
         loop: the event loop.
         region: this region's name.
         now: monotonic seconds; None: the loop's.
-        log: told of each request that has ended, and how.
+        log: told of each request that has ended, and how; None: nobody is.
         tracer: records sampled requests; None: none is.
         health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
     """
@@ -60,7 +61,7 @@ class Proxy:
         limits: Limits | None = None,
         health_path: bytes = b"/healthz",
         now: Callable[[], float] | None = None,
-        log: Callable[[Exchange, str], None] | None = None,
+        log: Log | None = None,
         tracer: Tracer | None = None,
         pusher: Pusher | None = None,
         asks: bytes = b"",
@@ -81,7 +82,7 @@ class Proxy:
         self.draining = False
         self.ending = 0
         """Requests whose ends are being told right now."""
-        self._log = log
+        self.log = log
         self.tracer = tracer
         self._said = b"x-gtm-region: %b\r\n" % region.encode()
         self._clients: dict[Downstream, None] = {}
@@ -225,6 +226,7 @@ class Proxy:
     def failed(self, exchange: Exchange, sent: Sent, detail: str) -> None:
         """A backend did not answer, or broke off: it counts no more there."""
         self._tell(sent.flight.end, exchange, "failed")
+        exchange.lost = sent
         if sent.push is not None:
             return
         self._tell(self.picker.failed, sent, detail, self.now())
@@ -278,11 +280,16 @@ class Proxy:
             _log.exception("admission did not hear of an end")
         url = "" if sent is None or sent.push is not None else sent.route.url
         self.stats.ended(exchange, url, how, now)
-        if self._log is not None:
-            self._tell(self._log, exchange, how)
+        if self.log is not None:
+            self._tell(self.log.ended, exchange, sent or exchange.lost, how, now)
         if self.tracer is not None and exchange.span is not None:
             self.tracer.ended(exchange.span, exchange, "" if sent is None else sent.route.url, how, now)
         self.ending -= 1
+
+    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+        """A request was refused of which there is no exchange: it could not be read, but for this of its target."""
+        if self.log is not None:
+            self._tell(self.log.unread, client, refusal, target)
 
     def added(self, exchange: Exchange, push: Pushed | None) -> bytes | Refusal:
         """Header lines of gtm's own for the backend, or why it is not sent there: the law may be another than when it came."""

@@ -21,6 +21,7 @@ from gtm.balancer.metrics import render
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.choosing.values import By
 from gtm.feed.current import CurrentView
+from gtm.runtime.balancer.access_log import AccessLog
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings, Network
 
@@ -43,6 +44,7 @@ class Page:
         health: HealthLoop,
         settings: BalancerSettings,
         pusher: Pusher,
+        access: AccessLog,
     ) -> None:
         self._current = current
         self._proxy = proxy
@@ -52,6 +54,7 @@ class Page:
         self._health = health
         self._settings = settings
         self._pusher = pusher
+        self._access = access
 
     def ready(self) -> bool:
         """Whether it serves requests."""
@@ -59,8 +62,15 @@ class Page:
 
     def metrics(self) -> bytes:
         """Counters and gauges, as Prometheus text."""
+        access = self._access
         return render(
-            self._proxy, self._picker, self._admission, self._gate, self._pusher, said=self._health.signals()
+            self._proxy,
+            self._picker,
+            self._admission,
+            self._gate,
+            self._pusher,
+            said=self._health.signals(),
+            access={"written": access.written, "dropped": access.dropped} if access.used else {},
         )
 
     def state(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -33,6 +34,7 @@ from gtm.geoip.client import ClientFinder
 from gtm.geoip.reader import Locator
 from gtm.http.quotas import QuotaGate
 from gtm.http.samples import Intake
+from gtm.runtime.balancer.access_log import AccessLog
 from gtm.runtime.balancer.admin import Page
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.front import Front
@@ -52,6 +54,8 @@ LOOK_EVERY = 1.0
 """Seconds between looks at the file of backends, and at certificates."""
 FIRST_ROUND = 10.0
 """Longest wait for the first look at every backend, in seconds."""
+_LOOKS = 100
+"""At whether all connections are closed, after everything was ended at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,9 @@ class Carrier:
         self._gate = QuotaGate(parts, boot_time)
         self._spends = parts.sequence
         self._own = OwnHandoffs(current)
+        finder = ClientFinder(settings.trusted_proxies)
+        self._access = AccessLog(Path() if settings.file is None else settings.file.parent, finder.find)
+        self._access.configure(document.access_log)
         backends = document.servers()
         watched = BackendHealth(health_settings(document.checks.settings()), backends, loop.time())
         self._front = Front(document, settings.file)
@@ -119,7 +126,7 @@ class Carrier:
             current,
             settings.region,
             locator.locate,
-            ClientFinder(settings.trusted_proxies),
+            finder,
             Handoffs(current, locator.locate),
             service=document.service or settings.service,
             keys=document.keys(),
@@ -146,6 +153,7 @@ class Carrier:
             region=settings.region,
             pusher=self._pusher,
             tracer=self._tracer(),
+            log=self._access.lines,
             asks=document.checks.asks(),
         )
         self._health = HealthLoop(watched, self._picker, self._admission, self._front.http2, self._share)
@@ -175,6 +183,7 @@ class Carrier:
             health=self._health,
             settings=settings,
             pusher=self._pusher,
+            access=self._access,
         )
 
     def _tracer(self) -> Tracer | None:
@@ -228,6 +237,11 @@ class Carrier:
         self._picker.stop()
         self._proxy.close()
         await self._health.close()
+        for _ in range(_LOOKS):  # the ends of what was cut off just now are told by the event loop
+            if not self._proxy.connections:
+                break
+            await asyncio.sleep(0.01)
+        await self._access.close()
 
     def _hang_up(self) -> None:
         for server in self._servers:
@@ -346,4 +360,6 @@ class Carrier:
         )
         self._admission.admission.configure(document.admission.settings(), self._loop.time())
         await self._health.configure(document)
+        self._access.configure(document.access_log)
+        self._proxy.log = self._access.lines
         logger.info("took in the file of backends: %d of them", len(document.backends))

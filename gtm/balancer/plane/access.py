@@ -1,0 +1,248 @@
+"""The access log's lines: one JSON object for each request that has ended, however (docs/balancer.md, "Access log").
+
+Laws:
+  1. Whatever bytes a client sends, a line is one line: JSON in ASCII, of `LONGEST` bytes at the most, its newline included.
+  2. A line has no query of a target (keys and handoffs come by it), no header but the user agent, and no more of a client's address than
+     `clients` says; of one that a peer region pushed here, its network at the most: no more is known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gtm.balancer.plane.tracing import read_parent
+from gtm.balancer.wire.refusals import Refusal
+from gtm.core.handoff.claims import client_network
+from gtm.core.handoff.verdict import Verdict
+from gtm.geoip.address import Address
+
+if TYPE_CHECKING:
+    from gtm.balancer.plane.contracts import Sent
+    from gtm.balancer.plane.downstream_state import DownstreamState
+    from gtm.balancer.plane.exchange import Exchange
+    from gtm.balancer.wire.heads import RequestHead
+
+LONGEST = 4096
+"""Bytes of a line: as many as a pipe takes at once from several writers without mixing them (Linux, pipe(7): PIPE_BUF)."""
+_PATH, _AGENT, _NAME = 1024, 256, 256
+"""Bytes kept of a path, of a user agent, and of each name."""
+_LEAST = 48
+"""Characters kept of each text of a line that would be too long: more of them are escaped than anybody means."""
+_KNOWN = 4096
+_ODD = re.compile(rb"[^\x21-\x7e]")
+_USER_AGENT = b"user-agent:"
+
+
+class Clients(StrEnum):
+    """How much of a client's address is told."""
+
+    FULL = "full"
+    NETWORK = "network"
+    """Its /24, or /48 of IPv6."""
+    NONE = "none"
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """One request. Times in milliseconds, sizes in bytes of bodies; what is not known, or was not, is left out."""
+
+    time: str
+    how: str
+    total_ms: float
+    client: str | None = None
+    service: str | None = None
+    tenant: str | None = None
+    model: str | None = None
+    priority: str | None = None
+    method: str | None = None
+    path: str | None = None
+    status: int | None = None
+    code: str | None = None
+    backend: str | None = None
+    pushed_to: str | None = None
+    queue_ms: float | None = None
+    first_byte_ms: float | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    trace: str | None = None
+    user_agent: str | None = None
+
+
+_TEXTS = (
+    "client",
+    "service",
+    "tenant",
+    "model",
+    "method",
+    "path",
+    "code",
+    "backend",
+    "pushed_to",
+    "user_agent",
+)
+_encoder = msgspec.json.Encoder()
+
+
+class AccessLines:
+    """Makes the lines; `gtm.balancer.plane.contracts.Log`.
+
+    Args:
+        put: takes each line, with its newline.
+        clients: how much of a client's address is told.
+        find: finds the client behind trusted proxies, by the peer and its headers `X-Forwarded-For` and `Forwarded`.
+        wall: POSIX seconds.
+    """
+
+    def __init__(
+        self,
+        put: Callable[[bytes], None],
+        *,
+        clients: Clients,
+        find: Callable[[str | None, bytes | None, bytes | None], Address | None],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._put = put
+        self._clients = clients
+        self._find = find
+        self._wall = wall
+        self._second = -1
+        self._begins = ""
+        """The present second as it is written."""
+        self._texts: dict[bytes, str | None] = {}
+        """Clients' addresses as they are written."""
+        self._heads: dict[object, tuple[str, str, str | None]] = {}
+        """Of heads that are kept: method, path, user agent."""
+
+    def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
+        """See `gtm.balancer.plane.contracts.Log`."""
+        head, began, status, refusal = exchange.head, exchange.began, exchange.status, exchange.refusal
+        if refusal is not None and how == "cancelled" and not status:
+            how, status = "refused", refusal.status  # its body could not be read
+        took = now - began
+        method, path, agent = self._heads.get(head.written) or self._head(head)
+        line = Line(self._time(self._wall() - took), how, round(1000 * took, 1))
+        line.method, line.path, line.user_agent = method, path, agent
+        line.queue_ms = round(1000 * exchange.waited, 1)
+        line.bytes_in, line.bytes_out = exchange.received, exchange.returned
+        if status:
+            line.status = status
+        if exchange.first_byte:
+            line.first_byte_ms = round(1000 * (exchange.first_byte - began), 1)
+        if refusal is not None:
+            line.code = refusal.code
+        if exchange.facts.model is not None:
+            line.model = exchange.facts.model[:_NAME]
+        if exchange.span is not None or b"traceparent" in head.seen:
+            line.trace = _trace(exchange)
+        if sent is not None:
+            if sent.push is None:
+                line.backend = sent.route.url[:_NAME]
+            else:
+                line.pushed_to = sent.push.region
+        self._asked(line, exchange)
+        self._put(_encoded(line))
+
+    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+        """See `gtm.balancer.plane.contracts.Log`."""
+        line = Line(self._time(self._wall()), "refused", 0.0, status=refusal.status, code=refusal.code)
+        if target:
+            line.path = _path(target.partition(b"?")[0])
+        self._at(line, client.peer, None, None)
+        self._put(_encoded(line))
+
+    def _asked(self, line: Line, exchange: Exchange) -> None:
+        """Who asks, and for what: as the law's judgement found out, if there was one."""
+        verdict = exchange.verdict
+        if not isinstance(verdict, Verdict) or verdict.routing is None:
+            seen = exchange.head.seen
+            self._at(line, exchange.client.peer, seen.get(b"x-forwarded-for"), seen.get(b"forwarded"))
+            return
+        routing = verdict.routing
+        request = routing.request
+        line.service, line.tenant = request.service, request.tenant
+        line.priority = routing.ranking.group.priority.value
+        client = routing.client
+        if not client or self._clients is Clients.NONE:
+            return
+        if verdict.believed is not None and verdict.believed.carried:
+            line.client = client_network(client)
+            return
+        line.client = self._texts.get(client) or self._text(client)
+
+    def _at(
+        self, line: Line, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None
+    ) -> None:
+        """Who asks, where nothing was judged."""
+        address = self._find(peer, x_forwarded_for, forwarded)
+        if address is not None and self._clients is not Clients.NONE:
+            line.client = self._texts.get(address.packed) or self._text(address.packed)
+
+    def _text(self, client: bytes) -> str:
+        if len(self._texts) >= _KNOWN:
+            self._texts.clear()
+        text = str(ip_address(client)) if self._clients is Clients.FULL else client_network(client)
+        self._texts[client] = text
+        return text
+
+    def _head(self, head: RequestHead) -> tuple[str, str, str | None]:
+        agent = next((line[11:] for line in head.lines if line[:11].lower() == _USER_AGENT), None)
+        found = (
+            head.method.decode("latin-1")[:_NAME],
+            _path(head.path),
+            None if agent is None else agent.strip()[:_AGENT].decode("utf-8", "backslashreplace"),
+        )
+        if head.written is not None:
+            if len(self._heads) >= _KNOWN:
+                self._heads.clear()
+            self._heads[head.written] = found
+        return found
+
+    def _time(self, at: float) -> str:
+        """RFC 3339, in UTC."""
+        second, rest = divmod(int(1000 * at), 1000)
+        if second != self._second:
+            self._second = second
+            self._begins = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._begins}.{rest:03d}Z"
+
+
+def _trace(exchange: Exchange) -> str | None:
+    if exchange.span is not None:
+        return exchange.span.context.trace.hex()
+    context = read_parent(exchange.head.seen[b"traceparent"])
+    return None if context is None else context.trace.hex()
+
+
+def _path(path: bytes) -> str:
+    """A path as RFC 3986 §2.1 would write it: what cannot stand in one is percent-encoded."""
+    text = path[:_PATH] if path.isascii() else _ODD.sub(lambda found: b"%%%02X" % found[0][0], path[:_PATH])
+    return text[:_PATH].decode("latin-1")
+
+
+def _encoded(line: Line) -> bytes:
+    """Laws 1: bytes that are not ASCII (and would be line ends to some readers) are escaped, as DEL is; long lines are cut."""
+    try:
+        text = _encoder.encode(line)
+    except UnicodeEncodeError:  # half of a surrogate pair, in a model's name
+        text = b"\xff"
+    if len(text) >= LONGEST or b"\x7f" in text or not text.isascii():
+        text = _plain(line)
+        if len(text) >= LONGEST:
+            for name in _TEXTS:
+                value = getattr(line, name)
+                if value is not None:
+                    setattr(line, name, value[:_LEAST])
+            text = _plain(line)
+    return text + b"\n"
+
+
+def _plain(line: Line) -> bytes:
+    found = {name: value for name in Line.__struct_fields__ if (value := getattr(line, name)) is not None}
+    return json.dumps(found, separators=(",", ":")).encode().replace(b"\x7f", b"\\u007f")

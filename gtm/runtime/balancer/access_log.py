@@ -1,0 +1,261 @@
+"""The access log's file: lines are collected here, and written by a thread, so that no request waits for a disk.
+
+Laws:
+  1. What is collected is bounded (`MOST_LINES`, `MOST_BYTES`), that which is being written included. What does not fit is dropped, and counted:
+     each line that came is counted once, as written or as dropped, or is still here.
+  2. Lines are whole: each write ends with a line's end, and is one system call (O_APPEND), so that those of several workers do not mix. A disk that
+     is full can cut one: it is ended by the next write, and written again.
+  3. A file that was moved or removed gets no further line: the next is for the one that its path names then, made if it has to be.
+  4. What goes wrong is said once, at most each minute, and tried again with each look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from errno import EBADF
+from itertools import islice
+from pathlib import Path
+
+from gtm.balancer.config import AccessLogDocument
+from gtm.balancer.plane.access import LONGEST, AccessLines
+from gtm.geoip.address import Address
+
+logger = logging.getLogger(__name__)
+
+MOST_LINES = 10_000
+MOST_BYTES = 4 << 20
+EVERY = 0.2
+"""Seconds between two looks at what was collected."""
+_SOON = MOST_BYTES // 4
+"""Bytes collected while others were written that are not kept waiting."""
+_AT_ONCE = 1000
+"""Lines in one write."""
+_SAY_EVERY = 60.0
+_END_WITHIN = 3.0
+"""Seconds at the end for what is still here."""
+_PATIENCE_MS = 200
+"""For a pipe whose reader is slow."""
+_STDOUT = 1
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MODE = 0o640
+
+
+class LogFile:
+    """Appends lines to what a path names, in the thread of whoever calls; one at a time.
+
+    Args:
+        path: of the file; None: standard output.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._descriptor = _STDOUT if path is None else -1
+        self._torn = False
+        """It ends in a part of a line."""
+
+    def append(self, lines: Sequence[bytes]) -> tuple[int, OSError | None]:
+        """Write as many of them as go now: how many those were, and what kept the others from it, if that is known."""
+        done = 0
+        try:
+            descriptor, regular = self._opened()
+            while done < len(lines):
+                some = lines[done : done + _AT_ONCE]
+                if not regular:
+                    some = some[: _fitting(some)]
+                    if not _ready(descriptor):
+                        break
+                count = self._write(descriptor, some)
+                done += count
+                if not count:
+                    break
+        except BlockingIOError:  # another process has filled the pipe
+            return done, None
+        except OSError as error:
+            return done, error
+        return done, None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to close."""
+        return self.path is not None and self._descriptor >= 0
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self.is_open:
+            with suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, descriptor: int, lines: Sequence[bytes]) -> int:
+        """How many are there whole."""
+        data = b"".join(lines)
+        before = b"\n" if self._torn else b""
+        count = os.write(descriptor, before + data) - len(before)
+        if count >= 0:
+            self._torn = count > 0 and data[count - 1 : count] != b"\n"
+        return data.count(b"\n", 0, max(0, count))
+
+    def _opened(self) -> tuple[int, bool]:
+        """The file that the path names now, and whether it is a regular one."""
+        if self.path is None:
+            if sys.__stdout__ is None:  # whatever has its number now is something else
+                raise OSError(EBADF, "it is closed")
+            return _STDOUT, stat.S_ISREG(os.fstat(_STDOUT).st_mode)
+        if self._descriptor >= 0:
+            held = os.fstat(self._descriptor)
+            try:
+                if os.path.samestat(held, self.path.stat()):
+                    return self._descriptor, stat.S_ISREG(held.st_mode)
+            except FileNotFoundError:
+                pass
+            self.close()
+        self._descriptor = os.open(self.path, _FLAGS, _MODE)
+        self._torn = False
+        return self._descriptor, stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+
+
+def _fitting(lines: Sequence[bytes]) -> int:
+    """How many of them a pipe takes at once: one at the least."""
+    size = count = 0
+    for line in lines:
+        size += len(line)
+        if size >= LONGEST:
+            break
+        count += 1
+    return max(1, count)
+
+
+def _ready(descriptor: int) -> bool:
+    """Whether something that is no regular file takes a line now: of a pipe, that is a page."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(_PATIENCE_MS))
+
+
+class AccessLog:
+    """See above.
+
+    Args:
+        folder: what paths are relative to.
+        find: see `AccessLines`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        find: Callable[[str | None, bytes | None, bytes | None], Address | None],
+    ) -> None:
+        self.lines: AccessLines | None = None
+        """Makes them; None: it is off."""
+        self.written = 0
+        self.dropped = 0
+        self._folder = folder
+        self._find = find
+        self._document: AccessLogDocument | None = None
+        self._file: LogFile | None = None
+        self._collected: deque[bytes] = deque()
+        self._bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+        self._failing = self._said = False
+        self._said_at = -_SAY_EVERY
+
+    @property
+    def used(self) -> bool:
+        """Whether it is on, or was."""
+        return self._file is not None
+
+    def configure(self, document: AccessLogDocument | None) -> None:
+        """From now on like this; None: it is off. What was collected is for the file that is named now, or was last."""
+        if document == self._document:
+            return
+        self._document = document
+        if document is None:
+            self.lines = None
+            return
+        path = None if document.path == "-" else self._folder / document.path
+        if self._file is None or self._file.path != path:
+            old, self._file = self._file, LogFile(path)
+            if old is not None and self._task is None:
+                old.close()
+            # Else whoever writes closes it: a thread may be at it.
+        self.lines = AccessLines(self._put, clients=document.clients, find=self._find)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Write what is here, as far as that goes."""
+        self._ending.set()
+        if self._task is not None:
+            await self._task
+        if self._collected:
+            lost = len(self._collected)
+            self.dropped += lost
+            logger.error("the access log's last lines were not written: %d", lost)
+        self._collected.clear()
+        self._bytes = 0
+
+    def _put(self, line: bytes) -> None:
+        if len(self._collected) >= MOST_LINES or self._bytes + len(line) > MOST_BYTES:
+            self.dropped += 1
+            return
+        self._collected.append(line)
+        self._bytes += len(line)
+
+    async def _run(self) -> None:
+        file = self._file
+        assert file is not None  # noqa: S101 - it is made before
+        await self._look(file)  # so that what is wrong with it is said at once
+        while not self._ending.is_set():
+            if self._bytes < _SOON or self._failing:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(EVERY):
+                        await self._ending.wait()
+            if self._file is not None and self._file is not file:
+                await asyncio.to_thread(file.close)
+                file = self._file
+                await self._look(file)
+            elif self._collected:
+                await self._look(file)
+            elif self.lines is None and file.is_open:
+                await asyncio.to_thread(file.close)
+        deadline = time.monotonic() + _END_WITHIN
+        while self._collected and await self._look(file) and time.monotonic() < deadline:
+            pass
+        file.close()
+
+    async def _look(self, file: LogFile) -> bool:
+        """Write what was collected so far; whether there is hope for the rest."""
+        lines = list(islice(self._collected, len(self._collected)))
+        count, error = await asyncio.to_thread(file.append, lines)
+        for _ in range(count):
+            self._bytes -= len(self._collected.popleft())
+        self.written += count
+        self._say(file, error)
+        return error is None
+
+    def _say(self, file: LogFile, error: OSError | None) -> None:
+        now = time.monotonic()
+        if error is None:
+            if self._said:
+                logger.info("the access log is written again; lines dropped so far: %d", self.dropped)
+            self._failing = self._said = False
+            return
+        if not self._failing and now - self._said_at >= _SAY_EVERY:
+            self._said, self._said_at = True, now
+            name = "standard output" if file.path is None else f"`{file.path}`"
+            logger.error(
+                "the access log cannot be written: %s: %s. Requests go on; lines wait, then are dropped and counted",
+                name,
+                error.strerror or error,
+            )
+        self._failing = True
