@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -160,34 +159,6 @@ def streams(of: LoneBalancer, count: int, tokens: int) -> tuple[list[threading.E
         pool.submit(read, number)
     pool.shutdown(wait=False)
     return begun, got
-
-
-def test_ending_finishes_streams(fra: LoneBalancer) -> None:
-    """SIGTERM takes no further connection, and lets every stream that goes on finish."""
-    begun, got = streams(fra, 20, 300)
-    for one in begun:
-        assert one.wait(60)
-    fra.process.signal(signal.SIGTERM)
-    assert fra.process.end(60) == 0
-    eventually(lambda: got == [300] * 20, "all streams got all tokens")
-    assert "finishing what goes on" in fra.log.read_text()
-
-
-def test_replacing_loses_nothing(fra: LoneBalancer) -> None:
-    """A successor takes new requests while the streams of its predecessor finish there."""
-    begun, got = streams(fra, 10, 400)
-    for one in begun:
-        assert one.wait(60)
-    before = fra.process
-    fra.process = fra.start("--replace")
-    with client(fra, BERLIN) as asking:
-        while before.popen.poll() is None:
-            assert (
-                asking.chat.completions.create(model="demo", messages=HELLO, max_tokens=2).usage is not None
-            )
-    assert before.popen.returncode == 0
-    eventually(lambda: got == [400] * 10, "all streams got all tokens")
-    assert fra.process.popen.poll() is None
 
 
 def test_what_cannot_be_is_said() -> None:
