@@ -17,7 +17,7 @@ from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend as Server

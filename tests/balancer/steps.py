@@ -11,9 +11,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Limits, Log, Pushed, Sent
-from gtm.balancer.plane.upstream import Upstream
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Flight, Peer, Picker, World, world
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Limits
-from gtm.balancer.plane.upstream import Upstream
 from tests.balancer.world import Backend, Peer, answering, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

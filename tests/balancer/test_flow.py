@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gtm.balancer.plane.downstream import Downstream
+from gtm.balancer.plane.client.downstream import Downstream
 from tests.balancer.world import Backend, Message, Peer, answering, read_head, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

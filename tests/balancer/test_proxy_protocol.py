@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.proxy_protocol import (
+from gtm.balancer.plane.client.proxy_protocol import (
     SIGNATURE,
     ProxiedConnection,
     ProxyHeader,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.wire.tls import (
     BackendContext,

@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.client.downstream_state import DownstreamState
 from gtm.balancer.plane.contracts import Limits, Log, Sent
-from gtm.balancer.plane.downstream_state import DownstreamState
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal

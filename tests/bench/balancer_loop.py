@@ -30,11 +30,11 @@ from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.access import AccessLines, Clients
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.backend.upstream import Upstream
+from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import Log
-from gtm.balancer.plane.downstream import Downstream
 from gtm.balancer.plane.proxy import Proxy
-from gtm.balancer.plane.upstream import Upstream
 from gtm.balancer.wire.known import MOST
 from gtm.core.balance.health import BackendHealth, Check, Settings
 from gtm.core.health.verdicts import ProbeResult

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import uvloop
 
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.wire.facts import BYTES_A_TOKEN, Cut
 from gtm.balancer.wire.refusals import Refusal

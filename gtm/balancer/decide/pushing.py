@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from gtm.balancer.decide.gate import PUSH
 from gtm.balancer.decide.handoffs import OwnHandoffs
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Pushed
 from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal

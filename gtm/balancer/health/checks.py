@@ -32,7 +32,7 @@ from gtm.balancer.health.check_settings import (
 )
 from gtm.balancer.health.grpc import check_grpc
 from gtm.balancer.health.scraping import Scraper
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights

@@ -24,7 +24,7 @@ from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import SettingsFrame
 
 from gtm.balancer.health.asking import Answer, AskingError, words_of
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 
 MAX_RECEIVED = 64 * 1024
 """Bytes that are taken of one connection; the answer is some 200."""

@@ -25,8 +25,8 @@ from gtm.core.handoff.verdict import Verdict
 from gtm.geoip.address import Address
 
 if TYPE_CHECKING:
+    from gtm.balancer.plane.client.downstream_state import DownstreamState
     from gtm.balancer.plane.contracts import Sent
-    from gtm.balancer.plane.downstream_state import DownstreamState
     from gtm.balancer.plane.exchange import Exchange
     from gtm.balancer.wire.heads import RequestHead
 

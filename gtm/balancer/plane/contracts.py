@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.downstream_state import DownstreamState
+    from gtm.balancer.plane.client.downstream_state import DownstreamState
     from gtm.balancer.plane.exchange import Exchange
 
 

@@ -31,8 +31,8 @@ from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announce
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
+    from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.contracts import Sent
-    from gtm.balancer.plane.upstream import Upstream
 
 _MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""

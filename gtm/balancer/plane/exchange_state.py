@@ -18,11 +18,11 @@ from gtm.core.decision.view import Window
 from gtm.core.handoff.verdict import Flaw
 
 if TYPE_CHECKING:
+    from gtm.balancer.plane.backend.upstream import Upstream
+    from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.contracts import Sent
-    from gtm.balancer.plane.downstream import Downstream
     from gtm.balancer.plane.proxy import Proxy
     from gtm.balancer.plane.tracing import Span
-    from gtm.balancer.plane.upstream import Upstream
 
 _EMPTY = Facts()
 

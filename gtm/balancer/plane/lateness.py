@@ -8,8 +8,8 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
+    from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.exchange import Exchange
-    from gtm.balancer.plane.upstream import Upstream
 
 
 def end_if_late(exchange: Exchange, now: float) -> None:

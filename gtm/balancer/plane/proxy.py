@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.client.downstream import Downstream
+from gtm.balancer.plane.client.downstream_state import DownstreamState
 from gtm.balancer.plane.contracts import Admission, Gate, Limits, Log, Picker, Pushed, Pusher, Sent
-from gtm.balancer.plane.downstream import Downstream
-from gtm.balancer.plane.downstream_state import DownstreamState
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written

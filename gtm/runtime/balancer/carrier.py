@@ -20,7 +20,7 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import IDLE, Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.scraping import load_in_header
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gtm.balancer.config import BalancerDocument
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.client.proxy_protocol import ProxiedConnection
 from gtm.balancer.plane.proxy import Proxy
-from gtm.balancer.plane.proxy_protocol import ProxiedConnection
 from gtm.balancer.wire.tls import BackendContext, Listener
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.health.asking import AskingError, _Asking, ask
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from tests.balancer.health.world import PATIENCE, run
 from tests.core.strategies import quick
 

@@ -17,7 +17,7 @@ from gtm.balancer.health.check_settings import (
     ModelList,
 )
 from gtm.balancer.health.checks import Checks, _tokenless
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
 from gtm.demo.backend.faults import Mode

@@ -21,7 +21,7 @@ from gtm.balancer.config import load, of_urls
 from gtm.balancer.health.asking import AskingError, ask
 from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
 from gtm.balancer.health.grpc import MAX_RECEIVED, _Checking, _framed, _head, _serving, check_grpc
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.model.problems import PolicyError
 from tests.balancer.certificates import Authority

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from gtm.balancer.health.check_settings import CheckSettings, HealthCheck
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits, Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy

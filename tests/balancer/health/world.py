@@ -16,7 +16,7 @@ from gtm.balancer.health.check_settings import (
     ModelList,
 )
 from gtm.balancer.health.checks import Checks
-from gtm.balancer.plane.backends import Route
+from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Settings

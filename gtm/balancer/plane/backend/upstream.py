@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from gtm.balancer.plane.backend.upstream_state import UpstreamState
 from gtm.balancer.plane.flow import waits
-from gtm.balancer.plane.upstream_state import UpstreamState
 from gtm.balancer.wire.chunks import Chunks
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, Written
 from gtm.balancer.wire.known import outline
@@ -25,7 +25,7 @@ from gtm.balancer.wire.responses import CHUNKED, ResponseError, read_response_he
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.backends import Route
+    from gtm.balancer.plane.backend.backends import Route
     from gtm.balancer.plane.exchange import Exchange
 
 _log = logging.getLogger(__name__)

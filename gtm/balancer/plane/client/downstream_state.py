@@ -1,4 +1,4 @@
-"""What is known of one client's connection; `gtm.balancer.plane.downstream` says what becomes of it."""
+"""What is known of one client's connection; `gtm.balancer.plane.client.downstream` says what becomes of it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from gtm.balancer.plane.downstream_end import LINGER, PROBE, DownstreamEnd
+from gtm.balancer.plane.client.downstream_end import LINGER, PROBE, DownstreamEnd
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
 from gtm.balancer.plane.lateness import end_if_late

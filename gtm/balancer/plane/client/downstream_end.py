@@ -10,7 +10,7 @@ import socket
 import struct
 from contextlib import suppress
 
-from gtm.balancer.plane.downstream_state import DownstreamState
+from gtm.balancer.plane.client.downstream_state import DownstreamState
 from gtm.balancer.plane.exchange_state import NEW
 from gtm.balancer.plane.flow import hung_up
 from gtm.balancer.wire.refusals import Refusal, refusal_response

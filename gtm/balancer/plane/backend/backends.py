@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from gtm.balancer.plane.upstream import Upstream
+from gtm.balancer.plane.backend.upstream import Upstream
 
 IDLE = 4.0
 """Seconds after which a connection that waits is closed: uvicorn, which serves most model servers, waits for five."""

@@ -1,4 +1,4 @@
-"""What is known of one connection to a backend; `gtm.balancer.plane.upstream` says what becomes of it."""
+"""What is known of one connection to a backend; `gtm.balancer.plane.backend.upstream` says what becomes of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gtm.balancer.wire.chunks import Chunks
 from gtm.balancer.wire.responses import ResponseHead
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.backends import Route
+    from gtm.balancer.plane.backend.backends import Route
     from gtm.balancer.plane.exchange import Exchange
 
 
