@@ -1,0 +1,161 @@
+"""The file of one region's balancer: its backends, and how they are chosen and shared out (docs/balancer.md).
+
+What all regions have in common (services, fences, quotas, priorities) is policy, and comes from control; this file is the region's
+own, and a change of it needs nobody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, IPvAnyNetwork, ValidationError
+
+from gtm.balancer.config.admission import AdmissionDocument
+from gtm.balancer.config.checks import ChecksDocument
+from gtm.balancer.config.choosing import BackendDocument, ChoosingDocument
+from gtm.balancer.config.connections import (
+    AccessLogDocument,
+    BackendTlsDocument,
+    TlsDocument,
+    TracingDocument,
+    log_of,
+)
+from gtm.balancer.config.document import Document
+from gtm.balancer.wire.facts import Cut
+from gtm.core.balance import admission as core
+from gtm.core.balance.backends import Backend
+from gtm.core.balance.choosing.values import Prefix, Settings
+from gtm.core.model.problems import PolicyError, Problem
+from gtm.documents.fields import invalid
+from gtm.documents.folders import Place, read_yaml
+from gtm.documents.structure import problems_of
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _text(value: object) -> str:
+    """A network as people write it: numbers and booleans would be taken for addresses."""
+    if not isinstance(value, str):
+        raise invalid("invalid_format", "must be a network as text, such as `10.0.0.0/8`")
+    return value
+
+
+class BalancerDocument(Document):
+    """The whole file."""
+
+    service: str | None = None
+    """What requests are for whose host name is none of a service; absent: such requests are refused, unless a handoff says it."""
+    backends: tuple[BackendDocument, ...] = Field(min_length=1, max_length=10_000)
+    choosing: ChoosingDocument = ChoosingDocument()
+    checks: ChecksDocument = ChecksDocument()
+    admission: AdmissionDocument = AdmissionDocument()
+    tracing: TracingDocument | None = None
+    """Counts from the next start."""
+    access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None
+    """Absent: there is none."""
+    tls: TlsDocument | None = None
+    """Clients speak TLS. A change of these settings counts from the next start; one of the files' contents at once."""
+    backend_tls: BackendTlsDocument = BackendTlsDocument()
+    proxy_protocol: tuple[Annotated[IPvAnyNetwork, BeforeValidator(_text)], ...] = ()
+    """Networks of proxies that say by the PROXY protocol who their client is."""
+
+    def servers(self) -> tuple[Backend, ...]:
+        """The backends, each named by its URL."""
+        return tuple(
+            Backend(one.url, one.weight, one.slots, frozenset(one.models), one.version)
+            for one in self.backends
+        )
+
+    def choice(self) -> Settings:
+        """How they are chosen."""
+        chosen = self.choosing.model_dump(exclude={"sessions", "versions", "prefix"})
+        prefix = Prefix.NONE if self.choosing.prefix is None else Prefix(self.choosing.prefix.by)
+        return Settings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
+
+    def cut(self) -> Cut | None:
+        """How prompts are cut; None: nobody looks at them."""
+        return None if self.choosing.prefix is None else self.choosing.prefix.cut()
+
+    def keys(self) -> dict[str, str]:
+        """Hex SHA-256 of a bearer token → its tenant."""
+        return {key: name for name, one in self.admission.tenants.items() for key in one.keys}
+
+
+def of_urls(urls: Sequence[str], service: str | None = None) -> BalancerDocument:
+    """The file that somebody would write who has only these backends.
+
+    Raises:
+        PolicyError: one of them cannot be.
+    """
+    return _checked({"service": service, "backends": [{"url": url} for url in urls]}, "--backend", None)
+
+
+def load(path: Path) -> BalancerDocument:
+    """Read a file.
+
+    Raises:
+        PolicyError: with every problem in it, by line.
+    """
+    documents, problems = read_yaml(path)
+    if problems:
+        raise PolicyError(problems)
+    if len(documents) != 1 or not isinstance(documents[0][0], dict):
+        text = "must be one mapping, with `backends` at the least"
+        raise PolicyError([Problem(str(path), "wrong_type", text)])
+    document, marks = documents[0]
+    return _checked(document, str(path), Place(str(path), marks, ()))
+
+
+def _checked(document: object, name: str, place: Place | None) -> BalancerDocument:
+    def where(loc: Sequence[str | int]) -> str:
+        return name if place is None else place.at(loc)
+
+    try:
+        found = BalancerDocument.model_validate(document)
+    except ValidationError as error:
+        raise PolicyError(
+            problems_of(error, document, lambda loc: f"{where(loc)}: ", BalancerDocument)
+        ) from error
+    problems = [
+        Problem(f"{where(('admission',))}: admission.{one.path}", one.code, one.message)
+        for one in core.problems(found.admission.settings())
+    ]
+    problems += _twice(found, where)
+    parts: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("choosing", found.choice),
+        ("checks", found.checks.settings),
+        ("tls", lambda: found.tls and found.tls.settings(Path())),
+    )
+    for name_of, made in parts:
+        try:
+            made()
+        except ValueError as error:
+            problems.append(Problem(f"{where((name_of,))}: {name_of}", "invalid", str(error)))
+    if problems:
+        raise PolicyError(problems)
+    return found
+
+
+def _twice(found: BalancerDocument, where: Callable[[Sequence[str | int]], str]) -> list[Problem]:
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for number, one in enumerate(found.backends):
+        at = where(("backends", number, "url"))
+        if one.url in seen:
+            text = f"`{one.url}` is listed twice: name each backend once, and give it a weight"
+            problems.append(Problem(f"{at}: backends[{number}].url", "overlap", text))
+        seen.add(one.url)
+    tenants: dict[str, str] = {}
+    for name, tenant in found.admission.tenants.items():
+        for key in tenant.keys:
+            at = where(("admission", "tenants", name, "keys"))
+            if not _SHA256.fullmatch(key):
+                text = "must be the SHA-256 of a token, 64 hex digits: printf %s TOKEN | sha256sum"
+                problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "invalid_format", text))
+            elif tenants.setdefault(key, name) != name:
+                text = f"the same key is tenant `{tenants[key]}`'s: a key shows one tenant"
+                problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "overlap", text))
+    return problems

@@ -1,0 +1,66 @@
+"""Who may begin when."""
+
+from __future__ import annotations
+
+from pydantic import (
+    Field,
+)
+
+from gtm.balancer.config.document import Document
+from gtm.core.balance import admission as core
+from gtm.core.model.services import Priority
+
+
+class TenantDocument(Document):
+    """What one tenant may have: see docs/admission.md."""
+
+    weight: float = Field(default=1.0, ge=1e-3, le=1e6)
+    requests_per_second: float | None = Field(default=None, gt=0)
+    burst: float | None = Field(default=None, ge=1)
+    concurrency: int | None = Field(default=None, ge=1)
+    input_tokens_per_minute: float | None = Field(default=None, gt=0)
+    output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    keys: tuple[str, ...] = ()
+    """SHA-256, in hex, of the bearer tokens that show a request to be this tenant's."""
+
+    def limits(self) -> core.TenantLimits:
+        """The same for admission."""
+        return core.TenantLimits(**self.model_dump(exclude={"keys"}))
+
+
+class ModelDocument(Document):
+    """What one model may have."""
+
+    concurrency: int | None = Field(default=None, ge=1)
+    token_weight: float = Field(default=1.0, ge=0)
+    fallback: str | None = None
+
+
+class AdmissionDocument(Document):
+    """Who may begin when: see docs/admission.md. What is absent has its default."""
+
+    reserves: dict[Priority, float] | None = None
+    waits: dict[Priority, float] | None = None
+    queue_length: int = Field(default=10_000, ge=0, le=1_000_000)
+    queue_mib: int = Field(default=256, ge=0, le=65_536)
+    tenants: dict[str, TenantDocument] = Field(default_factory=dict)
+    default_tenant: TenantDocument = TenantDocument()
+    without_tenant: TenantDocument = TenantDocument()
+    models: dict[str, ModelDocument] = Field(default_factory=dict)
+
+    def settings(self) -> core.Settings:
+        """The same for admission."""
+        default = core.Settings()
+        return core.Settings(
+            reserves={
+                **default.reserves,
+                **{str(tier): share for tier, share in (self.reserves or {}).items()},
+            },
+            waits={**default.waits, **{str(tier): wait for tier, wait in (self.waits or {}).items()}},
+            queue_length=self.queue_length,
+            queue_bytes=self.queue_mib << 20,
+            tenants={name: one.limits() for name, one in self.tenants.items()},
+            default_tenant=self.default_tenant.limits(),
+            without_tenant=self.without_tenant.limits(),
+            models={name: core.ModelLimits(**one.model_dump()) for name, one in self.models.items()},
+        )
