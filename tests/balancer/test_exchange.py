@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from typing import Any
 
+import pytest
+
+from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
@@ -176,6 +181,38 @@ def test_retries() -> None:
             assert (await w.ask(_post(b"x"))).status == 200
         async with world(dead, good, limits=Limits(retries_free=0, retry_share=0)) as w:
             assert (await w.ask(_GET)).status == 502  # the budget
+
+    run(main)
+
+
+def test_what_nobody_took_goes_to_another_beside_the_budget() -> None:
+    """A server that is gone: all that would have gone there is served elsewhere, however many they are; three are tried."""
+    gone = [f"http://127.0.0.1:{port}" for port in (1, 2, 3)]
+    none = Limits(retries_free=0, retry_share=0)
+
+    async def main() -> None:
+        good = await Backend(answering(_OK)).start()
+        async with world(*gone[:2], good, limits=none) as w:
+            answers = await asyncio.gather(*(w.ask(_post(b"x")) for _ in range(20)))
+            assert [one.status for one in answers] == [200] * 20
+            assert len(w.picker.failures) == 40
+            assert w.proxy.stats.retries == 40
+        async with world(*gone, good, limits=none) as w:
+            assert (await w.ask(_post(b"x"))).status == 502
+            assert len(w.picker.failures) == 3
+        connect = Route.connect
+
+        async def unreachable(route: Route, *args: Any) -> Any:
+            if route.url in gone:
+                raise OSError(errno.EHOSTUNREACH, "no route to host")
+            return await connect(route, *args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Route, "connect", unreachable)
+            async with world(gone[0], good, limits=none) as w:  # it may be there, and have too much to do
+                assert (await w.ask(_post(b"x"))).status == 502
+            async with world(gone[0], good, limits=Limits(retries_free=1, retry_share=0)) as w:
+                assert (await w.ask(_post(b"x"))).status == 200
 
     run(main)
 

@@ -231,7 +231,8 @@ class Exchange(ExchangeEnd):
                 late = isinstance(error, TimeoutError) and not str(error)
                 why = f"not within {proxy.limits.connect_timeout:g} s" if late else str(error)
                 self.failure = Failure.CONNECT
-                self._failed(f"cannot connect: {why}", safe=True)
+                nobody = isinstance(error, ConnectionRefusedError)
+                self._failed(f"cannot connect: {why}", safe=True, free=nobody)
             return
         self._connecting = None
         if self._sent is not sent or self.phase is not CONNECTING:
@@ -360,8 +361,8 @@ class Exchange(ExchangeEnd):
         elif self.phase is ANSWERING:
             self._broken(detail)
 
-    def _failed(self, detail: str, *, safe: bool) -> None:
-        """No answer from a backend. `safe`: another may be asked."""
+    def _failed(self, detail: str, *, safe: bool, free: bool = False) -> None:
+        """No answer from a backend. `safe`: another may be asked; `free`: beside the budget of retries."""
         sent, self._sent = self._sent, None
         self._untaken = False
         if sent is not None:
@@ -372,7 +373,7 @@ class Exchange(ExchangeEnd):
             self.lost = None
             self._admit()
             return
-        if safe and self._keeps and self.proxy.may_retry(len(self._tried)):
+        if safe and self._keeps and self.proxy.may_retry(len(self._tried), free=free):
             self.phase = CONNECTING
             self._dispatch()
             return

@@ -255,9 +255,12 @@ class Proxy:
         """See `Pusher.answered`."""
         return self.pusher is None or self.pusher.answered(sent, said)
 
-    def may_retry(self, tries: int) -> bool:
-        """Whether another backend may be asked: within the tries of one request, and the budget of all."""
-        if tries >= self.limits.tries or not self._budget.take(self.now()):
+    def may_retry(self, tries: int, *, free: bool = False) -> bool:
+        """Whether another backend may be asked: within the tries of one request, and the budget of all.
+
+        `free`: nobody listened at the last one. That cost no server anything, so it takes nothing of the budget.
+        """
+        if tries >= self.limits.tries or not (free or self._budget.take(self.now())):
             return False
         self.stats.retries += 1
         return True
