@@ -332,6 +332,48 @@ def test_one_after_the_other_in_a_connection() -> None:
     ]
 
 
+def test_one_of_whose_body_no_more_can_be_read_before_its_turn() -> None:
+    """It has a line by what was read of it; the one before it goes on."""
+    lines = Lines()
+
+    async def main() -> None:
+        async with world(await Backend(answering(_OK)).start(), log=lines.log) as w:
+            w.admission.holds = True
+            client = await w.client()
+            client.send(
+                _GET + b"POST /behind?a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+            )
+            await w.until(lambda: bool(w.admission.waiting))
+            w.admission.waiting.pop().admitted()
+            await client.end()
+            await w.until(lambda: len(lines.raw) == 2)
+
+    run(main)
+    found = {one["path"]: (one["how"], one["status"], one.get("code")) for one in lines.read}
+    assert found == {"/v1/models": ("answered", 200, None), "/behind": ("refused", 400, "malformed")}
+
+
+def test_a_tunnel_that_a_change_of_the_law_ends() -> None:
+    """It was answered, and then refused: by which code is said."""
+    lines = Lines()
+
+    async def main() -> None:
+        switches = b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhi"
+        async with world(await Backend(answering(switches)).start(), log=lines.log) as w:
+            client = await w.client()
+            client.send(b"GET /t HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+            await client.response()
+            w.gate.renewed = Refusal(451, "refused_residency", "x")
+            w.proxy.look()
+            await w.until(lambda: bool(lines.raw))
+
+    run(main)
+    (line,) = lines.read
+    assert (line["how"], line["status"], line["code"]) == ("refused", 101, "refused_residency")
+    assert line["bytes_out"] == 2
+    assert "backend" in line
+
+
 # --- who ---
 
 

@@ -198,6 +198,33 @@ def test_a_pipe_that_nobody_reads_keeps_nobody(tmp_path: Path) -> None:
     file.close()
 
 
+def test_a_part_of_a_line_stays_in_the_file_that_was_full(tmp_path: Path) -> None:
+    """The next one begins with a line."""
+    path = tmp_path / "access.log"
+    file = LogFile(path)
+    with _limit(len(_line(1)) + 5):
+        assert file.append([_line(1), _line(2)])[0] == 1
+    path.rename(tmp_path / "old.log")
+    assert file.append([_line(2)]) == (1, None)
+    file.close()
+    assert path.read_bytes() == _line(2)
+
+
+def test_standard_output_that_nobody_reads_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not gtm's to make it one that does not block: what does not go in without waiting stays."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 8192)
+    monkeypatch.setattr(access_log, "_STDOUT", writer)
+    lines = [_line(number, 900) for number in range(20)]
+    done, error = LogFile(None).append(lines)
+    assert error is None
+    assert 4 <= done < 20
+    assert os.read(reader, 65536) == b"".join(lines[:done])
+    os.close(reader)
+    assert isinstance(LogFile(None).append(lines)[1], BrokenPipeError)
+    os.close(writer)
+
+
 # --- the log ---
 
 
@@ -410,3 +437,56 @@ def test_the_loop_does_not_wait_for_a_write(tmp_path: Path, monkeypatch: pytest.
         assert log.written == MOST_LINES
 
     uvloops.run(main())
+
+
+def test_at_the_end_a_slow_reader_is_waited_for(tmp_path: Path) -> None:
+    """As long as it reads: it gets all."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+    got: list[bytes] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with _log(tmp_path, "pipe") as log:
+            for number in range(100):
+                _tell(log, number, 200)
+            loop.call_later(0.5, loop.add_reader, reader, lambda: got.append(os.read(reader, 2048)))
+        loop.remove_reader(reader)
+        assert (log.written, log.dropped) == (100, 0)
+
+    uvloops.run(main())
+    while part := os.read(reader, 65536):
+        got.append(part)
+    os.close(reader)
+    assert b"".join(got).count(b"\n") == 100
+
+
+@pytest.mark.parametrize(("every", "said"), [(None, 1), (0.0, 3)])
+def test_what_comes_and_goes_is_said_once_a_minute(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    every: float | None,
+    said: int,
+) -> None:
+    """Not at each look, nor each time."""
+    if every is not None:
+        monkeypatch.setattr(access_log, "_SAY_EVERY", every)
+
+    async def main() -> None:
+        async with _log(tmp_path, "logs/access.log") as log:
+            await _until(lambda: log._failing)
+            for number in range(3):
+                (tmp_path / "logs").mkdir()
+                _tell(log, number)
+                await _until(lambda: not log._failing and not log._collected)
+                (tmp_path / "logs").rename(tmp_path / f"old{number}")
+                if number < 2:
+                    _tell(log, number)
+                    await _until(lambda: log._failing)
+                    await asyncio.sleep(2 * access_log.EVERY)
+
+    uvloops.run(main())
+    assert sum("cannot be written" in record.getMessage() for record in caplog.records) == said

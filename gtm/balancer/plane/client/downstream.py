@@ -228,7 +228,6 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         )
         if self._outline is not None:
             self._keep_head(head)
-        self._url = b""
         self._frame = 0
         exchange = self._receiving = Exchange(self.proxy, self, head)
         if self._current is None:
