@@ -285,7 +285,7 @@ admission: {{reserves: {{real_time: 0.5}}}}
 
         ended: list[str] = []
         with ThreadPoolExecutor(40) as pool:
-            batch = [pool.submit(ask, "batch", 500) for _ in range(32)]
+            batch = [pool.submit(ask, "batch", 160) for _ in range(32)]
             eventually(lambda: running.state()["tiers"]["batch"]["waiting"] >= 20, "batch waits")
             urgent = [pool.submit(ask, "real-time", 2) for _ in range(4)]
             for one in urgent:
