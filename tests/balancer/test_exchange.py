@@ -129,6 +129,8 @@ def test_a_stream_that_breaks_off() -> None:
             assert (middle.body, middle.whole) == (b"data: 1\n\ndata: half", False)
             assert w.picker.ends == ["failed"] * 2
             assert len(w.picker.failures) == 2
+            (url,) = w.picker.counts
+            assert w.proxy.stats.requests == {(url, 200, "broken"): 2}  # by the backend that broke it off
 
     run(main)
 

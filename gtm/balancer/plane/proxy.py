@@ -281,7 +281,8 @@ class Proxy:
                 self.admission.ended(exchange, now)
         except Exception:  # noqa: BLE001 - it is logged
             _log.exception("admission did not hear of an end")
-        url = "" if sent is None or sent.push is not None else sent.route.url
+        had = exchange.lost if how == "broken" else sent  # let go of before its end was told
+        url = "" if had is None or had.push is not None else had.route.url
         self.stats.ended(exchange, url, how, now)
         if self.log is not None:
             self._tell(self.log.ended, exchange, sent or exchange.lost, how, now)
