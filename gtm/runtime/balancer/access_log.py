@@ -164,6 +164,8 @@ class AccessLog:
         self._file: LogFile | None = None
         self._collected: deque[bytes] = deque()
         self._bytes = 0
+        self._before = 0
+        """Of what is collected, the lines that were made for the file before."""
         self._task: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._failing = self._said = False
@@ -175,7 +177,7 @@ class AccessLog:
         return self._file is not None
 
     def configure(self, document: AccessLogDocument | None) -> None:
-        """From now on like this; None: it is off. What was collected is for the file that is named now, or was last."""
+        """From now on like this; None: it is off. What was collected is for the file that was named then, if that takes it; else for the one now."""
         if document == self._document:
             return
         self._document = document
@@ -185,6 +187,7 @@ class AccessLog:
         path = None if document.path == "-" else self._folder / document.path
         if self._file is None or self._file.path != path:
             old, self._file = self._file, LogFile(path)
+            self._before = len(self._collected)
             if old is not None and self._task is None:
                 old.close()
             # Else whoever writes closes it: a thread may be at it.
@@ -220,25 +223,36 @@ class AccessLog:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EVERY):
                         await self._ending.wait()
-            if self._file is not None and self._file is not file:
-                await asyncio.to_thread(file.close)
-                file = self._file
+            if self._file is not file:
+                file = await self._left(file)
                 await self._look(file)
             elif self._collected:
                 await self._look(file)
             elif self.lines is None and file.is_open:
                 await asyncio.to_thread(file.close)
+        if self._file is not file:
+            file = await self._left(file)
         deadline = time.monotonic() + _END_WITHIN
         while self._collected and await self._look(file) and time.monotonic() < deadline:
             pass
         file.close()
 
-    async def _look(self, file: LogFile) -> bool:
-        """Write what was collected so far; whether there is hope for the rest."""
-        lines = list(islice(self._collected, len(self._collected)))
+    async def _left(self, file: LogFile) -> LogFile:
+        """Write what was made for a file that is left, and close it: the file instead of it."""
+        assert self._file is not None  # noqa: S101 - it was configured
+        if self._before:
+            await self._look(file, self._before)
+            self._before = 0
+        await asyncio.to_thread(file.close)
+        return self._file
+
+    async def _look(self, file: LogFile, most: int | None = None) -> bool:
+        """Write what was collected so far, so many lines at the most; whether there is hope for the rest."""
+        lines = list(islice(self._collected, len(self._collected) if most is None else most))
         count, error = await asyncio.to_thread(file.append, lines)
         for _ in range(count):
             self._bytes -= len(self._collected.popleft())
+        self._before = max(0, self._before - count)
         self.written += count
         self._say(file, error)
         return error is None

@@ -341,6 +341,23 @@ def _files(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_lines_go_where_they_were_made_for(tmp_path: Path, pause: float) -> None:
+    """Another file, in which nobody's network stands, gets none of the lines that were made before."""
+
+    async def main() -> None:
+        async with _log(tmp_path, "a.log") as log:
+            _tell(log, 0)
+            await _until(lambda: log.written == 1)
+            _tell(log, 1)
+            log.configure(AccessLogDocument(path="b.log", clients=cast("Any", "none")))
+            _tell(log, 2)
+            await asyncio.sleep(pause)
+        assert (_numbers(tmp_path / "a.log"), _numbers(tmp_path / "b.log")) == ([0, 1], [2])
+
+    uvloops.run(main())
+
+
 @settings(max_examples=examples(60, 12), deadline=None)
 @given(st.lists(st.sampled_from(["tell", "move", "other", "off", "wait", "clients"]), max_size=14))
 def test_each_line_is_counted_once_and_all_are_written_at_the_end(acts: list[str]) -> None:
