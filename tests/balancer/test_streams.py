@@ -206,6 +206,35 @@ def test_the_end_of_a_tunnel_keeps_its_order() -> None:
     run(main)
 
 
+def test_much_that_is_said_before_a_tunnel_opens() -> None:
+    """It is more than is kept, so reading stops; once the tunnel is there all of it arrives, and the client's end too."""
+    early = bytes(range(256)) * 4096
+    got = bytearray()
+
+    async def script(peer: Peer) -> None:
+        await read_head(peer.reader)
+        await go.wait()
+        peer.send(_SWITCH)
+        while piece := await peer.reader.read(65536):
+            got.extend(piece)
+
+    async def main() -> None:
+        async with world(await Backend(script).start()) as w:
+            client = await w.client()
+            client.send(_UPGRADE + early)
+            await w.until(lambda: bool(w.admission.inside))
+            (exchange,) = w.admission.inside
+            await w.until(lambda: exchange.client.paused)
+            go.set()
+            await w.until(lambda: len(got) == len(early))
+            assert got == early
+            client.close()
+            await w.until(lambda: not w.admission.inside)
+
+    go = asyncio.Event()
+    run(main)
+
+
 def test_a_tunnel_that_the_backend_ends() -> None:
     """What it sent before reaches the client."""
 

@@ -264,6 +264,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def tunnel(self) -> bytes:
         """The present request's connection leaves HTTP: what came behind it already."""
         early, self._unread = bytes(self._unread), bytearray()
+        self.regulate()  # it may have been more than is kept
         return early
 
     def finished(self, exchange: ExchangeState, *, keep_alive: bool) -> None:
