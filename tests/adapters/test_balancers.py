@@ -17,6 +17,7 @@ import pytest
 from gtm.adapters.scrape import signals
 from gtm.adapters.servers import ServerType, read_server
 from gtm.adapters.watch import Fixed, Target, Watch
+from tests.ports import free_port
 from tests.system.harness import eventually
 from tests.tools import tool
 
@@ -50,12 +51,6 @@ def _model_server() -> Iterator[tuple[int, threading.Event]]:
         release.set()
         server.shutdown()
         server.server_close()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextmanager
@@ -102,7 +97,7 @@ def _holds(url: str, server_type: ServerType, wanted: dict[str, float]) -> None:
 
 def test_haproxy(tmp_path: Path) -> None:
     """Five requests for two slots: two outstanding, three waiting, a limit of two."""
-    program, front, stats = tool("haproxy"), _free_port(), _free_port()
+    program, front, stats = tool("haproxy"), free_port(), free_port()
     with _model_server() as (backend, release):
         config = tmp_path / "haproxy.cfg"
         config.write_text(
@@ -124,7 +119,7 @@ def test_haproxy(tmp_path: Path) -> None:
 
 def test_nginx(tmp_path: Path) -> None:
     """Three requests under way are three outstanding; the one that asks is not among them."""
-    program, port = tool("nginx"), _free_port()
+    program, port = tool("nginx"), free_port()
     with _model_server() as (backend, release):
         config = tmp_path / "nginx.conf"
         config.write_text(

@@ -32,12 +32,13 @@ from typing import Any
 
 import uvloop
 
+from tests.ports import free_port
+
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from tests.balancer.world import world
 from tests.bench.drill_clients import Ask, ask, begin, live, over, page, quantile_ms, until
 from tests.system.balancers import PATIENT, Backends, LoneBalancer
-from tests.system.lone import free_port
 
 SERVERS = ("--slots", "256", "--step-ms", "40", "--sequence-ms", "0.2")
 """About 24 tokens a second for few streams, 16 for a hundred."""

@@ -20,11 +20,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.ports import free_port
+
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from tests.system.balancers import HOST, MOUNTAIN_VIEW, REGIONS, Backends
 from tests.system.harness import Process, System, eventually, system
-from tests.system.lone import free_port
 from tests.system.test_balancer_fleet import policy
 
 PAUSE_S = 0.2

@@ -23,12 +23,13 @@ from typing import Any
 import httpx
 import numpy as np
 
+from tests.ports import free_port
+
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from tests.bench.prefix_sim import SCENES, Requests, Talk
 from tests.system.balancers import BERLIN, Backends, lone_balancer
 from tests.system.harness import eventually
-from tests.system.lone import free_port
 
 SERVERS = 4
 POLICIES = {"load": "{}", "sessions": "{}", "hash": "{prefix: hash}", "map": "{prefix: map}"}

@@ -16,12 +16,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from tests.ports import free_port
+
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from tests.bench.balancer_bench import backends, compiled
 from tests.bench.measure import cpu_seconds
 from tests.system.balancers import LoneBalancer, lone_balancer
-from tests.system.lone import free_port
 
 CONNECTIONS = 64
 

@@ -23,8 +23,8 @@ from gtm.runtime.balancer.carrier import LOOK_EVERY
 from gtm.runtime.serve.demo_region import QUEUE_PER_SLOT, DemoRegion
 from gtm.settings import LOOPBACK, BalancerSettings
 from tests import uvloops
+from tests.ports import free_port
 from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, REGIONS, policy
-from tests.system.lone import free_port
 
 SLOTS = 3
 PATH = "/v1/chat/completions"

@@ -20,7 +20,7 @@ from gtm.handoff import jwks
 from gtm.handoff.jwt import Signer, made
 from tests.docs.blocks import ROOT
 from tests.handoff.test_jwt import CLAIMS
-from tests.system.test_edge import free_port
+from tests.ports import free_port
 from tests.tools import tool
 
 KEY, OTHER = made(), made()

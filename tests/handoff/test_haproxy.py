@@ -17,7 +17,7 @@ from gtm.handoff.jwt import Signer
 from tests.adapters.test_balancers import _running
 from tests.docs.blocks import ROOT
 from tests.handoff.test_envoy import KEY, OTHER, VALID, envoy_running
-from tests.system.test_edge import free_port
+from tests.ports import free_port
 from tests.tools import tool
 
 

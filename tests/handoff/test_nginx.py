@@ -17,7 +17,7 @@ import pytest
 from gtm.handoff.jwt import Signer
 from tests.docs.blocks import ROOT
 from tests.handoff.test_envoy import KEY, OTHER, VALID, Answers, envoy_running, listens
-from tests.system.test_edge import free_port
+from tests.ports import free_port
 from tests.tools import tool
 
 PATIENCE = 30.0

@@ -18,7 +18,8 @@ from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.regions import Probe, ProbeType
 from gtm.prober.checks import Checker, CheckError, target_of
 from gtm.settings import LOOPBACK
-from tests.prober.servers import Answer, free_port, http, raw, raw_http, serve
+from tests.ports import free_port
+from tests.prober.servers import Answer, http, raw, raw_http, serve
 
 PROBE = Probe(timeout=5.0)
 pytestmark = pytest.mark.anyio

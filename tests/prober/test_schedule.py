@@ -19,7 +19,8 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.prober import Prober, schedule
 from gtm.settings import LOOPBACK
-from tests.prober.servers import Answer, Server, free_port, http, raw, raw_http, serve
+from tests.ports import free_port
+from tests.prober.servers import Answer, Server, http, raw, raw_http, serve
 
 pytestmark = pytest.mark.anyio
 

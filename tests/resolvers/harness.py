@@ -7,8 +7,6 @@ where that network is.
 from __future__ import annotations
 
 import contextlib
-import random
-import socket
 import subprocess
 import time
 from collections import Counter
@@ -30,6 +28,7 @@ from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
 from tests.dns.io.test_server import running
 from tests.dns.world import POLICY, router
+from tests.ports import free_port
 from tests.tools import tool
 
 PATIENCE = 60.0
@@ -192,23 +191,6 @@ def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"{process.args!r} does not answer:\n{log.read_text(errors='replace')}")
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses, for UDP and TCP.
-
-    It is below those that systems give to whoever asks for any, so that no client takes it before the program does.
-    """
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with (
-            contextlib.suppress(OSError),
-            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
-        ):
-            tcp.bind(("127.0.0.1", port))
-            udp.bind(("127.0.0.1", port))
-            return port
 
 
 _UNBOUND = """\

@@ -22,7 +22,8 @@ from gtm.dns.zone.dnssec import Signer
 from tests.dns.io.test_server import running
 from tests.dns.world import addresses
 from tests.dns.zone.signing import SIGNED_ZONES, keys, signing, trusted
-from tests.resolvers.harness import PATIENCE, RESOLVER, Resolver, free_port, program, validating_unbound
+from tests.ports import free_port
+from tests.resolvers.harness import PATIENCE, RESOLVER, Resolver, program, validating_unbound
 from tests.resolvers.harness import unbound as plain_unbound
 from tests.tools import tool
 

@@ -18,8 +18,8 @@ from gtm.core.model.services import Member, NameServer, RefusalAddress, Service,
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
+from tests.ports import free_port
 from tests.system.harness import Process, System, eventually
-from tests.system.lone import free_port
 
 HOST = "chat.demo.test"
 BERLIN, MOUNTAIN_VIEW = "95.90.1.1", "8.8.8.8"

@@ -25,6 +25,7 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from tests.effort import ALL
+from tests.ports import free_port
 from tests.system.harness import PATIENCE, Process, descendants, eventually, kill_remains
 
 NAME = "chat.demo.test"
@@ -48,19 +49,6 @@ def policy(port: int) -> Policy:
     refusal = RefusalAddress(("192.0.2.250",))
     service = Service("chat", (Member("eu"),), hostnames=(NAME,), zone="demo.test", refusal=refusal)
     return Policy((region,), (zone,), (service,))
-
-
-def free_port() -> int:
-    """A loopback port that is free for TCP and UDP."""
-    while True:
-        with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagram:
-            stream.bind(("127.0.0.1", 0))
-            port = int(stream.getsockname()[1])
-            try:
-                datagram.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 class LoneEdge:

@@ -16,9 +16,9 @@ import httpx
 import openai
 import pytest
 
+from tests.ports import free_port
 from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, Backends, LoneBalancer, lone_balancer
 from tests.system.harness import eventually
-from tests.system.lone import free_port
 
 pytestmark = pytest.mark.system
 

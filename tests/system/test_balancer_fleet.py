@@ -14,6 +14,7 @@ import httpx
 import openai
 import pytest
 
+from tests.ports import free_port
 from tests.system.balancers import (
     BERLIN,
     HOST,
@@ -24,7 +25,6 @@ from tests.system.balancers import (
     followed_balancer,
 )
 from tests.system.harness import System, eventually, system
-from tests.system.lone import free_port
 
 pytestmark = pytest.mark.system
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.system.harness import PATIENCE, Process, System, eventually
 
 pytestmark = pytest.mark.system
@@ -41,13 +42,6 @@ def edge_token(running: System) -> str:
     made = running.api("POST", "/v1/tokens", json={"name": "second", "role": "edge"})
     made.raise_for_status()
     return str(made.json().get("token") or made.json()["text"])
-
-
-def free_port() -> int:
-    """A free TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def region(port: int) -> str | None:

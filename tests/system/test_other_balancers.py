@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.adapters.test_balancers import _clients, _free_port, _model_server, _running
+from tests.adapters.test_balancers import _clients, _model_server, _running
+from tests.ports import free_port
 from tests.system.harness import Process, System, eventually, system
 from tests.tools import tool
 
@@ -122,7 +123,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     """It, up."""
     with ExitStack() as stack:
         backend, release = stack.enter_context(_model_server())
-        ports, stats = {name: _free_port() for name in PLACES} | {"gru": backend}, _free_port()
+        ports, stats = {name: free_port() for name in PLACES} | {"gru": backend}, free_port()
         stack.enter_context(_running(haproxy(tmp_path, ports["fra"], stats, backend), stats))
         stack.enter_context(_running(nginx(tmp_path, ports["iad"], backend), ports["iad"]))
         running = stack.enter_context(system(tmp_path / "data", "--trusted-proxies", "127.0.0.0/8"))

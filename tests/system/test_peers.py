@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.system.balancers import PATIENT, REGIONS, Backends, Streams, balancer_token, followed_balancer
 from tests.system.harness import Process, System, eventually, system
-from tests.system.lone import free_port
 from tests.system.test_balancer_fleet import policy
 
 pytestmark = pytest.mark.system

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.system.balancers import (
     BERLIN,
     HOST,
@@ -23,7 +24,6 @@ from tests.system.balancers import (
     followed_balancer,
 )
 from tests.system.harness import eventually, system
-from tests.system.lone import free_port
 from tests.system.test_balancer_fleet import Fleet, policy
 
 pytestmark = pytest.mark.system

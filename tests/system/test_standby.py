@@ -9,8 +9,8 @@ import httpx
 
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS
+from tests.ports import free_port
 from tests.system.harness import Process, eventually
-from tests.system.lone import free_port
 
 
 def test_a_standby_takes_over_from_a_control_that_was_killed(tmp_path: Path, prepared_url: str) -> None:

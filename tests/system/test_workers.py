@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.system.balancers import BERLIN, HOST, PATIENT, Backends, LoneBalancer, Streams, lone_balancer
 from tests.system.harness import alive, eventually
-from tests.system.lone import free_port
 
 pytestmark = pytest.mark.system
 

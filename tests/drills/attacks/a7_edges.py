@@ -13,8 +13,9 @@ import dns.rcode
 import httpx
 
 from tests.drills.arena import Arena, attack, held
+from tests.ports import free_port
 from tests.system.harness import Process, System, eventually
-from tests.system.test_edge import edge_token, free_port, start_edge
+from tests.system.test_edge import edge_token, start_edge
 
 _BODY = 10_000_000
 _EUROPEAN, _AMERICAN = "91.198.174.192", "8.8.8.8"
