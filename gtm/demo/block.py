@@ -88,7 +88,9 @@ def reserve_block() -> tuple[int, socket.socket]:
         except OSError:
             switch.close()
             continue
-        if all(_free(address(block, host)) for host in range(1, SWITCH_HOST)):
+        # The model servers too: those of a world that was killed may outlive its balancers for a moment.
+        servers = (one for region in range(1, REFUSAL_HOST) for one in server_addresses(block, region))
+        if all(map(_free, servers)) and all(_free(address(block, host)) for host in range(1, SWITCH_HOST)):
             return block, switch
         switch.close()
     raise DemoError(
