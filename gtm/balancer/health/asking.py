@@ -15,6 +15,7 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from gtm.balancer.health.question import Question
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
 
@@ -97,27 +98,16 @@ def _request(route: Route, target: str, content: bytes | None, port: int) -> byt
     )
 
 
-class _Asking(asyncio.Protocol):
+class _Asking(Question[tuple[int, bytes]]):
     """A connection for one request. `done` gets status and body, or an exception."""
 
     def __init__(self, done: asyncio.Future[tuple[int, bytes]], most: int) -> None:
-        self.done = done
+        super().__init__(done)
         self._most = most
         self._parser = HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
         self._body = bytearray()
         self._head = 0
         self._headed = False
-
-    def close(self) -> None:
-        """End the connection."""
-        if self._transport is not None:
-            self._transport.abort()
-        if self.done.done():
-            if not self.done.cancelled():
-                self.done.exception()  # it has been seen
-        else:
-            self.done.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open."""

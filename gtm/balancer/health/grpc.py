@@ -24,6 +24,7 @@ from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import SettingsFrame
 
 from gtm.balancer.health.asking import Answer, AskingError, words_of
+from gtm.balancer.health.question import Question
 from gtm.balancer.plane.backend.backends import Route
 
 MAX_RECEIVED = 64 * 1024
@@ -196,7 +197,7 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     return 0, -(1 << 70)
 
 
-class _Checking(asyncio.Protocol):
+class _Checking(Question[tuple[str, str | None, bytes]]):
     """A connection for one call. `done` gets HTTP's status, gRPC's and the body, or an exception.
 
     Args:
@@ -208,9 +209,8 @@ class _Checking(asyncio.Protocol):
     def __init__(
         self, done: asyncio.Future[tuple[str, str | None, bytes]], head: list[tuple[str, str]], body: bytes
     ) -> None:
-        self.done = done
+        super().__init__(done)
         self._head, self._body = head, body
-        self._transport: asyncio.Transport | None = None
         self._h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=True, header_encoding="latin-1")
         )
@@ -219,16 +219,6 @@ class _Checking(asyncio.Protocol):
         self._status = ""
         self._code: str | None = None
         self._message = bytearray()
-
-    def close(self) -> None:
-        """End the connection."""
-        if self._transport is not None:
-            self._transport.abort()
-        if self.done.done():
-            if not self.done.cancelled():
-                self.done.exception()  # it has been seen
-        else:
-            self.done.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is open: say all there is to say."""
