@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test wheel-test dist tools drills coverage lint format docs bench bench-tools fuzz lock clean help
+.PHONY: run test wheel-test dist tools drills coverage lint format docs bench bench-tools vendor pictures fuzz lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -53,6 +53,12 @@ bench: $(VENV)/.dev        ## Print the benchmarks, with Debian's load generator
 
 bench-tools:     ## Install the Debian programs that the benchmarks start (root; without them they leave out what needs them).
 	@$(PYTHON) tests/bench/bench_tools.py
+
+pictures: $(VENV)/.dev     ## Take the pictures of pages anew that docs/dashboard.md shows (needs Chromium).
+	PICTURES=docs/dashboard $(BIN)/python -m pytest -q -n0 tests/browser/test_pictures.py
+
+vendor:          ## Fetch what the dashboard loads that others wrote, from npm, checked (needs npm).
+	@$(PYTHON) -m tests.release.vendor
 
 fuzz: $(VENV)/.dev         ## Look for DNS packets that are answered wrongly, for ten minutes (installs atheris).
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check 'atheris>=2.3,<4'

@@ -14,6 +14,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
+from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 
 _Network = IPv4Network | IPv6Network
@@ -258,6 +259,58 @@ def dns_text_or_none(text: str) -> str | None:
 def text_or_none(text: str) -> str | None:
     """A text; None without one."""
     return text or None
+
+
+def base_url(text: str) -> str | None:
+    """A URL without a query, as browsers use it: https, or http; without a slash at its end. None without one.
+
+    Raises:
+        ValueError: something else.
+    """
+    if not text.strip():
+        return None
+    try:
+        parts = urlsplit(text.strip())
+        fits = parts.scheme in ("https", "http") and parts.hostname and (parts.port is None or parts.port)
+    except ValueError:
+        fits = None
+    if not fits or parts.query or parts.fragment or parts.username is not None or not text.isprintable():
+        raise ValueError(f"`{text}` is not the beginning of an address, such as https://gtm.example.com")
+    return text.strip().rstrip("/")
+
+
+def issuer(text: str) -> str | None:
+    """An identity provider's issuer, to the letter: an https URL (http on this machine alone). None without one.
+
+    Raises:
+        ValueError: something else.
+    """
+    found = base_url(text)
+    if found is None:
+        return None
+    parts = urlsplit(found)
+    if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise ValueError(f"`{text}` is not an https URL: what comes from there says who may do what")
+    return text.strip()
+
+
+def grants(given: list[str]) -> tuple[tuple[str, str, str], ...]:
+    """Roles, and the claims and values that give them, as `ROLE=CLAIM:VALUE`.
+
+    Raises:
+        ValueError: something else, or a role that is not for people.
+    """
+    people = [one.value for one in (Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN, Role.ADMIN)]
+    found = []
+    for part in _parts(given):
+        role, equals, rest = part.partition("=")
+        claim, colon, value = rest.partition(":")
+        if not (equals and colon and claim.strip() and value.strip()):
+            raise ValueError(f"`{part}` is not ROLE=CLAIM:VALUE, such as admin=group:gtm-admins")
+        if role.strip() not in people:
+            raise ValueError(f"`{role.strip()}` is no role for people: one of {', '.join(people)} is")
+        found.append((role.strip(), claim.strip(), value.strip()))
+    return tuple(found)
 
 
 def name(text: str) -> str:

@@ -21,6 +21,7 @@ DEFAULT_BALANCER_PORT = 8088
 DEFAULT_ADMIN_PORT = 8089
 DEFAULT_HALF_LIFE = 86_400.0
 DEFAULT_DEMAND_DAYS = 7
+DEFAULT_AUDIT_DAYS = 365
 DEFAULT_MAX_MOVED_SHARE = 0.3
 DEFAULT_ZSK_DAYS = 90
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -78,6 +79,52 @@ class DnssecSettings:
     resolver: Address | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """The identity provider by which people sign in at the dashboard; without an `issuer` there is none.
+
+    `roles` says which claim gives which role. Without a `client_secret`, or a file with one, this is a public client.
+    """
+
+    issuer: str | None = option(
+        "",
+        "An OpenID Connect provider by which people sign in at the dashboard: its issuer, an https URL.",
+        read=options.issuer,
+    )
+    client_id: str | None = option("", "What control is called there.", read=options.text_or_none)
+    client_secret: str | None = option(
+        "", "The secret that goes with it; better: --oidc-client-secret-file.", read=options.text_or_none
+    )
+    client_secret_file: Path | None = option(None, "A file with that secret alone.", takes=Path | None)
+    roles: tuple[tuple[str, str, str], ...] = option(
+        [],
+        "A role for people with a value of a claim, as ROLE=CLAIM:VALUE (admin=group:gtm-admins); several: with commas.",
+        takes=list[str],
+        read=options.grants,
+    )
+
+    def require(self, dashboard_url: str | None) -> None:
+        """Raise ValueError if there is an issuer, and what belongs to it is missing."""
+        given = {
+            "--oidc-client-id": self.client_id,
+            "--oidc-roles": self.roles,
+            "--dashboard-url": dashboard_url,
+        }
+        missing = [name for name, value in given.items() if not value]
+        if self.issuer is not None and missing:
+            raise ValueError(f"{', '.join(missing)}: needed with --oidc-issuer (docs/dashboard.md)")
+
+    def secret(self) -> str | None:
+        """What control shows the provider; None: nothing.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        if self.client_secret_file is None:
+            return self.client_secret
+        return self.client_secret_file.read_text().strip() or None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlSettings(ServerSettings):
     """`gtm control`. Without `database_url` an embedded Postgres runs under `data_dir`.
@@ -112,6 +159,9 @@ class ControlSettings(ServerSettings):
         minimum=0,
         maximum=366,
     )
+    audit_days: int = option(
+        DEFAULT_AUDIT_DAYS, "Days for which the audit log is kept.", minimum=1, maximum=3660
+    )
     dnssec_key_file: Path | None = option(
         None,
         "What private DNSSEC keys are encrypted with in the database; made in the data directory by default.",
@@ -128,6 +178,14 @@ class ControlSettings(ServerSettings):
         "A resolver (address, or address:port) to ask for the parents' DS records; without it nobody is asked.",
         read=options.resolver,
     )
+    dashboard_url: str | None = option(
+        "",
+        "Where people find the dashboard, as https://gtm.example.com; needed behind a proxy that speaks TLS.",
+        read=options.base_url,
+    )
+    oidc: OidcSettings = OidcSettings()
+    sign_in: str = ""
+    """The secret of a link that signs in as admin once, for whoever started this process; empty: there is none. No option: `gtm serve` hands it."""
 
     @property
     def dnssec(self) -> DnssecSettings:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gtm.core.decision.choice import Option
+from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.demand.rows import row_text
 from gtm.core.model.outcomes import Outcome

@@ -45,6 +45,10 @@ _SHARING = frozenset(
 """Files whose tests take `shared_demo`: one process runs them all, one after another."""
 
 
+_BROWSER = "tests/browser/"
+"""Whose tests share a browser and a demo of their own, likewise."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hand tests out by file (`--dist loadfile`), and the files that share a demo as one."""
@@ -53,6 +57,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
+            if file.startswith(_BROWSER):
+                return _BROWSER
             return "shared demo" if file in _SHARING else file
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

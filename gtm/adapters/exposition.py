@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of an answer that is read; a vLLM server with many models says some hundred kilobytes."""
+_MAX_LINE = 64 * 1024
+"""Of a line: the parser's time grows with the square of its length."""
 _SHOWN = 120
 
 
@@ -36,6 +38,8 @@ def read_samples(text: str) -> list[Sample]:
     """
     if len(text) > MAX_BYTES:
         raise MetricsError(f"the metrics are longer than the {MAX_BYTES} bytes that are read")
+    if max(map(len, text.split("\n"))) > _MAX_LINE:
+        raise MetricsError(f"the metrics have a line that is longer than the {_MAX_LINE} bytes that are read")
     found = []
     try:
         for family in text_string_to_metric_families(text):
@@ -46,9 +50,14 @@ def read_samples(text: str) -> list[Sample]:
             ]
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise MetricsError(
-            f"these are no metrics in Prometheus' text format: {str(error)[:_SHOWN]}"
+            f"these are no metrics in Prometheus' text format: {_printable(str(error)[:_SHOWN])}"
         ) from error
     return found
+
+
+def _printable(text: str) -> str:
+    """What a server sent, as a log can show it."""
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 class Samples:

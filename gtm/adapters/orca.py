@@ -31,6 +31,8 @@ FORMAT_HEADER = "endpoint-load-metrics-format"
 MAX_HEADER = 4096
 MAX_ENTRIES = 100
 _SHOWN = 60
+_WHOLE = 1 << 63
+"""Whole numbers from here on are out of every range."""
 
 _ENTRY = re.compile(r"[ \t]*([A-Za-z0-9_.:/-]{1,200})[ \t]*[=:][ \t]*([0-9.eE+-]{1,40})[ \t]*", re.ASCII)
 _OWN = {"rps_fractional": "requests_per_second", "rpsFractional": "requests_per_second"}
@@ -88,7 +90,10 @@ def _json(rest: str) -> Iterator[tuple[str, float]]:
         count += len(entries)
         if count > MAX_ENTRIES:
             raise MetricsError(f"`{HEADER}` has more than the {MAX_ENTRIES} numbers that are read")
-        yield from ((key, float(one)) for key, one in entries if isinstance(one, int | float))
+        for key, one in entries:
+            # An integer of JSON has as many digits as it likes, and a float has not.
+            if isinstance(one, float) or (isinstance(one, int) and abs(one) < _WHOLE):
+                yield key, float(one)
 
 
 _DOUBLES = {6: "rps_fractional"}

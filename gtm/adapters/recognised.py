@@ -9,6 +9,9 @@ from __future__ import annotations
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.servers import ServerType
 
+MAX_LINES = 128 * 1024
+"""Characters of lines that say a server's load; reading as many takes some 0.1 s, and a server with ten engines says 20,000."""
+
 _LINES: dict[ServerType, tuple[str, ...]] = {
     ServerType.VLLM: (
         "vllm:num_requests_running",
@@ -65,11 +68,16 @@ def load_lines(server_type: ServerType, text: str) -> str:
     """The lines that say its load; all of them for servers that are no model servers.
 
     Raises:
-        MetricsError: the text is too long.
+        MetricsError: the text is too long, or these lines are.
     """
     if len(text) > MAX_BYTES:
         raise MetricsError(f"the metrics are longer than the {MAX_BYTES} bytes that are read")
     wanted = _LINES.get(server_type)
-    if wanted is None:
-        return text
-    return "\n".join([line for line in text.split("\n") if line.startswith(wanted)]) + "\n"
+    if wanted is not None:
+        text = "\n".join([line for line in text.split("\n") if line.startswith(wanted)]) + "\n"
+    if len(text) > MAX_LINES:
+        raise MetricsError(
+            f"the metrics that say its load are longer than the {MAX_LINES} bytes that are read; let it say less "
+            "(fewer models or labels), or set `scrape` to none"
+        )
+    return text

@@ -1,9 +1,14 @@
-"""From two scrapes of a server to the signals of a load report (`gtm.core.capacity.load_report.SIGNALS`)."""
+"""From two scrapes of a server to the signals of a load report (`gtm.core.capacity.load_report.SIGNALS`).
+
+Law: each signal is within its range there. A number that is not, or is none (sums of what servers say overflow), says nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from gtm.core.capacity.load_report import SIGNALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,18 @@ def signals(before: Scrape | None, now: Scrape) -> dict[str, float]:
         now: this one.
     """
     found = dict(now.gauges)
-    if before is None or now.at <= before.at:
-        return found
+    if before is not None and now.at > before.at:
+        found |= _between(before, now)
+    return {signal: value for signal, value in found.items() if possible(signal, value)}
+
+
+def possible(signal: str, value: float) -> bool:
+    """Whether a signal can be so much; NaN is nothing that one can be."""
+    return 0 <= value <= SIGNALS[signal]
+
+
+def _between(before: Scrape, now: Scrape) -> dict[str, float]:
+    found: dict[str, float] = {}
     seconds, old, new = now.at - before.at, before.totals, now.totals
     grown = {
         name: _growth(getattr(old, name), getattr(new, name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gtm.adapters.exposition import MetricsError, Samples, read_samples
-from gtm.adapters.scrape import Scrape, Totals
+from gtm.adapters.scrape import Scrape, Totals, possible
 
 
 class ServerType(StrEnum):
@@ -48,6 +48,8 @@ RATES = {
 """Signals that are the growth of a named counter."""
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})(?:\{([^{}]{0,2000})\})?")
+_MOST_TOKENS = 1e12
+"""That a cache can hold."""
 _COUNT = re.compile(r"[0-9]{1,12}")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,199})\s*=\s*"([^"\\]{0,500})"\s*')
 
@@ -102,10 +104,15 @@ def read_server(
 def _scrape(
     at: float, gauges: Mapping[str, float | None], totals: Totals, needed: Mapping[str, str], **more: object
 ) -> Scrape:
-    """A scrape of the gauges that are there; `needed` has those that should be, with their series."""
-    known = {name: value for name, value in gauges.items() if value is not None and value >= 0}
+    """A scrape of the gauges that are there, and possible; `needed` has those that should be, with their series."""
+    known = {name: value for name, value in gauges.items() if value is not None and possible(name, value)}
     missing = tuple(series for name, series in needed.items() if name not in known)
     return Scrape(at, known, totals, missing=missing, **more)  # type: ignore[arg-type]
+
+
+def _part(said: float | None) -> float | None:
+    """A part that is used: more than all of it is all of it."""
+    return None if said is None else min(said, 1.0)
 
 
 def _models(found: Samples, name: str, label: str) -> tuple[str, ...]:
@@ -118,7 +125,7 @@ def _vllm(found: Samples, at: float) -> Scrape:
         {
             "outstanding": found.total("vllm:num_requests_running"),
             "queue": found.total("vllm:num_requests_waiting"),
-            "kv_cache_usage": found.mean("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+            "kv_cache_usage": _part(found.mean("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
         },
         Totals(
             requests=found.total("vllm:request_success"),
@@ -144,7 +151,12 @@ def _vllm_cache(found: Samples) -> float | None:
         if not _COUNT.fullmatch(blocks) or not _COUNT.fullmatch(size):
             return None
         total += int(blocks) * int(size)
-    return float(total) or None
+    return _tokens(total)
+
+
+def _tokens(said: float | None) -> float | None:
+    """What a cache holds, if that can be."""
+    return float(said) if said is not None and 0 < said <= _MOST_TOKENS else None
 
 
 def _vllm_adapters(found: Samples) -> tuple[str, ...] | None:
@@ -171,7 +183,7 @@ def _sglang(found: Samples, at: float) -> Scrape:
         {
             "outstanding": found.total("sglang:num_running_reqs", **ranked),
             "queue": found.total("sglang:num_queue_reqs", **ranked),
-            "kv_cache_usage": found.mean("sglang:token_usage", **ranked),
+            "kv_cache_usage": _part(found.mean("sglang:token_usage", **ranked)),
         },
         Totals(
             requests=found.total("sglang:e2e_request_latency_seconds_count"),
@@ -185,7 +197,7 @@ def _sglang(found: Samples, at: float) -> Scrape:
         ),
         {"outstanding": "sglang:num_running_reqs", "queue": "sglang:num_queue_reqs"},
         models=_models(found, "sglang:num_running_reqs", "model_name"),
-        cache_tokens=found.total("sglang:max_total_num_tokens", **ranked),
+        cache_tokens=_tokens(found.total("sglang:max_total_num_tokens", **ranked)),
     )
 
 
@@ -280,7 +292,8 @@ def _named(
     for signal, one in series.items():
         found = samples_of(one.labels)
         if signal in GAUGES:
-            gauges[signal] = found.total(one.name)
+            value = found.total(one.name)
+            gauges[signal] = _part(value) if signal == "kv_cache_usage" else value
         elif signal in RATES:
             totals[RATES[signal]] = found.total(one.name)
         else:

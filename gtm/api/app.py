@@ -17,17 +17,22 @@ from gtm.api.context import Context
 from gtm.api.middleware import BodyLimit, Counting, Metrics
 from gtm.api.routes import (
     approvals,
+    audit,
     balancers,
     demand,
     dnssec,
     drafts,
     edges,
     handoff,
+    inventory,
     jurisdictions,
     latency,
     load,
     overview,
     policy,
+    reading,
+    residency,
+    sessions,
     status,
     tokens,
 )
@@ -35,11 +40,16 @@ from gtm.api.routes.resources import SLUGS, resource_router
 from gtm.api.schemas.base import ProblemSchema
 from gtm.api.schemas.state import EndpointHealthSchema
 from gtm.control.lead.election import Election
+from gtm.control.live.failed_sign_ins import FailedSignIns
+from gtm.control.live.sessions import Person
+from gtm.control.policy.questions import Answers
 from gtm.control.replica import Replica
+from gtm.core.model.access import Role
 from gtm.core.model.requests import Location
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.settings import (
+    DEFAULT_AUDIT_DAYS,
     DEFAULT_DEMAND_DAYS,
     DEFAULT_HALF_LIFE,
     DEFAULT_MAX_MOVED_SHARE,
@@ -50,6 +60,8 @@ from gtm.settings import (
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
+STARTED_IT = "local-admin"
+"""What revisions call whoever came by the link that `gtm serve` prints: who starts it owns its database."""
 MAX_BODY = 10 * 1024 * 1024
 """Bytes accepted in the body of a request."""
 
@@ -57,6 +69,7 @@ _TAGS = [
     {"name": "policy", "description": "The whole policy: export, plan, apply."},
     {"name": "revisions", "description": "What the policy was, and the way back."},
     *({"name": slug} for slug in SLUGS.values()),
+    {"name": "residency", "description": "Who may be served where, and until when."},
     {"name": "health", "description": "What the edges' probes say."},
     {"name": "demand", "description": "What clients ask for, now and as recorded."},
     {"name": "load", "description": "What regions report, and what they can take."},
@@ -66,6 +79,8 @@ _TAGS = [
     {"name": "balancers", "description": "The feed of regions' balancers."},
     {"name": "dnssec", "description": "Keys of signed zones."},
     {"name": "tokens", "description": "Bearer tokens."},
+    {"name": "sessions", "description": "People who are signed in at the dashboard."},
+    {"name": "audit", "description": "Who did what, when, and why."},
     {"name": "operations", "description": "For machines that watch control."},
 ]
 
@@ -76,12 +91,15 @@ def create_app(
     max_moved: float = DEFAULT_MAX_MOVED_SHARE,
     fence_approvals: int = 0,
     demand_days: int = DEFAULT_DEMAND_DAYS,
+    audit_days: int = DEFAULT_AUDIT_DAYS,
     half_life: float = DEFAULT_HALF_LIFE,
     signing: DnssecSettings | None = None,
     locate: Locate | None = None,
     metrics_allow: tuple[Network, ...] = LOOPBACK,
     name: str = "",
     deposed: Callable[[], None] | None = None,
+    sign_in: str = "",
+    answers: Answers | None = None,
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
@@ -93,12 +111,15 @@ def create_app(
         max_moved: the share (0–1) of the present demand that a change may move at once.
         fence_approvals: how many others have to approve of a change that opens a fence.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
+        audit_days: days for which the audit log is kept.
         half_life: seconds after which a measured round trip counts half.
         signing: how keys of signed zones are kept; None: this process has no key file.
         locate: where an address is; None: by the shipped database.
         metrics_allow: networks that read the metrics without a token.
         name: what other control processes on the database are told of this one: a host and a port.
         deposed: called when another is active in place of this one, which should end then.
+        sign_in: the secret of a link that signs in as admin once; empty: there is none.
+        answers: what an edge would send, for explanations; None: they don't say.
     """
 
     def end_feeds() -> None:
@@ -108,8 +129,14 @@ def create_app(
 
     election = Election(database, name, end_feeds)
     replica = Replica(
-        database, half_life=half_life, dnssec=signing, election=election, demand_days=demand_days
+        database,
+        half_life=half_life,
+        dnssec=signing,
+        election=election,
+        demand_days=demand_days,
+        audit_days=audit_days,
     )
+    failed = FailedSignIns(database)
     metrics = Metrics()
 
     @contextlib.asynccontextmanager
@@ -117,13 +144,15 @@ def create_app(
         with contextlib.suppress(StorageUnavailable):  # served from the moment it comes back
             await replica.watch.refresh()
         running = asyncio.create_task(replica.run())
+        failing = asyncio.create_task(failed.run())
         await election.first()
         try:
             yield
         finally:
             replica.subscribers.close()
             running.cancel()
-            await asyncio.wait([running])  # each part saves what it has to at its end
+            failing.cancel()
+            await asyncio.wait([running, failing])  # each part saves what it has to at its end
             await database.dispose()
 
     app = FastAPI(
@@ -135,7 +164,17 @@ def create_app(
         redirect_slashes=False,
         openapi_tags=_TAGS,
     )
-    app.state.context = Context(database, replica, locate or _locate, max_moved, fence_approvals)
+    context = app.state.context = Context(
+        database,
+        replica,
+        locate or _locate,
+        max_moved,
+        fence_approvals,
+        failed=failed,
+        answers=answers,
+    )
+    if sign_in:
+        context.links.make(Person(STARTED_IT, Role.ADMIN), sign_in)
     problems.install(app)
     for router in (*_routers(), operations.metrics_router(metrics, replica, metrics_allow)):
         # As they are: `include_router` would make all of them anew, which takes as long as it took to make them.
@@ -150,13 +189,18 @@ def _routers() -> Iterator[APIRouter]:
     """All but `/metrics`, in the order in which the OpenAPI document shows them."""
     yield policy.router
     yield jurisdictions.router
+    yield residency.router
     yield from map(resource_router, SLUGS)
     for module in (
+        inventory,
+        reading,
         approvals,
         drafts,
         demand,
         dnssec,
         tokens,
+        sessions,
+        audit,
         edges,
         balancers,
         handoff,

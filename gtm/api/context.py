@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any
@@ -17,8 +17,11 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.lead.active import Active
+from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.present import Present
+from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
+from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
 from gtm.control.policy.situation import Situation, situation_of
 from gtm.control.replica import Replica
@@ -26,6 +29,7 @@ from gtm.core.model.access import Role, permits
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
 from gtm.geoip.networks import Locate
+from gtm.storage.audit import Actor, Via
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token
@@ -45,7 +49,8 @@ class Context:
     """One control process.
 
     `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
-    have to approve of what opens a fence, `apart` looks at drafts.
+    have to approve of what opens a fence, `failed` counts sign-ins that fail, `answers` says what an edge would send, `apart` looks at drafts,
+    `links` sign people in.
     """
 
     database: Database
@@ -53,7 +58,11 @@ class Context:
     locate: Locate
     max_moved: float
     approvals: int = 0
+    _: KW_ONLY
+    failed: FailedSignIns
+    answers: Answers | None = None
     apart: Apart = field(default_factory=Apart)
+    links: SignInLinks = field(default_factory=lambda: SignInLinks(time.monotonic))
 
     @property
     def present(self) -> Present:
@@ -102,6 +111,16 @@ class Principal:
     sha256: str
     edges: str | None = None
     regions: str | None = None
+    via: Via = Via.API
+
+    @property
+    def actor(self) -> Actor:
+        """As the audit log has them."""
+        return Actor(self.name, self.role, self.via)
+
+
+PRINCIPAL = "gtm.principal"
+"""In the scope of a request that this very process makes: who it is for. No server puts anything there that comes from outside."""
 
 
 def context(request: Request) -> Context:
@@ -176,10 +195,12 @@ def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
         Forbidden: the token's role is not enough.
     """
 
-    async def principal(ctx: Ctx, credentials: Credentials) -> Principal:
-        if credentials is None:
-            raise Unauthorized(NO_TOKEN)
-        found = await authenticate(ctx, credentials.credentials)
+    async def principal(request: Request, ctx: Ctx, credentials: Credentials) -> Principal:
+        found: Principal | None = request.scope.get(PRINCIPAL)
+        if found is None:
+            if credentials is None:
+                raise Unauthorized(NO_TOKEN)
+            found = await authenticate(ctx, credentials.credentials)
         if not permits(found.role, role):
             raise Forbidden(
                 f"this needs a token of role `{role.value}`; yours is `{found.role.value}` "

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gtm.api.context import authenticate
+from gtm.api.context import PRINCIPAL, authenticate
 from gtm.api.problems import control_problem, problem
 from gtm.control.errors import NO_TOKEN, ControlError, Unauthorized
 
@@ -54,7 +54,8 @@ class BodyLimit:
             detail = f"the body must be `application/json`, not `{given}`"
             await problem(415, detail, headers={"Accept": "application/json"})(scope, receive, send)
             return
-        if has_body and not (length.isdigit() and int(length) <= FREE_BODY):
+        known = scope.get(PRINCIPAL) is not None
+        if has_body and not known and not (length.isdigit() and int(length) <= FREE_BODY):
             try:
                 await _check_token(scope)
             except ControlError as error:

@@ -69,7 +69,7 @@ def metrics_router(metrics: Metrics, replica: Replica, allowed: tuple[Network, .
     )
     async def scrape(ctx: Ctx, request: Request, credentials: Credentials) -> Response:
         if not _near(request, allowed):
-            await _viewer(ctx, credentials)
+            await _viewer(request, ctx, credentials)
         await gauges.look()
         return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -82,7 +82,7 @@ def control_problem(error: ControlError, instance: str = "") -> Response:
 
 def _unsafe(error: UnsafeChange) -> dict[str, Any]:
     named = {"fingerprint": error.fingerprint} if error.fingerprint else {}
-    return {"breaches": error.breaches, **named}
+    return {"breaches": error.breaches, "may_force": error.may_force, **named}
 
 
 async def _control(request: Request, error: Exception) -> Response:

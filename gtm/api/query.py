@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
+
+from gtm.documents import fields
 
 MAX_REVISION = 2**63 - 1
 
@@ -18,6 +22,8 @@ HeldChecksum = Annotated[
         description="The checksum of that revision: numbers repeat once a database is restored from a backup.",
     ),
 ]
+
+OnlyRegion = Annotated[fields.Name | None, Query(description="Only this region; left out: all.")]
 
 
 def strict_router(
@@ -38,7 +44,7 @@ async def known_query(request: Request) -> None:
     dependant = getattr(request.scope.get("route"), "dependant", None)
     if dependant is None:
         return
-    known = {field.alias for field in dependant.query_params}
+    known = set(_names(dependant))
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
         raise RequestValidationError(
@@ -47,3 +53,10 @@ async def known_query(request: Request) -> None:
                 for name in dict.fromkeys(unknown)
             ]
         )
+
+
+def _names(dependant: Dependant) -> Iterator[str]:
+    """The query parameters of an endpoint and of all that it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for one in dependant.dependencies:
+        yield from _names(one)

@@ -14,7 +14,20 @@ from typer.main import get_command_name
 import gtm
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.cli.live import dns_query, dnssec, edges, latency, load, report, routing, status, token, top
+from gtm.cli.live import (
+    audit,
+    dashboard,
+    dns_query,
+    dnssec,
+    edges,
+    latency,
+    load,
+    report,
+    routing,
+    status,
+    token,
+    top,
+)
 from gtm.cli.policy import exporting, fence, importing, init, policies, regions, revisions, simulation
 from gtm.cli.servers import db, demo, servers
 
@@ -43,6 +56,8 @@ for _commands in (
     report,
     latency,
     top,
+    audit,
+    dashboard,
 ):
     _commands.register(app)
 for _group, _name, _help in (

@@ -79,12 +79,20 @@ class UnsafeChange(ControlError):  # noqa: N818
         breaches: the rules, and by how much.
         needed: what forcing it takes beside a reason, as a sentence; empty: nothing.
         fingerprint: what the change goes by where somebody else has to approve of it.
+        may_force: whether whoever asked may overrule these rules.
     """
 
     status = 409
     title = "unsafe change"
 
-    def __init__(self, breaches: Sequence[Breach], needed: str = "", fingerprint: str | None = None) -> None:
+    def __init__(
+        self,
+        breaches: Sequence[Breach],
+        needed: str = "",
+        fingerprint: str | None = None,
+        *,
+        may_force: bool = True,
+    ) -> None:
         count = len(breaches)
         super().__init__(
             f"the change breaks {count} safety rule{'' if count == 1 else 's'}; nothing was changed; to make it all "
@@ -94,6 +102,7 @@ class UnsafeChange(ControlError):  # noqa: N818
         )
         self.breaches = tuple(breaches)
         self.fingerprint = fingerprint
+        self.may_force = may_force
 
 
 class PreconditionFailed(ControlError):  # noqa: N818

@@ -84,7 +84,7 @@ def plan_document(moment: Moment) -> dict[str, Any]:
     """The last plan: what it was asked, and what it answers."""
     planned = moment.planned
     asked = {one.key: one for one in planned.problem.classes}
-    solution = planned.solution
+    solution, flow = planned.solution, _planned_flow(moment)
     return {
         **_plan_facts(moment),
         "classes": [
@@ -95,6 +95,7 @@ def plan_document(moment: Moment) -> dict[str, Any]:
                 "requests_per_second": asked[key].rate if key in asked else 0.0,
                 "home": asked[key].regions[0] if key in asked and asked[key].regions else None,
                 "weights": one.weights,
+                "planned": flow.get(key, {}),
                 "shed": one.shed,
                 "tenants": one.tenants,
                 "idle_since": planned.plan.idle.get(key),
@@ -103,7 +104,7 @@ def plan_document(moment: Moment) -> dict[str, Any]:
         ],
         "prices": planned.plan.prices,
         "moving": sorted(planned.plan.moving),
-        "quotas": _quotas(moment, _planned_flow(moment)),
+        "quotas": _quotas(moment, flow),
         "binding": [] if solution is None else list(solution.binding),
         "queued": {} if solution is None else solution.queued,
     }
@@ -310,6 +311,9 @@ def _regions(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[di
     return [
         {
             "region": region.name,
+            "country": region.country,
+            "lat": region.lat,
+            "lon": region.lon,
             "admin_state": region.admin_state,
             "health": _health(region, moment.health),
             **_load(planned.capacity.regions.get(region.name), moment.now),

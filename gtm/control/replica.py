@@ -20,7 +20,7 @@ from gtm.control.live.subscribers import Subscribers
 from gtm.control.live.watch import DatabaseWatch
 from gtm.core.model.state import State
 from gtm.core.signing.keys import Keys
-from gtm.settings import DEFAULT_HALF_LIFE, DnssecSettings
+from gtm.settings import DEFAULT_AUDIT_DAYS, DEFAULT_HALF_LIFE, DnssecSettings
 from gtm.storage.session import Database
 
 
@@ -35,6 +35,7 @@ class Replica:
         dnssec: how keys of signed zones are kept; None: this process has no key file.
         election: this process's part among several; None: it is the only one, and active from the start.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
+        audit_days: days for which the audit log is kept.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Replica:
         dnssec: DnssecSettings | None = None,
         election: Election | None = None,
         demand_days: int = 0,
+        audit_days: int = DEFAULT_AUDIT_DAYS,
     ) -> None:
         self.election = Sole() if election is None else election
         self.current = Current(Present(State(epoch=int(clock() * 1000))))
@@ -65,6 +67,7 @@ class Replica:
             senders=lambda: self.subscribers.senders,
             half_life=half_life,
             demand_days=demand_days,
+            audit_days=audit_days,
         )
         if election is None:
             self.active = self._become_active()

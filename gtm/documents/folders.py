@@ -7,7 +7,7 @@ Files are mappings from kinds (`regions`, `services`, …) to lists of objects; 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -108,12 +108,20 @@ def load_folder(path: Path) -> Policy:
     return load_document(path).to_core()
 
 
-def check_references(folder: Folder) -> tuple[list[Problem], Snapshot | None]:
-    """All problems of a folder, structural and semantic, and the compiled policy if there are none."""
+def check_references(
+    folder: Folder, within: Callable[[Policy], Policy] | None = None
+) -> tuple[list[Problem], Snapshot | None]:
+    """All problems of a folder, structural and semantic, and the compiled policy if there are none.
+
+    Args:
+        folder: what was read.
+        within: makes a whole policy of what the folder holds; None: it is one.
+    """
     problems = list(folder.problems)
     snapshot = None
     try:
-        snapshot = compile_policy(folder.document().to_core(), shipped_jurisdictions())
+        policy = folder.document().to_core()
+        snapshot = compile_policy(within(policy) if within else policy, shipped_jurisdictions())
     except PolicyError as error:
         unread = next((one.path for one in folder.problems if one.code in _UNREAD), None)
         for problem in error.problems:
@@ -162,18 +170,34 @@ def read_yaml(file: Path) -> tuple[list[tuple[Any, yamls.Marks]], list[Problem]]
         return [], [Problem(str(file), "invalid_yaml", str(error))]
 
 
+def read_text(text: str, called: str) -> Folder:
+    """As `read_folder`, of one text that is in no file: in places it goes by the name that it is given."""
+    folder = Folder()
+    try:
+        documents = yamls.load_marked(text)
+    except yamls.YamlError as error:
+        folder.problems.append(Problem(called, "invalid_yaml", str(error)))
+    else:
+        _read_documents(folder, called, documents)
+    return folder
+
+
 def _read_file(folder: Folder, file: Path) -> None:
     documents, problems = read_yaml(file)
     folder.problems += problems
+    _read_documents(folder, str(file), documents)
+
+
+def _read_documents(folder: Folder, file: str, documents: list[tuple[Any, yamls.Marks]]) -> None:
     for document, marks in documents:
         if document is None:
             continue  # nothing between two `---`, or an empty file
         if not isinstance(document, dict):
             message = f"must be a mapping with any of {', '.join(KINDS)}"
-            folder.problems.append(Problem(str(file), "wrong_type", message))
+            folder.problems.append(Problem(file, "wrong_type", message))
             continue
         for kind, items in document.items():
-            where = f"{Place(str(file), marks, (kind,)).at()}: {kind}"
+            where = f"{Place(file, marks, (kind,)).at()}: {kind}"
             if kind not in KINDS:
                 close = get_close_matches(str(kind), KINDS, n=1)
                 meant = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(KINDS)}"
@@ -183,7 +207,7 @@ def _read_file(folder: Folder, file: Path) -> None:
                 folder.problems.append(Problem(where, "wrong_type", "must be a list of objects"))
             else:
                 for index, item in enumerate(items or ()):
-                    _read_item(folder, kind, item, index, Place(str(file), marks, (kind, index)))
+                    _read_item(folder, kind, item, index, Place(file, marks, (kind, index)))
 
 
 def _read_item(folder: Folder, kind: str, item: Any, index: int, place: Place) -> None:

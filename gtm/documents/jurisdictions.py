@@ -16,7 +16,7 @@ from typing import Any
 from gtm.core.model.policy import Jurisdiction, Term
 from gtm.documents import yamls
 
-_APPLICABLE = "2018-05-25"
+APPLICABLE = "2018-05-25"
 """Since when the GDPR applies (its Art. 99(2)): earlier beginnings are not kept."""
 
 
@@ -80,7 +80,7 @@ def shipped_jurisdictions(*, history: bool = False) -> tuple[Jurisdiction, ...]:
         past = past_memberships().get(name, ()) if history else ()
         terms = [Term(one.country, _day(one.since), _day(one.until)) for one in past]
         for decision in adequacy_decisions().get(name, ()):
-            begins = _day(decision.date) if history and decision.date > _APPLICABLE else None
+            begins = _day(decision.date) if history and decision.date > APPLICABLE else None
             if begins is not None or decision.until is not None:
                 terms.append(Term(decision.country, begins, _day(decision.until)))
         members = dict.fromkeys((*item["members"], *(one.country for one in past)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import msgspec
@@ -358,16 +359,23 @@ class Lines(Generic[_Message]):
         return message
 
 
-_FEED = Lines[Message](
+OF_VIEW: Mapping[str, type[Lasting | StateMessage | RoomMessage]] = MappingProxyType(
     {
         "snapshot": SnapshotMessage,
         "state": StateMessage,
         "latency": LatencyMessage,
         "access": AccessMessage,
         "keys": KeysMessage,
-        "sealed_keys": SealedKeysMessage,
         "handoff_keys": HandoffKeysMessage,
         "room": RoomMessage,
+    }
+)
+"""What makes a View, by the names that it has in lines: those of the feed, and those between processes of one gtm."""
+
+_FEED = Lines[Message](
+    {
+        **OF_VIEW,
+        "sealed_keys": SealedKeysMessage,
         "peers": PeersMessage,
         "heartbeat": HeartbeatMessage,
     }

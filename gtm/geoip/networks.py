@@ -77,6 +77,18 @@ def parse_client(text: str) -> str:
         raise ValueError(f"`{text[:64]}` is not a network in CIDR notation: {error}") from None
 
 
+def told_subnet(client: str) -> str:
+    """What a resolver tells of a client (RFC 7871 §11.1): the /24 or /56 of an address; a subnet is one already.
+
+    >>> [told_subnet(client) for client in ("192.0.2.77", "2001:db8::1", "192.0.2.0/25")]
+    ['192.0.2.0/24', '2001:db8::/56', '192.0.2.0/25']
+    """
+    if "/" in client:
+        return client
+    bits = 56 if ":" in client else 24
+    return str(ip_network(f"{client}/{bits}", strict=False))
+
+
 def locate_client(client: str, locate: Locate) -> Location:
     """Where a client of `parse_client` is."""
     if "/" not in client:

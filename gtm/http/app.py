@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from gtm.core.decision.choice import Afford
+from gtm.core.decision.options import Afford
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client

@@ -10,8 +10,8 @@ from typing import Any
 from gtm.core.balance.spill.corrector import Corrector, SendingWorker, parts_of
 from gtm.core.balance.spill.edge import Correction
 from gtm.core.balance.spill.words import correction_document
-from gtm.core.decision.choice import Afford, Option
 from gtm.core.decision.decide import Routing
+from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.feed.current import CurrentView
 from gtm.telemetry import Counts, correction_key

@@ -10,8 +10,8 @@ import os
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 
-from gtm.core.decision.choice import Option
 from gtm.core.decision.decide import Routing
+from gtm.core.decision.options import Option
 from gtm.core.decision.view import Window
 from gtm.core.handoff.claims import handed
 from gtm.core.handoff.keys import OwnKey

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gtm.core.decision.choice import Option
 from gtm.core.decision.explain import client_document
+from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.view import View
 from gtm.core.model.regions import Endpoint

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from random import random
 from typing import Any, NamedTuple
 
-from gtm.core.decision.choice import Afford, Option, pick
+from gtm.core.decision.choice import pick
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.explain import answer
+from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some

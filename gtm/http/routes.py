@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from gtm.core.decision.choice import Afford, Option
+from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.model.names import host_name
@@ -74,7 +74,10 @@ class RedirectRoute:
             rest: the path as it was sent, from its leading slash on; printable ASCII.
             query: likewise, without the question mark.
         """
-        option = self._resolved.pick()
+        return self.ended(self._resolved.pick(), rest, query)
+
+    def ended(self, option: Option, rest: bytes, query: bytes) -> Response:
+        """As `respond`, for a request that ends in a given way."""
         target = self._targets.get(option)
         if target is None:
             target = self._targets[option] = self._target(option)

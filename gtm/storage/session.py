@@ -18,6 +18,7 @@ from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.regions import Region
 from gtm.storage import documents
 from gtm.storage.approvals import ApprovalRepository
+from gtm.storage.audit import AuditRepository
 from gtm.storage.demand import DemandRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
@@ -26,6 +27,7 @@ from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
 from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
+from gtm.storage.sessions import SessionRepository
 from gtm.storage.tokens import TokenRepository
 
 _SCHEMES = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
@@ -99,6 +101,16 @@ class Transaction:
     def approvals(self) -> ApprovalRepository:
         """Approvals of changes that open a fence."""
         return ApprovalRepository(self.connection)
+
+    @property
+    def sessions(self) -> SessionRepository:
+        """People who are signed in."""
+        return SessionRepository(self.connection)
+
+    @property
+    def audit(self) -> AuditRepository:
+        """The audit log."""
+        return AuditRepository(self.connection)
 
     @property
     def edges(self) -> EdgeRepository:

@@ -128,6 +128,45 @@ fence_approvals = Table(
 )
 """Consents to changes that open a fence (`gtm.control.policy.approvals`)."""
 
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Text(collation="C"), primary_key=True),
+    Column("sha256", LargeBinary, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    _timestamp("created_at"),
+    _timestamp("seen_at"),
+    _timestamp("expires_at"),
+    CheckConstraint("role IN ('viewer', 'operator', 'fence-admin', 'admin')", name="role"),
+    CheckConstraint("octet_length(sha256) = 32", name="sha256"),
+    Index("ix_sessions_name", "name"),
+)
+"""People who are signed in at the dashboard (`gtm.control.live.sessions`)."""
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    _timestamp("at", now=True),
+    Column("who", Text, nullable=False),
+    Column("role", Text, nullable=True),
+    Column("via", Text, nullable=False),
+    Column("action", Text(collation="C"), nullable=False),
+    Column("target", Text, nullable=False),
+    Column("revision", BigInteger, nullable=True),
+    Column("reason", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("forced", Boolean, nullable=False),
+    Column("count", Integer, nullable=False),
+    CheckConstraint("via IN ('api', 'dashboard', 'direct', 'control')", name="via"),
+    CheckConstraint("count > 0", name="count"),
+    Index("ix_audit_at", "at"),
+)
+"""The audit log (`gtm.storage.audit.Entry`)."""
+
 edges = Table(
     "edges",
     metadata,

@@ -78,6 +78,20 @@ def test_other_metrics_say_nothing_and_say_so(server_type: ServerType) -> None:
     assert found.missing
 
 
+def test_a_line_without_end() -> None:
+    """The parser would take hours over it."""
+    with pytest.raises(MetricsError, match="a line that is longer than"):
+        read_samples("a 1\nb{" + ",".join(f'a{number}="b"' for number in range(10_000)) + "} 1\n")
+
+
+def test_what_is_shown_of_a_server_is_printable() -> None:
+    """It goes to logs and terminals."""
+    with pytest.raises(MetricsError) as caught:
+        read_samples('a{b="c",\x1b[2J\x07\u202e} 1\n')
+    assert str(caught.value).isprintable()
+    assert "[2J" in str(caught.value)
+
+
 def test_a_server_that_restarted_has_no_rates() -> None:
     """Counters that fell have begun anew: what is now still counts, the interval does not."""
     first = read_server(ServerType.VLLM, texts.VLLM % texts.LATER, 10.0)

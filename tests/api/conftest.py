@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,9 @@ import uvicorn
 from gtm.api.app import create_app
 from gtm.control.live import tokens
 from gtm.core.model.access import Role
+from gtm.dashboard.app import with_dashboard
+from gtm.dashboard.identity import Identity
+from gtm.runtime.control.answers import edge_answers
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database
 
@@ -45,7 +49,8 @@ def prepare(url: str) -> None:
         finally:
             await database.dispose()
 
-    asyncio.run(work())
+    with ThreadPoolExecutor(1) as apart:  # a test in a browser has a running loop in its own thread
+        apart.submit(asyncio.run, work()).result()
 
 
 class Server:
@@ -54,16 +59,20 @@ class Server:
     It records no demand, unless told to: the minutes in which a test happens to run would be among what that test recorded.
     """
 
-    def __init__(self, database_url: str, **settings: Any) -> None:
+    def __init__(
+        self, database_url: str, *, identity: Callable[[str], Identity] | None = None, **settings: Any
+    ) -> None:
+        """Take who says who people are, made for where the dashboard is, and settings."""
         self._home = TemporaryDirectory()
         signing = DnssecSettings(Path(self._home.name) / "dnssec-key")
-        said = {"signing": signing, "demand_days": 0, **settings}
+        said = {"signing": signing, "demand_days": 0, "answers": edge_answers, **settings}
         self.app = create_app(Database(database_url), **said)
         self._socket = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        both = with_dashboard(self.app, *((self.url, identity(self.url)) if identity else ()))
+        config = uvicorn.Config(both, log_level="warning", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
     def __enter__(self) -> Self:
         self._thread.start()

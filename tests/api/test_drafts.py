@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -80,6 +81,8 @@ def test_demand_is_shown(live: Api) -> None:
     (first,) = found["rows"]
     assert (first["region"], first["via"], first["rate"]) == ("us-east", "dns", 8.0)
     assert (first["cell"]["country"], first["cell"]["lat"]) == ("US", 42.5)
+    there = live.viewer.get("/v1/demand", params={"region": "eu-central"}).json()
+    assert ([one["rate"] for one in there["rows"]], there["rate"], there["left_out"]) == ([2.0], 2.0, 0)
     planner = live.server.app.state.context.replica.active.planning._planner
     planner.tick = lambda _: planner.latest  # no other plan meanwhile
     planner.latest = replace(planner.latest, per_answer={("chat", "us-east"): 3.0})
@@ -213,6 +216,7 @@ def test_unsafe_changes_are_refused_with_numbers(live: Api) -> None:
     assert refused.json()["errors"][0]["code"] == "unsafe_change"
     (breach,) = refused.json()["breaches"]
     assert (breach["rule"], round(breach["value"], 3), breach["limit"]) == ("moved", 0.8, 0.3)
+    assert refused.json()["may_force"]
     draft = policy(live)
     draft["regions"] = [
         {**item, "admin_state": "disabled" if item["name"] == "us-east" else "active"}
@@ -222,7 +226,10 @@ def test_unsafe_changes_are_refused_with_numbers(live: Api) -> None:
     put = {**region("us-east"), "admin_state": "draining"}
     problem(live.put("/v1/regions/us-east", put), 409)
     dry = live.operator.post("/v1/policy:apply", json={"policy": draft, "dry_run": True}).json()
-    assert [one["rule"] for one in dry["safety"]["breaches"]] == ["moved"]
+    assert ([one["rule"] for one in dry["safety"]["breaches"]], dry["safety"]["may_force"]) == (
+        ["moved"],
+        True,
+    )
     assert live.viewer.get("/v1/regions/us-east").json()["admin_state"] == "active"
     problem(live.operator.delete("/v1/services/chat"), 409)
     small = {row(BERLIN, "eu-central"): 8.0, row(BOSTON, "us-east"): 2.0}
@@ -270,3 +277,87 @@ def test_a_past_day_has_the_law_of_that_day(live: Api) -> None:
     assert "offset" in problem(
         live.viewer.post("/v1/route:explain", json={**asked, "at": "2020-06-01T00:00:00"}), 422
     )
+
+
+def test_the_redirect_is_told(live: Api) -> None:
+    """As the edge sends it, and what only an edge knows."""
+    found = live.viewer.post("/v1/route:explain", json={"service": "chat", "city": "berlin"}).json()
+    assert (found["over"], found["host"], found["dns"]) == ("http", None, None)
+    assert found["request"]["location"]["country"] == "DE"
+    redirect = found["redirect"]
+    assert (redirect["path"], redirect["status"]) == ("/r/chat/", 307)
+    headers = {one["name"]: one["value"] for one in redirect["headers"]}
+    assert headers["location"] == "http://127.0.1.1:9000/"
+    assert headers["x-gtm-region"] == "eu-central"
+    assert any("free" in sentence for sentence in found["unknown"])
+
+
+def test_a_refusal_is_told_as_the_edge_sends_it(live: Api) -> None:
+    """With the problem document that a client would get."""
+    set_health(live, "us-east")
+    asked = {"service": "chat", "country": "DE", "host": "chat.demo.test"}
+    redirect = live.viewer.post("/v1/route:explain", json=asked).json()["redirect"]
+    assert (redirect["path"], redirect["host"], redirect["status"]) == ("/", "chat.demo.test", 451)
+    assert json.loads(redirect["body"])["code"] == "refused_residency"
+
+
+def test_the_dns_answer_is_told(live: Api) -> None:
+    """With addresses, TTL and scope, of the subnet that the client's resolver would state."""
+    asked = {"service": "chat", "client_ip": "91.198.174.192", "over": "dns"}
+    found = live.viewer.post("/v1/route:explain", json=asked).json()
+    assert (found["host"], found["redirect"]) == ("chat.demo.test", None)
+    told = found["dns"]
+    assert (told["name"], told["client_subnet"]) == ("chat.demo.test", "91.198.174.0/24")
+    reply, *others = told["replies"]
+    assert reply["records"] == [{"name": "chat.demo.test.", "ttl": 30, "type": "A", "data": "127.0.1.1"}]
+    assert (reply["rcode"], reply["error"]) == ("NOERROR", None)
+    assert 0 < reply["scope"] <= 24
+    assert [(one["type"], one["records"]) for one in others] == [("AAAA", []), ("HTTPS", [])]
+
+
+def test_dns_refuses_by_an_address(live: Api) -> None:
+    """And says why; a place without an address states no subnet, so that there is no scope."""
+    set_health(live, "us-east")
+    asked = {"service": "chat", "country": "DE", "over": "dns"}
+    reply = live.viewer.post("/v1/route:explain", json=asked).json()["dns"]["replies"][0]
+    assert [one["data"] for one in reply["records"]] == ["127.0.1.8"]
+    assert reply["error"]["code"] == 18
+    assert reply["scope"] is None
+
+
+def test_another_day_has_answers_too(live: Api) -> None:
+    """They are made in the process that compiles the policy for that day."""
+    asked = {"service": "chat", "country": "DE", "over": "dns", "at": "2020-06-01T00:00:00Z"}
+    found = live.viewer.post("/v1/route:explain", json=asked).json()
+    assert found["dns"]["replies"][0]["records"][0]["data"] == "127.0.1.1"
+
+
+@pytest.mark.parametrize(
+    ("field", "asked", "words"),
+    [
+        ("model", {"model": "llama", "over": "dns"}, "over DNS nobody can state a model"),
+        ("priority", {"priority": "batch", "over": "dns"}, "nobody can state a priority"),
+        ("tenant", {"tenant": "clinic", "over": "dns"}, "no host name of service `chat` states tenant"),
+        ("host", {"host": "chat.demo.tset"}, "did you mean `chat.demo.test`?"),
+        ("city", {"city": "Atlantis"}, "the city `Atlantis` is not known here"),
+        ("at", {"at": "1066-10-14T00:00:00Z"}, "from 2018-05-25 on"),
+        ("document", {"city": "Berlin", "country": "DE"}, "give either `city`"),
+    ],
+)
+def test_what_nobody_could_ask_is_refused(live: Api, field: str, asked: dict[str, str], words: str) -> None:
+    """By the field that is wrong."""
+    answer = live.viewer.post("/v1/route:explain", json={"service": "chat", **asked})
+    assert answer.status_code == 422
+    (found,) = answer.json()["errors"]
+    assert found["path"] == field
+    assert words in found["message"]
+
+
+def test_names_are_listed_to_choose_from(world: Api) -> None:
+    """Of each kind the first so many, and how many are left out."""
+    found = world.viewer.get("/v1/names", params={"limit": 2}).json()
+    assert (found["services"], found["tenants"], found["models"]) == (["chat"], ["clinic"], [])
+    assert [one["name"] for one in found["regions"]] == ["eu-central", "eu-west"]
+    assert found["regions"][0]["lat"] == REGIONS["eu-central"]["lat"]
+    assert found["left_out"]["regions"] == 1
+    assert world.anonymous.get("/v1/names").status_code == 401

@@ -53,6 +53,10 @@ def test_no_way_to_change_policy_opens_a_fence(world: Api) -> None:
     dry = world.operator.post("/v1/policy:apply", json=body).json()["safety"]
     assert [breach["rule"] for breach in dry["breaches"]] == ["fence"]
     assert dry["fingerprint"] is None, "nobody else is asked"
+    assert (dry["may_force"], world.operator.delete(RULE).json()["may_force"]) == (False, False), (
+        "an operator"
+    )
+    assert world.fence_admin.delete(RULE).json()["may_force"]
     assert world.viewer.get(RULE).json()["mode"] == "enforce"
     assert world.operator.put(RULE, json={**GDPR, "allow": {"jurisdictions": ["DE"]}}).status_code == 200
     assert rules(world.admin.post("/v1/revisions/2:rollback")) == ["fence"], "the rule was wider then"

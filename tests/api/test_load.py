@@ -53,6 +53,12 @@ def test_capacity_follows_reports(loaded: Api) -> None:
         "reported",
     )
     assert (after["health"], after["slow_start"], after["reserve"], after["backlog"]) == (1.0, 1.0, 0.1, 3.0)
+    (alone,) = loaded.viewer.get("/v1/load", params={"region": "eu-west"}).json()["regions"]
+    assert (alone["load"], alone["slots"]["reported"], alone["backlog"]) == (after["load"], 40.0, 3.0)
+    assert loaded.viewer.get("/v1/load", params={"region": "nowhere"}).json()["regions"] == []
+    (seen,) = loaded.viewer.get("/v1/health", params={"region": "eu-west"}).json()["regions"]
+    assert (seen["region"], seen["status"]) == ("eu-west", "up")
+    problem(loaded.viewer.get("/v1/health", params={"region": "<"}), 422)
     loaded.operator.post("/v1/regions/eu-west:drain")
     drained = _west(loaded)
     assert (drained["admin_state"], drained["slots"]["usable"]) == ("draining", 0.0)

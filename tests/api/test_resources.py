@@ -120,6 +120,20 @@ def test_regions_keep_their_admin_state(world: Api) -> None:
     problem(world.operator.post("/v1/regions/nowhere:drain"), 404)
 
 
+def test_why_a_region_is_drained_is_kept(world: Api) -> None:
+    """With the revision, if anything was said; a line that is none is refused."""
+    drained = world.operator.post(
+        "/v1/regions/eu-west:drain", params={"comment": "cooling is out <b>"}
+    ).json()
+    revision = world.viewer.get(f"/v1/revisions/{drained['revision']}").json()
+    assert revision["comment"] == "set region eu-west draining: cooling is out <b>"
+    problem(world.operator.post("/v1/regions/eu-west:activate", params={"comment": "a\nb"}), 422)
+    problem(world.operator.post("/v1/regions/eu-west:activate", params={"comment": "x" * 1001}), 422)
+    activated = world.operator.post("/v1/regions/eu-west:activate", params={"comment": " "}).json()
+    revision = world.viewer.get(f"/v1/revisions/{activated['revision']}").json()
+    assert revision["comment"] == "set region eu-west active"
+
+
 def test_revisions_tell_what_changed(world: Api) -> None:
     """Each change is a revision with its author, comment and difference; a dry run is none."""
     policy = world.viewer.get("/v1/policy").json()["policy"]
@@ -316,7 +330,7 @@ def test_operations_need_no_token(world: Api) -> None:
     assert world.viewer.get("/metrics", headers=proxied).status_code == 200
     assert world.anonymous.get("/").json()["documentation"].endswith("/docs")
     browser = world.anonymous.get("/", headers={"Accept": "text/html,*/*"})
-    assert (browser.status_code, browser.headers["location"]) == (307, "/docs")
+    assert (browser.status_code, browser.headers["location"]) == (303, "/sign-in")
     page = world.anonymous.get("/docs")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):

@@ -40,13 +40,20 @@ TABLE = rf"""
                                               viewer operator fence-admin admin edge balancer reporter
 GET    /v1/({KINDS})                             x       x         x        x     .      .        .
 GET    /v1/({KINDS})/x                           x       x         x        x     .      .        .
+GET    /v1/(resources|references|names)          x       x         x        x     .      .        .
+GET    /v1/residency(/calendar|/monitored)?      x       x         x        x     .      .        .
 GET    /v1/(policy|demand|demand/recorded)       x       x         x        x     .      .        .
 GET    /v1/(revisions|revisions/1(/diff)?)       x       x         x        x     .      .        .
 GET    /v1/(edges|status|health|load|latency)    x       x         x        x     .      .        .
 GET    /v1/balancers                             x       x         x        x     .      .        .
 GET    /v1/(plan|top|dnssec|dnssec/x)            x       x         x        x     .      .        .
 GET    /v1/fence-approvals                       x       x         x        x     .      .        .
-POST   /v1/(policy:simulate|route:explain)       x       x         x        x     .      .        .
+GET    /v1/audit(:export)?                       x       x         x        x     .      .        .
+GET    /v1/sessions                              x       x         x        x     .      .        .
+POST   /v1/sign-in-links                         x       x         x        x     .      .        .
+DELETE /v1/sessions/x                            x       x         x        x     .      .        .
+DELETE /v1/people/x/sessions                     .       .         .        x     .      .        .
+POST   /v1/(policy:(simulate|read)|route:explain)  x       x         x        x     .      .        .
 PUT    /v1/({KINDS})/x                           .       x         x        x     .      .        .
 DELETE /v1/({KINDS})/x                           .       x         x        x     .      .        .
 POST   /v1/regions/x:(drain|activate|disable)    .       x         x        x     .      .        .

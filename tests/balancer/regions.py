@@ -18,7 +18,9 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.choosing.values import Settings
@@ -60,6 +62,17 @@ def address_of(country: str) -> str:
     return f"10.{COUNTRIES.index(country)}.0.7"
 
 
+class Gate(LawGate):
+    """A gate that counts what it has judged."""
+
+    judged = 0
+
+    def judge(self, exchange: Exchange, now: float) -> Refusal | None:
+        """See `LawGate`."""
+        self.judged += 1
+        return super().judge(exchange, now)
+
+
 class Bank:
     """Tokens of quotas."""
 
@@ -82,6 +95,7 @@ class Here:
 
     name: str
     proxy: Proxy
+    gate: Gate
     admission: QueueAdmission
     picker: PoolPicker
     pusher: Pusher
@@ -152,15 +166,23 @@ class Regions:
         for here in self.all.values():
             here.current.apply(HandoffKeysMessage(PublicKeys(tuple(keys), 1 + len(without))))
 
-    async def ask(self, region: str, country: str, *lines: bytes, body: bytes = b"") -> Peer:
-        """Somebody asks a region."""
+    async def ask(self, region: str, country: str, *lines: bytes, body: bytes = b"", more: int = 0) -> Peer:
+        """Somebody asks a region; so many bytes more of the body are to follow, which the balancer waits for."""
         reader, writer = await asyncio.open_connection("::1", self.all[region].port, limit=2**21)
         peer = Peer(reader, writer)
         self.clients.append(peer)
-        more = b"".join(line + b"\r\n" for line in lines)
+        written = b"".join(line + b"\r\n" for line in lines)
         peer.send(
-            b"POST /v1/x HTTP/1.1\r\nhost: %b\r\nx-forwarded-for: %b\r\nx-client: %b\r\n%bcontent-length: %d\r\n\r\n%b"
-            % (HOST, address_of(country).encode(), country.encode(), more, len(body), body)
+            b"POST %b HTTP/1.1\r\nhost: %b\r\nx-forwarded-for: %b\r\nx-client: %b\r\n%bcontent-length: %d\r\n\r\n%b"
+            % (
+                b"/v1/completions" if more else b"/v1/x",
+                HOST,
+                address_of(country).encode(),
+                country.encode(),
+                written,
+                len(body) + more,
+                body,
+            )
         )
         return peer
 
@@ -240,9 +262,7 @@ async def regions(
             settings or core.Settings(reserves=NO_RESERVES), loop=loop, cost=lambda _: 1.0
         )
         admission.resize(count)
-        gate = LawGate(
-            current, name, locate, ClientFinder([ip_network("::1/128")]), Handoffs(current, locate)
-        )
+        gate = Gate(current, name, locate, ClientFinder([ip_network("::1/128")]), Handoffs(current, locate))
         bank = Bank(tokens)
 
         def beside(holder: list[Here] = holder) -> Slots:
@@ -266,7 +286,7 @@ async def regions(
         port = listening.sockets[0].getsockname()[1]
         # Clients come by another address, from which a proxy is trusted to say who they are. A balancer is not.
         servers += [listening, await loop.create_server(proxy.connection, ["::1"], port)]
-        here = Here(name, proxy, admission, picker, pusher, current, bank, key, count, port)
+        here = Here(name, proxy, gate, admission, picker, pusher, current, bank, key, count, port)
         here.listening = servers[-2:]
         holder.append(here)
         found.all[name] = here

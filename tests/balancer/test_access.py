@@ -130,6 +130,7 @@ def test_whatever_happens_each_request_has_a_line(steps: list[tuple[Any, ...]]) 
 def _one(raw: bytes, answer: bytes | None = _OK, **more: Any) -> dict[str, Any]:
     """The line of one request to a backend that answers this, if anything, and closes its connection."""
     lines = Lines(**more)
+    counted: list[tuple[str, int, str]] = []
 
     async def main() -> None:
         async def once(peer: Peer) -> None:
@@ -141,9 +142,13 @@ def _one(raw: bytes, answer: bytes | None = _OK, **more: Any) -> dict[str, Any]:
             client = await w.client()
             client.send(raw)
             await w.until(lambda: bool(lines.raw))
+            counted.extend(w.proxy.stats.requests)
 
     run(main)
     (line,) = lines.read
+    assert all((status, how) == (line["status"], line["how"]) for _, status, how in counted), (
+        "as metrics have it"
+    )
     return line
 
 

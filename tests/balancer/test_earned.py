@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.balancer.decide import gate as gate_module
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
@@ -270,6 +271,19 @@ def test_each_request_earns_once_and_no_more_than_its_share(
         if random.random() < 0.5:
             world.push()
         world.check()
+
+
+def test_what_choices_leave_is_kept_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A router starts anew when clients of too many kinds came: its choices are others then, and the old ones must go."""
+    monkeypatch.setattr(gate_module, "_REPEATED", 4)
+    world = World(0.0, Handoff.SIGN)
+    router = world.current.router
+    assert router is not None
+    for number in range(1, 12):
+        for memory in (router._choices, world.law._memory, world.law._repeated):
+            memory.clear()
+        world.arrive(None, NAMED)
+        assert len(world.law._left) == (number - 1) % 4 + 1
 
 
 @given(st.lists(st.booleans(), max_size=200), st.floats(0.0, 1.0))

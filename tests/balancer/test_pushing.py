@@ -23,7 +23,8 @@ from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
-from gtm.feed.wire import HandoffKeysMessage
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.feed.wire import HandoffKeysMessage, StateMessage
 from gtm.handoff.jwt import Signer, made
 from tests.balancer.regions import COUNTRIES, HOST, NO_RESERVES, Regions, regions
 from tests.balancer.world import Peer, run
@@ -224,6 +225,47 @@ def test_a_tenant_over_its_share_is_not_pushed() -> None:
             assert (await w.answer(again)).status == 429
             assert not w.all["fra"].arrived
             assert not w.all["iad"].pusher.counts
+
+    run(main)
+
+
+@pytest.mark.parametrize("comes_up", [True, False])
+def test_a_push_goes_by_the_health_of_now(comes_up: bool) -> None:
+    """A region that came up, or went down, after a request was judged and before its body had come."""
+
+    async def main() -> None:
+        async with regions(LAWS, {"fra": 3, "iad": 1}) as w:
+            await w.fill("iad")
+            iad = w.all["iad"]
+            assert iad.current.router is not None
+            every = {
+                one.name: [item.url for item in one.endpoints]
+                for one in iad.current.router.view.snapshot.regions
+            }
+
+            def state(epoch: int, fra: HealthStatus) -> State:
+                how = {"fra": fra, "iad": HealthStatus.UP}
+                return State(
+                    epoch=epoch,
+                    health={
+                        name: {url: EndpointHealth(how[name]) for url in urls} for name, urls in every.items()
+                    },
+                )
+
+            before, after = HealthStatus.DOWN, HealthStatus.UP
+            if not comes_up:
+                before, after = after, before
+            iad.current.apply(StateMessage(state(2, before)))
+            judged = iad.gate.judged
+            asked = await w.ask("iad", "US", b"content-type: application/json", body=b"{", more=1)
+            await w.until(lambda: iad.gate.judged > judged, "it is judged")
+            iad.current.apply(StateMessage(state(3, after)))
+            asked.send(b"}")
+            if comes_up:
+                await w.until(lambda: len(w.all["fra"].held) == 1, "it is pushed to where there is room now")
+            else:
+                await w.until(lambda: iad.admission.admission.waiting == 1, "it waits")
+                assert not w.all["fra"].arrived
 
     run(main)
 

@@ -19,8 +19,9 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.bench.measure import cpu_seconds, free_port, server
+from tests.bench.measure import cpu_seconds, server
 from tests.demo.backend.harness import ask
+from tests.ports import free_port
 
 PATIENCE = 60.0
 STEP_MS = 20.0

@@ -37,9 +37,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from balancer_peers import ALL, SLOW, AbsentError, Running, Start, own
-from measure import CLIENT_CORE, cpu_seconds, free_port, listening, missing
+from measure import CLIENT_CORE, cpu_seconds, listening, missing
 from rich.console import Console
 from rich.table import Table
+
+from tests.ports import free_port
 
 BENCH = Path(__file__).parent
 BUILD = BENCH.parents[1] / "build" / "bench"

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from measure import SERVER_CORE, free_port, listening, server
+from measure import SERVER_CORE, listening, server
 
+from tests.ports import free_port
 from tests.system.balancers import HOST, LoneBalancer
 from tests.system.harness import Process, eventually
 from tests.tools import PACKAGES, find

@@ -19,13 +19,6 @@ CLIENT_CORE = str((os.cpu_count() or 2) - 1)
 """Server and client run on cores of their own, where there are two."""
 
 
-def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """A loopback port that is free now."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def cpu_seconds(pid: int) -> float:
     """User and system CPU time of a process and its children, in seconds, from /proc."""
     total = 0.0

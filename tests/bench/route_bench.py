@@ -34,9 +34,12 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from decide_loop import Loop
-from measure import Load, dns_load, free_port, http_load, listening, missing, server
+from measure import Load, dns_load, http_load, listening, missing, server
+
+from tests.ports import free_port
 
 BENCH = Path(__file__).parent
 UVICORN = [

@@ -81,7 +81,10 @@ class Region(_World):
                     for other in self.balancers:
                         if other is not balancer:
                             self.members[id(other)].sharing.heard(
-                                member.sharing.member, {member.sharing.member: use}, now
+                                member.sharing.member,
+                                {member.sharing.member: use},
+                                now,
+                                f"{member.sharing.member}/balancer",
                             )
                             other.flights.told(member.sharing.member, loads, now)
         if self.ticks % SETTLE_TICKS == 0:

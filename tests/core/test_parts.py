@@ -11,8 +11,9 @@ from math import inf, pi
 import pytest
 
 from gtm.core.decision import endpoints
-from gtm.core.decision.choice import _Maker, choice
+from gtm.core.decision.choice import choice
 from gtm.core.decision.decide import decide
+from gtm.core.decision.options import Maker
 from gtm.core.decision.ranking import rank
 from gtm.core.decision.router import CANDIDATES, Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
@@ -179,7 +180,7 @@ def test_a_region_outside_the_fence_cannot_be_named() -> None:
     """Should the rest of gtm ever be wrong, the one place that names regions refuses."""
     view = _view(_service())
     group = rank(view.basis, Request("chat"), {}).group
-    maker = _Maker(view, replace(group, allowed=0b01))
+    maker = Maker(view, replace(group, allowed=0b01))
     with pytest.raises(FenceError, match="region us is outside the fence"):
         maker.served(1, Reason.NEAREST)
 

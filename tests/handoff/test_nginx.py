@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
@@ -15,12 +13,12 @@ import httpx
 import pytest
 
 from gtm.handoff.jwt import Signer
+from tests.adapters.test_balancers import _running
 from tests.docs.blocks import ROOT
-from tests.handoff.test_envoy import KEY, OTHER, VALID, Answers, envoy_running, listens
+from tests.handoff.test_envoy import KEY, OTHER, VALID, Answers, envoy_running
 from tests.ports import free_port
 from tests.tools import tool
 
-PATIENCE = 30.0
 _MAIN = """
 daemon off; master_process off; pid {0}/pid; error_log {0}/error;
 events {{}}
@@ -53,17 +51,10 @@ def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             assert f":{old}" in text
             text = text.replace(f":{old}", f":{new}")
         (directory / "conf").write_text(_MAIN.format(directory, text))
-        process = subprocess.Popen([program, "-c", str(directory / "conf")])
         try:
-            end = time.monotonic() + PATIENCE
-            while not listens(port):
-                assert process.poll() is None
-                assert time.monotonic() < end
-                time.sleep(0.05)
-            yield port
+            with _running([program, "-c", str(directory / "conf")], port):
+                yield port
         finally:
-            process.terminate()
-            process.wait(20)
             models.shutdown()
 
 

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.spill.room import Slots
-from gtm.core.decision.choice import Option, pick
+from gtm.core.decision.choice import pick
 from gtm.core.decision.decide import Routing
+from gtm.core.decision.options import Option
 from gtm.core.decision.view import View
 from gtm.core.model.access import Access
 from gtm.core.model.outcomes import Outcome, Reason

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from gtm.core.decision.choice import Afford
+from gtm.core.decision.options import Afford
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.policy import DataClass, Match, Places, Policy, ResidencyRule, RuleMode, Tenant
 from gtm.core.model.regions import Endpoint, Region

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +48,24 @@ def policy(ports: dict[str, int]) -> Policy:
         refusal=RefusalAddress(("192.0.2.250",)),
     )
     return Policy(regions, (zone,), (service,), residency_rules=(rule,), tenants=(Tenant("acme"),))
+
+
+def regions(
+    places: Mapping[str, tuple[str, float, float]], ports: Mapping[str, int], probe: Mapping[str, object]
+) -> list[dict[str, Any]]:
+    """Regions of a document, at these places (country, latitude, longitude) and ports of this machine; each is used at once."""
+    return [
+        {
+            "name": name,
+            "country": country,
+            "lat": lat,
+            "lon": lon,
+            "endpoints": [{"url": f"http://127.0.0.1:{ports[name]}", "ipv4": ["127.0.0.1"]}],
+            "probe": {**probe, "interval": 1, "timeout": 0.8, "up_threshold": 1, "down_threshold": 2},
+            "slow_start": 0,
+        }
+        for name, (country, lat, lon) in places.items()
+    ]
 
 
 class Backends:

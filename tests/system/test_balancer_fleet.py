@@ -23,6 +23,7 @@ from tests.system.balancers import (
     Backends,
     balancer_token,
     followed_balancer,
+    regions,
 )
 from tests.system.harness import System, eventually, system
 
@@ -63,27 +64,8 @@ class Fleet:
 
 def policy(ports: dict[str, int]) -> dict[str, object]:
     """Two regions; what Europeans ask stays in the EEA; edges sign what they decide."""
-    probe = {
-        "type": "http",
-        "path": "/healthz",
-        "interval": 1,
-        "timeout": 0.8,
-        "up_threshold": 1,
-        "down_threshold": 2,
-    }
     return {
-        "regions": [
-            {
-                "name": name,
-                "country": country,
-                "lat": lat,
-                "lon": lon,
-                "endpoints": [{"url": f"http://127.0.0.1:{ports[name]}", "ipv4": ["127.0.0.1"]}],
-                "probe": probe,
-                "slow_start": 0,
-            }
-            for name, (country, lat, lon) in REGIONS.items()
-        ],
+        "regions": regions(REGIONS, ports, {"type": "http", "path": "/healthz"}),
         "zones": [
             {
                 "name": "demo.test",

@@ -14,6 +14,7 @@ import pytest
 
 from tests.adapters.test_balancers import _clients, _model_server, _running
 from tests.ports import free_port
+from tests.system.balancers import regions
 from tests.system.harness import Process, System, eventually, system
 from tests.tools import tool
 
@@ -26,21 +27,10 @@ PLACES = {"fra": ("DE", 50.1, 8.7), "iad": ("US", 39.0, -77.5), "gru": ("BR", -2
 
 def policy(ports: dict[str, int]) -> dict[str, Any]:
     """Frankfurt and Ashburn say what they can take; São Paulo has room by declaration. Nobody has to stay anywhere."""
-    probe = {"type": "tcp", "interval": 1, "timeout": 0.8, "up_threshold": 1, "down_threshold": 2}
+    found = regions(PLACES, ports, {"type": "tcp"})
+    next(one for one in found if one["name"] == "gru")["capacity"] = {"outstanding": 1000}
     return {
-        "regions": [
-            {
-                "name": name,
-                "country": country,
-                "lat": lat,
-                "lon": lon,
-                "endpoints": [{"url": f"http://127.0.0.1:{ports[name]}", "ipv4": ["127.0.0.1"]}],
-                "probe": probe,
-                "slow_start": 0,
-                **({"capacity": {"outstanding": 1000}} if name == "gru" else {}),
-            }
-            for name, (country, lat, lon) in PLACES.items()
-        ],
+        "regions": found,
         "services": [
             {"name": "chat", "service_time_ms": 1000, "members": [{"region": name} for name in PLACES]}
         ],

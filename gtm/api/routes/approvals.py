@@ -60,7 +60,7 @@ async def approve(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Response:
     made = await approvals.approve(
         ctx.database,
         body.sha256,
-        approver=who.name,
+        by=who.actor,
         reason=body.reason.strip(),
         now=now,
         expires_at=body.expires_at or now + timedelta(hours=1),

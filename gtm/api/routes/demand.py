@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import DemandView, RecordedView
 from gtm.control.errors import BadRequest
+from gtm.control.lead.demand import PerAnswer, requests_of
 from gtm.control.policy import traffic
 from gtm.control.policy.situation import requests_by_cell
 from gtm.core.demand.cells import Cell
@@ -39,19 +40,23 @@ async def get_demand(
     ctx: Ctx,
     _: Viewer,
     limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows in the answer.")] = 1000,
+    region: OnlyRegion = None,
 ) -> Response:
     """The largest rows."""
     active = ctx.leading()
     rates = await asyncio.to_thread(active.reports.reported.rates)
+    if region is not None:
+        rates = {row: rate for row, rate in rates.items() if row.region == region}
     largest = sorted(rates.items(), key=lambda one: -one[1])
-    rows = [found for row, rate in largest if (found := _row(row, rate)) is not None]
-    total = sum(requests_by_cell(rates, active.planning.latest.per_answer).values())
+    per_answer = active.planning.latest.per_answer
+    rows = [found for row, rate in largest if (found := _row(row, rate, per_answer)) is not None]
+    total = sum(requests_by_cell(rates, per_answer).values())
     return reply(
         {"at": time.time(), "rate": total, "rows": rows[:limit], "left_out": max(0, len(rows) - limit)}
     )
 
 
-def _row(row: Row, rate: float) -> dict[str, Any] | None:
+def _row(row: Row, rate: float, per_answer: PerAnswer) -> dict[str, Any] | None:
     """A row as JSON; None if its cell is damaged."""
     try:
         cell = Cell.parse(row.cell)
@@ -64,6 +69,7 @@ def _row(row: Row, rate: float) -> dict[str, Any] | None:
         "ranking_class": row.ranking_class,
         "cell": traffic.cell_json(cell),
         "rate": rate,
+        "requests_per_second": requests_of(row, rate, per_answer),
     }
 
 

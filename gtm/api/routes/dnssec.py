@@ -122,7 +122,7 @@ async def get(ctx: Ctx, _: Viewer, zone: ZoneName) -> Response:
 )
 async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Response:
     """Begin the replacement of a key, and answer with the states after that."""
-    await ctx.replica.dnssec.roll(zone, body.role, urgent=body.urgent)
+    await ctx.replica.dnssec.roll(zone, body.role, urgent=body.urgent, by=who.actor)
     urgently = ", urgently" if body.urgent else ""
     return await _changed(ctx, who, zone, f"replaces the {body.role.name}{urgently}")
 
@@ -137,7 +137,7 @@ async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Re
 )
 async def ds_seen(ctx: Ctx, who: Operator, zone: ZoneName) -> Response:
     """Take the operator's word for it, and go on with the roll that waited."""
-    await ctx.replica.dnssec.ds_seen(zone)
+    await ctx.replica.dnssec.ds_seen(zone, by=who.actor)
     return await _changed(ctx, who, zone, "has seen the DS record")
 
 
@@ -152,7 +152,7 @@ async def ds_seen(ctx: Ctx, who: Operator, zone: ZoneName) -> Response:
 )
 async def withdraw(ctx: Ctx, who: Operator, zone: ZoneName, body: WithdrawRequest) -> Response:
     """Ask, or stop asking."""
-    await ctx.replica.dnssec.withdraw(zone, withdrawing=body.withdrawing)
+    await ctx.replica.dnssec.withdraw(zone, withdrawing=body.withdrawing, by=who.actor)
     return await _changed(ctx, who, zone, "withdraws it" if body.withdrawing else "no longer withdraws it")
 
 

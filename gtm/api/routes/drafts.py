@@ -16,14 +16,15 @@ from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import ExplanationView, SimulationView
 from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
-from gtm.control.policy.drafts import ExplainRequest, Job, SimulateRequest, explained, parsed
+from gtm.control.policy.drafts import Job, SimulateRequest, explained, parsed
+from gtm.control.policy.questions import ExplainRequest
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import recorded, since_now
 from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
-from gtm.geoip.networks import locate_client, parse_client
+from gtm.geoip.networks import locate_client, parse_client, told_subnet
 
 router = strict_router(prefix="/v1")
 
@@ -41,6 +42,7 @@ class _Glance(msgspec.Struct):
     traffic: msgspec.Raw = msgspec.Raw(b'"recorded"')
     since: Any = None
     client_ip: Any = None
+    over: Any = None
     at: Any = None
 
 
@@ -104,8 +106,8 @@ async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traff
     tags=["policy"],
     operation_id="explain_route",
     summary="Explain a decision, by the policy in force or by a draft",
-    description="With health, plan and latency as they are now at control. Edges explain what they answer at their "
-    "own `GET /v1/route?explain=1`. A draft is looked at in a process of its own, as by `policy:simulate`.",
+    description="With health, plan and latency as they are now at control, and with what an edge would send: the DNS "
+    "answers, or the redirect. Edges explain what they answer at their own `GET /v1/route?explain=1`. A draft is looked at in a process of its own, as by `policy:simulate`.",
     response_model=ExplanationView,
     responses=errors(413, 415),
     openapi_extra=_described(ExplainRequest),
@@ -115,8 +117,11 @@ async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     running = _running(ctx)
     body = await request.body()
     glance = _glance(body)
-    location = await _location(ctx, glance.client_ip)
-    job = Job("explain", body, await ctx.situation(), running.policy, running.revision, location=location)
+    location = await _location(ctx, glance)
+    situation = await ctx.situation()
+    job = Job(
+        "explain", body, situation, running.policy, running.revision, location=location, answers=ctx.answers
+    )
     if bytes(glance.policy) != b"null" or glance.at is not None:  # either has a policy compiled
         return Response(await ctx.apart.run(job), media_type="application/json")
     if len(body) > MAX_QUESTION:
@@ -125,12 +130,15 @@ async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     return reply(await asyncio.to_thread(explained, job, asked, running))
 
 
-async def _location(ctx: Context, client_ip: Any) -> Location | None:
-    """Where the client is that was named, if one was that can be read."""
+async def _location(ctx: Context, glance: _Glance) -> Location | None:
+    """Where the client is that was named, if one was that can be read; over DNS, the subnet that resolvers tell of it."""
+    named = glance.client_ip
     try:
-        client = parse_client(client_ip) if isinstance(client_ip, str) and len(client_ip) <= 64 else None
+        client = parse_client(named) if isinstance(named, str) and len(named) <= 64 else None
     except ValueError:
         return None
+    if client is not None and glance.over == "dns":
+        client = told_subnet(client)
     return None if client is None else await asyncio.to_thread(locate_client, client, ctx.locate)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from time import time
@@ -300,7 +301,11 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
 )
 async def list_edges(ctx: Ctx, _: Viewer) -> Response:
     """All that were ever heard of."""
-    return reply({"items": await edges.list_all(ctx.database, ctx.replica.edges(), datetime.now(UTC))})
+    active, decisions = ctx.replica.active, {}
+    if active is not None:
+        decisions = await asyncio.to_thread(active.reports.reported.decisions)
+    now = datetime.now(UTC)
+    return reply({"items": await edges.list_all(ctx.database, ctx.replica.edges(), now, decisions)})
 
 
 @router.delete(
@@ -313,8 +318,8 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
     status_code=204,
     responses=errors(404, 409),
 )
-async def forget_edge(ctx: Ctx, _: Operator, name: EdgeName) -> Response:
+async def forget_edge(ctx: Ctx, who: Operator, name: EdgeName) -> Response:
     """Forget what is known of an edge, in memory and in the database."""
-    await edges.forget(ctx.database, ctx.leading().reports.vantages, name)
+    await edges.forget(ctx.database, ctx.leading().reports.vantages, name, by=who.actor)
     ctx.replica.handoff_keys.forget(name)
     return Response(status_code=204)

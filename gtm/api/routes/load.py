@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Request, Response
 
 from gtm.api.context import Ctx, Reporter, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.state import LoadView
 from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
@@ -125,11 +125,14 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
     response_model=LoadView,
     responses=errors(),
 )
-async def get_load(ctx: Ctx, _: Viewer) -> Response:
+async def get_load(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> Response:
     """What is known now."""
     active = ctx.leading()
     if ctx.present.message is None:
         return reply({"at": 0.0, "regions": []})
+    if region is not None:
+        one, now = await active.loads.assess_region(ctx.present.policy, active.health, region)
+        return reply({"at": now, "regions": [] if one is None else [_region(one, now)]})
     assessment, now = await active.loads.assess(ctx.present.policy, active.health)
     return reply({"at": now, "regions": [_region(found, now) for found in assessment.regions.values()]})
 

@@ -46,6 +46,8 @@ class PlanClass(Schema):
     """The region that it prefers of those that are usable; null while there is no demand."""
     weights: dict[str, float]
     """Region → share of what is served."""
+    planned: dict[str, float]
+    """Region → requests per second that it is to serve, tenants' own shares considered; what is missing to the whole is refused."""
     shed: float
     """The share that is refused for want of capacity."""
     tenants: dict[str, float]
@@ -105,6 +107,9 @@ class TopRegion(Schema):
     """A region. Rates are in requests per second."""
 
     region: str
+    country: str
+    lat: float
+    lon: float
     admin_state: AdminState
     health: HealthStatus
     freshness: Freshness

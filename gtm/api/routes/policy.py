@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Header, Path, Query, Response
+from pydantic import Field
 
-from gtm.api.context import Context, Ctx, Force, ForceReason, Operator, Principal, Viewer, reply
+from gtm.api.context import Context, Ctx, Force, ForceReason, Operator, Viewer, reply
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.query import strict_router
 from gtm.api.routes.resources import changed, put_reply
@@ -17,11 +18,11 @@ from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions
 from gtm.control.policy.changes import Outcome
-from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.regions import AdminState
 from gtm.documents import fields, yamls
+from gtm.documents.parts import DraftDocument, Held
 from gtm.documents.resources import Document, RegionDocument
-from gtm.documents.schema import PolicyDocument, concise_policy, export_policy
+from gtm.documents.schema import concise_policy, export_policy
 
 router = strict_router(prefix="/v1")
 
@@ -31,19 +32,22 @@ Number = Annotated[int, Path(ge=1, le=2**63 - 1, description="The revision's num
 _ETAG = {"ETag": {"description": "The revision, for If-Match on apply.", "schema": {"type": "string"}}}
 
 
-class ApplyRequest(Document):
-    """A whole policy to put in force: what it does not hold is deleted."""
+class ApplyRequest(DraftDocument):
+    """A whole policy to put in force: what it does not hold is deleted, unless it says that it is a part of one."""
 
-    policy: PolicyDocument
     dry_run: fields.Flag = False
     """Only say what would change."""
     comment: fields.Text = ""
     """Kept with the revision."""
+    unless_changed: Annotated[tuple[Held, ...], Field(max_length=1000)] = ()
+    """Resources that must be as they were read."""
 
 
 class RollbackRequest(Document):
     """How to roll back."""
 
+    dry_run: fields.Flag = False
+    """Only say what would change."""
     comment: fields.Text = ""
     """Kept with the new revision."""
 
@@ -82,8 +86,9 @@ async def export(
     "/policy:apply",
     tags=["policy"],
     operation_id="apply_policy",
-    summary="Put a whole policy in force",
-    description="All or nothing. `If-Match` with the ETag of `GET /v1/policy` guards against changes made meanwhile.",
+    summary="Put a whole policy in force, or a part of one",
+    description="All or nothing. `If-Match` with the ETag of `GET /v1/policy` guards against changes made meanwhile, "
+    "`unless_changed` against those of single resources. With `partial`, what the policy does not hold stays.",
     response_model=PolicyChanged,
     responses=errors(409, 412, 413, 415),
 )
@@ -99,12 +104,13 @@ async def apply(
     """Apply it, or say what would change."""
     outcome = await policy.apply(
         ctx.database,
-        body.policy,
-        author=who.name,
+        body,
+        by=who.actor,
         now=datetime.now(UTC),
         comment=body.comment,
         dry_run=body.dry_run,
         expected=_expected(if_match),
+        held=body.unless_changed,
         check=ctx.safety_check(who, force=force, reason=force_reason),
     )
     return await _policy_reply(ctx, outcome, dry_run=body.dry_run)
@@ -143,9 +149,19 @@ async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False
     response_model=Page[RevisionSchema],
     responses=errors(400),
 )
-async def list_revisions(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_revisions(
+    *,
+    ctx: Ctx,
+    _: Viewer,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    below: Annotated[
+        int | None, Query(ge=1, le=2**63 - 1, description="Only revisions of lower numbers.")
+    ] = None,
+) -> Response:
     """A page of revisions: who made each, when, why, and what it changed in a line."""
-    found = await revisions.list_page(ctx.database, decode_number(cursor), limit + 1)
+    bounds = [bound for bound in (decode_number(cursor), below) if bound is not None]
+    found = await revisions.list_page(ctx.database, min(bounds, default=None), limit + 1)
     more = encode_cursor(str(found[limit - 1].number)) if len(found) > limit else None
     return reply({"items": found[:limit], "next_cursor": more})
 
@@ -202,9 +218,10 @@ async def diff_revision(
     tags=["revisions"],
     operation_id="rollback_revision",
     summary="Put an earlier revision's policy in force again",
-    description="Makes a new revision. Regions keep their admin state of today.",
+    description="Makes a new revision. Regions keep their admin state of today. `If-Match` with the ETag of "
+    "`GET /v1/policy` guards against changes made meanwhile.",
     response_model=PolicyChanged,
-    responses=errors(404, 409, 413, 415),
+    responses=errors(404, 409, 412, 413, 415),
 )
 async def rollback_revision(
     *,
@@ -212,15 +229,29 @@ async def rollback_revision(
     who: Operator,
     number: Number,
     body: RollbackRequest | None = None,
+    if_match: IfMatch = None,
     force: Force = False,
     force_reason: ForceReason = "",
 ) -> Response:
     """Publish the policy of an earlier revision as a new one."""
-    comment = body.comment if body else ""
-    check = ctx.safety_check(who, force=force, reason=force_reason)
-    outcome = await revisions.rollback(ctx.database, number, author=who.name, comment=comment, check=check)
-    return await _policy_reply(ctx, outcome)
+    asked = body or RollbackRequest()
+    outcome = await revisions.rollback(
+        ctx.database,
+        number,
+        by=who.actor,
+        now=datetime.now(UTC),
+        comment=asked.comment,
+        dry_run=asked.dry_run,
+        expected=_expected(if_match),
+        check=ctx.safety_check(who, force=force, reason=force_reason),
+    )
+    return await _policy_reply(ctx, outcome, dry_run=asked.dry_run)
 
+
+Comment = Annotated[
+    str,
+    Query(max_length=1000, pattern=fields.LINE_PATTERN, description="Why; kept with the revision."),
+]
 
 _STATES = {
     "drain": (AdminState.DRAINING, "Take no new clients in a region"),
@@ -243,19 +274,20 @@ def _add_state(verb: str, state: AdminState, summary: str) -> None:
         ctx: Ctx,
         who: Operator,
         name: fields.Name,
+        comment: Comment = "",
         force: Force = False,
         force_reason: ForceReason = "",
     ) -> Response:
-        check = ctx.safety_check(who, force=force, reason=force_reason)
-        return await _set_state(ctx, who, name, state, check)
-
-
-async def _set_state(
-    ctx: Context, who: Principal, name: str, state: AdminState, check: SafetyCheck
-) -> Response:
-    now = datetime.now(UTC)
-    done = await resources.set_admin_state(ctx.database, name, state, author=who.name, now=now, check=check)
-    return await put_reply(ctx, done)
+        done = await resources.set_admin_state(
+            ctx.database,
+            name,
+            state,
+            by=who.actor,
+            now=datetime.now(UTC),
+            comment=comment,
+            check=ctx.safety_check(who, force=force, reason=force_reason),
+        )
+        return await put_reply(ctx, done)
 
 
 for _verb, (_state, _summary) in _STATES.items():

@@ -166,7 +166,7 @@ def _add_put(router: APIRouter, kind: str) -> None:
             ctx.database,
             kind,
             _named(document, given, name, kind),
-            author=who.name,
+            by=who.actor,
             now=datetime.now(UTC),
             precondition=precondition(if_match, if_none_match),
             check=ctx.safety_check(who, force=force, reason=force_reason),
@@ -197,7 +197,7 @@ def _add_delete(router: APIRouter, kind: str) -> None:
             ctx.database,
             kind,
             name,
-            author=who.name,
+            by=who.actor,
             precondition=precondition(if_match, None),
             check=ctx.safety_check(who, force=force, reason=force_reason),
         )

@@ -10,7 +10,7 @@ from fastapi import Response
 
 from gtm import __version__
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.state import HealthView, StatusView
 from gtm.control.lead import edges
@@ -60,7 +60,7 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
     response_model=HealthView,
     responses=errors(),
 )
-async def health(ctx: Ctx, _: Viewer) -> Response:
+async def health(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> Response:
     """What the edges see, and what follows from it."""
     present, vantages = ctx.present, ctx.leading().reports.vantages
     seen: dict[str, HealthTable] = {}
@@ -68,10 +68,9 @@ async def health(ctx: Ctx, _: Viewer) -> Response:
         seen[edge.name if edge.name not in seen else f"{edge.name}/{edge.instance}"] = edge.report.health
     judged = vantages.judgement
     found = [
-        _region(
-            region, judged.votes.get(region.name, {}), seen, disputed=region.name in judged.alarm.disputed
-        )
-        for region in present.policy.regions
+        _region(one, judged.votes.get(one.name, {}), seen, disputed=one.name in judged.alarm.disputed)
+        for one in present.policy.regions
+        if region in (None, one.name)
     ]
     return reply({"epoch": present.state.epoch, "regions": found})
 

@@ -48,12 +48,13 @@ class TokenRequest(Document):
     response_model=TokenCreated,
     responses=errors(409, 413, 415),
 )
-async def create(ctx: Ctx, _: Admin, body: TokenRequest) -> Response:
+async def create(ctx: Ctx, who: Admin, body: TokenRequest) -> Response:
     """Make a token; the answer is the only place where its text is ever seen."""
     made = await tokens.create(
         ctx.database,
         body.name,
         body.role,
+        by=who.actor,
         now=datetime.now(UTC),
         expires_at=body.expires_at,
         edges=body.edges,
@@ -116,13 +117,13 @@ class RotateRequest(Document):
 )
 async def rotate(
     ctx: Ctx,
-    _: Admin,
+    who: Admin,
     token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its name.")],
     body: RotateRequest | None = None,
 ) -> Response:
     """Give a token a new text; the old one works until the end of its grace."""
     grace = timedelta(seconds=(body or RotateRequest()).grace_seconds)
-    made = await tokens.rotate(ctx.database, token, now=datetime.now(UTC), grace=grace)
+    made = await tokens.rotate(ctx.database, token, by=who.actor, now=datetime.now(UTC), grace=grace)
     await ctx.replica.watch.refresh()
     return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
 
@@ -138,10 +139,10 @@ async def rotate(
 )
 async def revoke(
     ctx: Ctx,
-    _: Admin,
+    who: Admin,
     token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its id or its name.")],
 ) -> Response:
     """Revoke a token: it ends here at once, and at each edge as soon as the feed tells it."""
-    ended = await tokens.revoke(ctx.database, token)
+    ended = await tokens.revoke(ctx.database, token, by=who.actor)
     await ctx.replica.watch.refresh()
     return reply(ended)

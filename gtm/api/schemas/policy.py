@@ -64,6 +64,8 @@ class SafetySchema(Schema):
     """Requests per second without capacity, before and after."""
     fingerprint: str | None
     """What the change goes by for those who have to approve of it; null: nobody has to."""
+    may_force: bool
+    """Whether whoever asks may overrule the rules that it breaks, by giving a reason."""
 
 
 class PolicyChanged(Changed):

@@ -58,6 +58,8 @@ class EdgeSchema(Schema):
     """Where it stands; null: unknown, and so outside of every residency rule that binds edges."""
     operator_country: str | None
     """Where whoever runs it is established; null: unknown."""
+    decisions: dict[str, float] | None
+    """Per second by tier (`dns`, `lookup`, `redirect`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
 
 
 class EndpointHealthSchema(Schema):

@@ -6,7 +6,7 @@ Rates are in requests per second, shares 0 to 1, latencies in ms, `start` in POS
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from gtm.api.schemas.base import Schema
 from gtm.core.model.services import Priority
@@ -41,6 +41,8 @@ class DemandRow(Schema):
     ranking_class: str
     cell: CellSchema
     rate: float
+    requests_per_second: float
+    """The requests that it stands for."""
 
 
 class DemandView(Schema):
@@ -212,6 +214,62 @@ class SimulationView(Schema):
     """The revision in force: `before`."""
 
 
+class DnsRecordSchema(Schema):
+    """A record of an answer, `data` as in a zone file."""
+
+    name: str
+    ttl: int
+    type: str
+    data: str
+
+
+class ExtendedErrorSchema(Schema):
+    """Why there is no better answer (RFC 8914)."""
+
+    code: int
+    text: str
+
+
+class DnsReplySchema(Schema):
+    """The answer to a question of one type."""
+
+    type: str
+    rcode: str
+    records: list[DnsRecordSchema]
+    """Empty with NOERROR: there is nothing of this type."""
+    scope: int | None
+    """SCOPE PREFIX-LENGTH: the resolver keeps the answer for so long a prefix of the client's address (RFC 7871 §7.2.1); null: the
+    question stated no subnet."""
+    error: ExtendedErrorSchema | None
+
+
+class DnsAnswersSchema(Schema):
+    """What DNS would answer."""
+
+    name: str
+    client_subnet: str | None
+    """As the resolver would state it; null: it states none, and stands where the client is."""
+    replies: list[DnsReplySchema]
+
+
+class HeaderSchema(Schema):
+    """A header of HTTP."""
+
+    name: str
+    value: str
+
+
+class RedirectSchema(Schema):
+    """What an edge would answer to `GET path`, with `host` as its host name (null: any of the edge's own)."""
+
+    path: str
+    host: str | None
+    status: int
+    headers: list[HeaderSchema]
+    body: str
+    """Of a refusal: the problem document."""
+
+
 class ExplanationView(Schema):
     """A decision with all that led to it."""
 
@@ -234,3 +292,12 @@ class ExplanationView(Schema):
     """The whole of it in words: the refusal, if it is one, then every member region in rank order."""
     draft: bool
     """Whether it is of the draft in the request, and not of the policy in force."""
+    over: Literal["http", "dns"]
+    host: str | None
+    """The host name asked for; null: none."""
+    dns: DnsAnswersSchema | None
+    """What DNS would answer, of a question over DNS; of several ways of one that is likely."""
+    redirect: RedirectSchema | None
+    """Where an edge would send the request, of a question over HTTP."""
+    unknown: list[str]
+    """What only the edge knows that is asked, and could change its answer: sentences."""

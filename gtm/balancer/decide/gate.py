@@ -92,6 +92,8 @@ class LawGate:
         self._draw = draw
         self._earn = earn
         self._router: Router | None = None
+        # Two memories, for two kinds of clients: by what a verdict follows from, for heads that are new each time (an own id in each saves
+        # the judgement), and by the very head, for those that repeat (saves reading it too, and the lines that a backend gets).
         self._memory: dict[Any, Verdict] = {}
         self._left: dict[Choice, Worth] = {}
         self._repeated: dict[Any, tuple[Verdict, bytes, bool]] = {}
@@ -194,6 +196,10 @@ class LawGate:
             return
         left = self._left.get(chosen)
         if left is None:
+            if (
+                len(self._left) >= _REPEATED
+            ):  # the router, which forgets choices and makes them anew, is not asked what it has
+                self._left = {}
             left = self._left[chosen] = left_at_home(view, chosen.at_home, chosen.shares)
         named = view.snapshot.host_of(host_name(host)) is not None
         credit = {} if verdict.believed is None else verdict.believed.credit

@@ -261,9 +261,11 @@ class PoolPicker:
         name = sent.route.url
         if self._read_load is None or now - self._loaded.get(name, -inf) < LOADS_EVERY:
             return
+        if name not in self._routes:
+            return
+        self._loaded[name] = now  # damaged ones cost as much to read
         load = self._read_load(said)
-        if load is not None and name in self._routes:
-            self._loaded[name] = now
+        if load is not None:
             self._health.reported(name, load, now)
             if self._corrects and load.running is not None and load.waiting is not None:
                 self.flights.asking(name)

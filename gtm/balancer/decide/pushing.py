@@ -174,7 +174,8 @@ class Pusher:
         if not hops and not self._own.signs:
             self._count(routing, "", NO_KEY)
             return None
-        peers = self._peers(routing, verdict.reach, exchange.facts.model)
+        view = self._present(routing.view)
+        peers = self._peers(view, routing, verdict.reach, exchange.facts.model)
         head = exchange.head
         link = how is Push.REDIRECT and not head.upgrade and head.target[:1] == b"/"
         if link:
@@ -187,7 +188,7 @@ class Pusher:
         if found.peer is None:
             self._count(routing, "", found.why.value)
             return None
-        return self._to(exchange, verdict, routing, found.peer.number, link=link)
+        return self._to(exchange, verdict, view, routing, found.peer.number, link=link)
 
     def answered(self, sent: SentTo, said: bytes | None) -> bool:
         """Whether a peer took a push, by what its answer says of it."""
@@ -250,9 +251,14 @@ class Pusher:
 
     # --- where ---
 
-    def _peers(self, routing: Routing, reach: int, model: str | None) -> Sequence[Peer]:
+    def _present(self, judged: View) -> View:
+        """The View of now, where only the world's state has changed since a request was judged: else the one that its verdict is of."""
+        router = self._current.router
+        return router.view if router is not None and router.view.basis is judged.basis else judged
+
+    def _peers(self, view: View, routing: Routing, reach: int, model: str | None) -> Sequence[Peer]:
         """Where a request may be pushed. A model that only its body names counts, if the policy knows it."""
-        view, group = routing.view, routing.ranking.group
+        group = routing.ranking.group
         if view is not self._view:
             self._view, self._ways, self._extra = view, {}, {}
             self._forget(view)
@@ -304,9 +310,8 @@ class Pusher:
     # --- how ---
 
     def _to(
-        self, exchange: Exchange, verdict: Verdict, routing: Routing, number: int, *, link: bool
+        self, exchange: Exchange, verdict: Verdict, view: View, routing: Routing, number: int, *, link: bool
     ) -> SentTo | Refusal | None:
-        view = routing.view
         region, now = view.snapshot.regions[number].name, self._now()
         endpoint = endpoint_for(view, _To(number), routing.key)
         if endpoint is not None and self._shunned.get(endpoint.url, 0.0) > now:

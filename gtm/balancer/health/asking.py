@@ -2,7 +2,7 @@
 
 Laws:
   1. A kept connection would hide that nobody listens any more: each request opens one, and closes it.
-  2. Nothing a backend sends can hurt: heads and bodies are bounded, nothing is decompressed, no redirect is followed.
+  2. Nothing a backend sends can hurt: heads, bodies and trailers are bounded, nothing is decompressed, no redirect is followed.
   3. What goes wrong is an `AskingError` with words that an operator can act on; nothing a backend sends is repeated but its status.
 """
 
@@ -106,7 +106,8 @@ class _Asking(Question[tuple[int, bytes]]):
         self._most = most
         self._parser = HttpResponseParser(self)
         self._body = bytearray()
-        self._head = 0
+        self._kept = 0
+        """Bytes since the beginning, or since the last of the body: the parser keeps a head, and trailers, whole."""
         self._headed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -117,15 +118,13 @@ class _Asking(Question[tuple[int, bytes]]):
         """Some of the answer."""
         if self.done.done():
             return
-        if not self._headed:
-            self._head += len(data)
-            if self._head > MAX_HEAD + self._most:
-                self._fail(HttpParserError("head"))
-                return
+        self._kept += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             self._fail(error)
+        if self._kept > MAX_HEAD:
+            self._fail(HttpParserError("head"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed: the end of an answer that says no length (RFC 9112 §6.3, rule 8), or a failure."""
@@ -150,6 +149,7 @@ class _Asking(Question[tuple[int, bytes]]):
 
     def on_body(self, body: bytes) -> None:
         """Some of the body."""
+        self._kept = 0
         self._body += body
         if len(self._body) > self._most:
             raise HttpParserError(f"longer than {self._most} bytes")

@@ -1,8 +1,10 @@
 """The loops that check backends and read what they say of their load.
 
 Laws:
-  1. Never two of one kind in flight to one backend; at most `AT_ONCE` of one kind in flight to all.
-  2. A check that hangs delays no other kind, and no other backend.
+  1. Never two of one kind in flight to one backend; at most `AT_ONCE` of one kind in flight to all that ended in time when last asked,
+     and as many to all others.
+  2. A check that hangs delays no other kind; nor another backend, but for the first time that more than `AT_ONCE` hang at once: after that they
+     wait among themselves.
   3. Whatever a backend answers is a result; no loop ends by it.
   4. What was asked of a backend that has left the configuration since says nothing.
 """
@@ -43,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 128
 """Requests of one kind in flight to all backends: those that wait for tokens take no place of those that look for life."""
+_HUNG = 0.9
+"""Part of its time-out from which on one took so long that it may as well have hung."""
 MAX_BODY = 64 * 1024
 """Bytes of the answer to a check."""
 ABSENT = 30.0
@@ -98,7 +102,7 @@ class Checks:
         self._cached = cached
         self._http2 = http2
         self._now = asyncio.get_running_loop().time
-        self._slots = [asyncio.Semaphore(AT_ONCE) for _ in range(4)]
+        self._slots = [(asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)) for _ in range(4)]
         self._watched: dict[str, _Watched] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -164,21 +168,24 @@ class Checks:
         settings = self._settings
         scraper = Scraper(settings.scrape.server_type if settings.scrape is not None else None)
         watched = _Watched(backend, route, scraper)
-        asked: list[Callable[[], Awaitable[float]] | None] = [None] * len(self._slots)
+        asked: list[tuple[Callable[[], Awaitable[float]], float] | None] = [None] * len(self._slots)
         if settings.health is not None:
-            asked[0] = partial(self._check_health, watched, settings.health)
+            asked[0] = partial(self._check_health, watched, settings.health), settings.health.timeout
         if settings.models is not None:
-            asked[1] = partial(self._list_models, watched, settings.models)
+            asked[1] = partial(self._list_models, watched, settings.models), settings.models.timeout
         if settings.completion is not None:
-            asked[2] = partial(self._check_completion, watched, settings.completion)
+            asked[2] = (
+                partial(self._check_completion, watched, settings.completion),
+                settings.completion.timeout,
+            )
         if settings.scrape is not None:
-            asked[3] = partial(self._scrape, watched, settings.scrape)
+            asked[3] = partial(self._scrape, watched, settings.scrape), settings.scrape.timeout
         loop = asyncio.get_running_loop()
         for one, slots in zip(asked, self._slots, strict=True):
             if one is not None:
                 event = asyncio.Event()
                 watched.first.append(event)
-                watched.loops.append(loop.create_task(self._repeat(one, slots, event)))
+                watched.loops.append(loop.create_task(self._repeat(*one, slots, event)))
         return watched
 
     def _end(self, watched: _Watched) -> None:
@@ -190,19 +197,26 @@ class Checks:
             event.set()
 
     async def _repeat(
-        self, asked: Callable[[], Awaitable[float]], slots: asyncio.Semaphore, first: asyncio.Event
+        self,
+        asked: Callable[[], Awaitable[float]],
+        timeout: float,  # noqa: ASYNC109 - what is asked keeps to it
+        slots: tuple[asyncio.Semaphore, asyncio.Semaphore],
+        first: asyncio.Event,
     ) -> None:
+        hung = False
         while True:
             began = self._now()
             interval = ABSENT
             try:
-                async with slots:
+                async with slots[hung]:
                     began = self._now()
                     interval = await asked()
             except Exception:
                 logger.exception("a check of a backend could not be made")
             first.set()
-            pause = interval * random.uniform(_SHORTEST, 1) - (self._now() - began)
+            took = self._now() - began
+            hung = took >= _HUNG * timeout
+            pause = interval * random.uniform(_SHORTEST, 1) - took
             await asyncio.sleep(max(pause, _LEAST_PAUSE))
 
     # --- what is asked: each returns the seconds from its beginning to the next ---

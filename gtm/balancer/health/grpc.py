@@ -4,7 +4,8 @@ The protocol is two messages of one field each (grpc/grpc-proto, `grpc/health/v1
 (grpc/grpc, `doc/PROTOCOL-HTTP2.md`): a library for it would be larger than the balancer. HTTP/2 itself is h2's.
 
 Laws:
-  1. As `asking`: a connection each, one time-out for the whole, bounded bytes, and nothing that comes is repeated but statuses.
+  1. As `asking`: a connection each, one time-out for the whole, bounded bytes, those that HPACK makes of a few too, and nothing that comes is
+     repeated but statuses.
   2. Only SERVING passes. Whatever else comes, or does not, is an `AskingError` that says what it was.
 """
 
@@ -19,6 +20,7 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
+from h2.settings import SettingCodes, Settings
 from hpack import HPACKError
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import SettingsFrame
@@ -29,6 +31,12 @@ from gtm.balancer.plane.backend.backends import Route
 
 MAX_RECEIVED = 64 * 1024
 """Bytes that are taken of one connection; the answer is some 200."""
+MAX_FIELDS = 8 * 1024
+"""Of one head or of trailers, unpacked (HPACK names in one byte what it has said before)."""
+_MOST_HEADS = 8
+"""Heads of one answer, with interim ones."""
+_AT_ONCE = 1024
+"""Bytes that are unpacked before it is looked at what they were."""
 _MAX_MESSAGE = 1024
 _TARGET = "/grpc.health.v1.Health/Check"
 _SERVING = 1
@@ -197,6 +205,9 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     return 0, -(1 << 70)
 
 
+_HEADS = (h2.events.InformationalResponseReceived, h2.events.ResponseReceived, h2.events.TrailersReceived)
+
+
 class _Checking(Question[tuple[str, str | None, bytes]]):
     """A connection for one call. `done` gets HTTP's status, gRPC's and the body, or an exception.
 
@@ -214,6 +225,13 @@ class _Checking(Question[tuple[str, str | None, bytes]]):
         self._h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=True, header_encoding="latin-1")
         )
+        # From the start on, not from the server's word that it has read it. What a server would push is not wanted.
+        self._h2.local_settings = Settings(
+            client=True,
+            initial_values={SettingCodes.ENABLE_PUSH: 0, SettingCodes.MAX_HEADER_LIST_SIZE: MAX_FIELDS},
+        )
+        self._h2.decoder.max_header_list_size = MAX_FIELDS
+        self._heads = 0
         self._first = b""
         self._left = MAX_RECEIVED
         self._status = ""
@@ -228,9 +246,7 @@ class _Checking(Question[tuple[str, str | None, bytes]]):
             self._fail(f"it speaks no HTTP/2 by TLS (ALPN): {_ELSEWHERE}")
             return
         self._h2.initiate_connection()
-        # The one stream's number is 1. What a server would push, or let in later, is not wanted.
-        self._h2.update_settings({h2.settings.SettingCodes.ENABLE_PUSH: 0})
-        self._h2.send_headers(1, self._head)
+        self._h2.send_headers(1, self._head)  # the one stream's number is 1
         self._h2.send_data(1, self._body, end_stream=True)
         self._transport.write(self._h2.data_to_send())
 
@@ -248,14 +264,11 @@ class _Checking(Question[tuple[str, str | None, bytes]]):
             if len(self._first) == _TYPED and self._first[-1] != SettingsFrame.type:
                 self._fail(_NO_HTTP2)
                 return
-        try:
-            events = self._h2.receive_data(data)
-        except (h2.exceptions.H2Error, HPACKError, HyperframeError):
-            self._fail(_NO_HTTP2)
-            return
-        for event in events:
-            self._take(event)
-        if self._transport is not None and not self.done.done():
+        for at in range(0, len(data), _AT_ONCE):
+            self._read(data[at : at + _AT_ONCE])
+            if self.done.done():
+                return
+        if self._transport is not None:
             self._transport.write(self._h2.data_to_send())
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -263,9 +276,24 @@ class _Checking(Question[tuple[str, str | None, bytes]]):
         if not self.done.done():
             self.done.set_exception(exc if isinstance(exc, OSError) else ConnectionAbortedError())
 
+    def _read(self, data: bytes) -> None:
+        try:
+            events = self._h2.receive_data(data)
+        except h2.exceptions.DenialOfServiceError:
+            self._fail(f"a head of the answer is longer than {MAX_FIELDS} bytes")
+        except (h2.exceptions.H2Error, HPACKError, HyperframeError):
+            self._fail(_NO_HTTP2)
+        else:
+            for event in events:
+                self._take(event)
+
     def _take(self, event: h2.events.Event) -> None:
         if self.done.done():
             return
+        if isinstance(event, _HEADS):
+            self._heads += 1
+            if self._heads > _MOST_HEADS:
+                self._fail(f"the answer has more than {_MOST_HEADS} heads")
         if isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
             self._take_fields(event.headers or ())
         elif isinstance(event, h2.events.DataReceived):

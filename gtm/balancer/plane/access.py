@@ -123,8 +123,6 @@ class AccessLines:
     def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
         """See `gtm.balancer.plane.contracts.Log`."""
         head, began, status, refusal = exchange.head, exchange.began, exchange.status, exchange.refusal
-        if refusal is not None and how == "cancelled" and not status:
-            how, status = "refused", refusal.status  # its body could not be read
         took = now - began
         method, path, agent = self._heads.get(head.written) or self._head(head)
         line = Line(self._time(self._wall() - took), how, round(1000 * took, 1))

@@ -282,6 +282,8 @@ class Proxy:
         except Exception:  # noqa: BLE001 - it is logged
             _log.exception("admission did not hear of an end")
         had = exchange.lost if how == "broken" else sent  # let go of before its end was told
+        if exchange.refusal is not None and how == "cancelled" and not exchange.status:
+            how, exchange.status = "refused", exchange.refusal.status  # its body could not be read
         url = "" if had is None or had.push is not None else had.route.url
         self.stats.ended(exchange, url, how, now)
         if self.log is not None:

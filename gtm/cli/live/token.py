@@ -16,6 +16,7 @@ from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
     from gtm.control.live.tokens import NewToken
+    from gtm.storage.audit import Actor
     from gtm.storage.session import Database
     from gtm.storage.tokens import Token
 
@@ -220,7 +221,9 @@ def _create_directly(
         raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
 
     def make(found: Database) -> Awaitable[NewToken]:
-        return tokens.create(found, name, role, now=datetime.now(UTC), expires_at=expires_at, **bound)
+        return tokens.create(
+            found, name, role, by=_direct_actor(), now=datetime.now(UTC), expires_at=expires_at, **bound
+        )
 
     return _new_view(_with_database(url, data_dir, make))
 
@@ -229,7 +232,7 @@ def _rotate_directly(name: str, grace: timedelta, url: str | None, data_dir: Pat
     from gtm.control.live import tokens
 
     def make(found: Database) -> Awaitable[NewToken]:
-        return tokens.rotate(found, name, now=datetime.now(UTC), grace=grace)
+        return tokens.rotate(found, name, by=_direct_actor(), now=datetime.now(UTC), grace=grace)
 
     return _new_view(_with_database(url, data_dir, make))
 
@@ -237,7 +240,23 @@ def _rotate_directly(name: str, grace: timedelta, url: str | None, data_dir: Pat
 def _revoke_directly(identity: str, url: str | None, data_dir: Path) -> dict[str, Any]:
     from gtm.control.live import tokens
 
-    return _view(_with_database(url, data_dir, lambda found: tokens.revoke(found, identity)))
+    def end(found: Database) -> Awaitable[Token]:
+        return tokens.revoke(found, identity, by=_direct_actor())
+
+    return _view(_with_database(url, data_dir, end))
+
+
+def _direct_actor() -> Actor:
+    """Who works past control, as the audit log has them: the user of this machine."""
+    from getpass import getuser
+
+    from gtm.storage.audit import Actor, Via
+
+    try:
+        name = getuser()
+    except (KeyError, OSError):  # a user without a name (Python ≥ 3.13: OSError)
+        name = "somebody"
+    return Actor(name, None, Via.DIRECT)
 
 
 def _with_database(url: str | None, data_dir: Path, work: Callable[[Database], Awaitable[T]]) -> T:

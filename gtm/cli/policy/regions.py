@@ -108,6 +108,7 @@ def _add_state(verb: str, description: str) -> None:
     def change(
         name: str,
         *,
+        comment: options.Comment = "",
         force: safety.Force = False,
         reason: safety.Reason = "",
         control_url: options.ControlUrl = options.CONTROL,
@@ -118,10 +119,11 @@ def _add_state(verb: str, description: str) -> None:
     ) -> None:
         from gtm.cli.common import client
 
+        said = {"comment": comment.strip()} if comment.strip() else {}
         forced = safety.parameters(force=force, reason=reason)
         api = client.control(control_url, token)
         path = f"/v1/regions/{client.segment(name)}:{verb}"
-        done = api.call("POST", path, parameters=forced).body
+        done = api.call("POST", path, parameters={**said, **forced}).body
         _report(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 

@@ -47,6 +47,7 @@ def serve(
     settings = ServeSettings(given.settings(ControlSettings), _of_demo(edge) if demo else edge, demo)
     configure(settings.control.log_level, "serve")
     _check_database(settings.control.database_url)
+    _check_identity(settings.control)
     _run_with_database(Supervisor(settings, welcome).run())
 
 
@@ -81,6 +82,7 @@ def control(
     settings = received(ControlSettings) if handed else given.settings(ControlSettings)
     configure(settings.log_level, "control")
     _check_database(settings.database_url)
+    _check_identity(settings)
     if settings.database_url is None:
         _prepare_data_dir(settings.data_dir)
     _run_with_database(run_control(settings, typer.echo, prepare_first=prepare))
@@ -243,6 +245,13 @@ def _run(
         # An OSError's text begins with its number, which says nothing that its words do not.
         message = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CommandError(message, Exit.CANNOT_RUN) from error
+
+
+def _check_identity(settings: ControlSettings) -> None:
+    try:
+        settings.oidc.require(settings.dashboard_url)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
 
 
 def _check_database(url: str | None) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -25,6 +26,7 @@ from gtm.core.signing import rollover
 from gtm.core.signing.keys import NO_KEYS, Keys, key_tag
 from gtm.core.signing.rollover import DAY, KeyRole, Times
 from gtm.settings import DnssecSettings
+from gtm.storage.audit import Actor
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database, Transaction
@@ -42,6 +44,15 @@ _AT_ONCE = 20
 """Questions that wait for an answer at once."""
 
 Change = Callable[[ZoneWork], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """What somebody does, as the audit log has it."""
+
+    by: Actor
+    action: str
+    what: str
 
 
 class KeyBook:
@@ -155,7 +166,7 @@ class KeyBook:
         async with self._database.transaction() as transaction:
             return await transaction.dnssec.load()
 
-    async def roll(self, zone: str, role: KeyRole, *, urgent: bool) -> None:
+    async def roll(self, zone: str, role: KeyRole, *, urgent: bool, by: Actor) -> None:
         """Begin to replace a key, or hurry a replacement under way.
 
         Raises:
@@ -177,9 +188,10 @@ class KeyBook:
                     f"({under_way.state.value}); `gtm dnssec status {zone}` says what it waits for"
                 )
 
-        await self._change(zone, change)
+        what = f"replace the {role.name}{', urgently' if urgent else ''}"
+        await self._change(zone, change, _Deed(by, "dnssec.roll", what))
 
-    async def ds_seen(self, zone: str) -> None:
+    async def ds_seen(self, zone: str, *, by: Actor) -> None:
         """Take an operator's word that the parent has the DS record of the newest key-signing key.
 
         Raises:
@@ -198,9 +210,9 @@ class KeyBook:
                 )
             work.keys = rollover.seen(work.keys, key.id, work.now)
 
-        await self._change(zone, change)
+        await self._change(zone, change, _Deed(by, "dnssec.ds_seen", "the parent has the DS record"))
 
-    async def withdraw(self, zone: str, *, withdrawing: bool) -> None:
+    async def withdraw(self, zone: str, *, withdrawing: bool, by: Actor) -> None:
         """Ask the parent to drop its DS records (RFC 8078 §4), or no longer to.
 
         Raises:
@@ -212,9 +224,12 @@ class KeyBook:
         def change(work: ZoneWork) -> None:
             work.withdrawing = withdrawing
 
-        await self._change(zone, change)
+        what = (
+            "ask the parent to drop the DS records" if withdrawing else "the parent may keep the DS records"
+        )
+        await self._change(zone, change, _Deed(by, "dnssec.withdraw", what))
 
-    async def _change(self, name: str, change: Change) -> None:
+    async def _change(self, name: str, change: Change, deed: _Deed | None = None) -> None:
         try:
             async with self._database.transaction() as transaction:
                 await transaction.dnssec.lock()
@@ -229,6 +244,8 @@ class KeyBook:
                 work = ZoneWork.of(stored, sealer, self._clock())
                 change(work)
                 await transaction.dnssec.save(work.signed(sealer))
+                if deed is not None:
+                    await transaction.audit.add(deed.by, deed.action, f"zone {name}", detail=deed.what)
                 found = await transaction.dnssec.version(), await transaction.dnssec.load()
             await self._take(*found)
         except _UNREADABLE as error:

@@ -13,9 +13,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
-from gtm.control.lead import recorder
+from gtm.control.lead import recorder, retention
 from gtm.control.lead.balancers import Balancers
 from gtm.control.lead.demand import PerAnswer
 from gtm.control.lead.edges import Sightings
@@ -31,7 +32,7 @@ from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import LatencyTable
 from gtm.core.model.policy import Policy
-from gtm.settings import DEFAULT_HALF_LIFE
+from gtm.settings import DEFAULT_AUDIT_DAYS, DEFAULT_HALF_LIFE
 from gtm.storage.session import Database
 
 
@@ -47,6 +48,7 @@ class Active:
         senders: how many edges and balancers follow.
         half_life: seconds after which a measured round trip counts half.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
+        audit_days: days for which the audit log is kept.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Active:
         senders: Callable[[], int] = lambda: 1,
         half_life: float = DEFAULT_HALF_LIFE,
         demand_days: int = 0,
+        audit_days: int = DEFAULT_AUDIT_DAYS,
     ) -> None:
         current.become(current.now.with_state(clock()))
         self.loads = Loads(clock)
@@ -74,6 +77,7 @@ class Active:
         )
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
+        self._forgetting = partial(retention.run, database, timedelta(days=audit_days), clock)
         self._recorder = (
             recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days)) if demand_days else None
         )
@@ -91,6 +95,7 @@ class Active:
             group.create_task(self.rooms.run())
             group.create_task(self.latency.run(self._measured, self._publish_table))
             group.create_task(self._sightings.run())
+            group.create_task(self._forgetting())
             if self._recorder is not None:
                 group.create_task(
                     recorder.run(self._recorder, lambda: self.reports.reported, self._per_answer)

@@ -67,6 +67,18 @@ class Reported:
     edges: tuple[tuple[Mapping[str, float], Mapping[str, float]], ...]
     """Of each edge the rates by row, and by what to multiply those of a tier."""
     rows: Mapping[str, Row]
+    names: tuple[str, ...] = ()
+    """Of the edges, as the book was told them."""
+
+    def decisions(self) -> dict[str, dict[str, float]]:
+        """Decisions per second of each edge, by the tier that they were asked by."""
+        found: dict[str, dict[str, float]] = {}
+        for name, (rates, corrections) in zip(self.names, self.edges, strict=True):
+            tiers = found[name] = dict.fromkeys(("dns", "lookup", "redirect"), 0.0)
+            for text, rate in rates.items():
+                row = self.rows[text]
+                tiers[row.via] = tiers.get(row.via, 0.0) + rate * corrections[_tier(row)]
+        return found
 
     def rates(self) -> dict[Row, float]:
         """Requests (or DNS answers) per second of every row, over all edges."""
@@ -140,7 +152,8 @@ class DemandBook:
         """What the edges that count have reported."""
         self._edges = {name: edge for name, edge in self._edges.items() if now - edge.heard <= KEPT}
         # An edge's rates are replaced whole, and rows only added to what is handed out.
-        return Reported(tuple((edge.rates, edge.corrections()) for edge in self._edges.values()), self._rows)
+        edges = tuple((edge.rates, edge.corrections()) for edge in self._edges.values())
+        return Reported(edges, self._rows, tuple(self._edges))
 
 
 def _largest(numbers: Mapping[str, float]) -> Mapping[str, float]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 
 from gtm.control.errors import Conflict, NotFound
 from gtm.control.lead.vantages import MAX_AGE, LiveEdge, Vantages
 from gtm.core.model.references import some
 from gtm.core.policy.edges import binding_edges, rules_against
 from gtm.core.policy.snapshot import Snapshot
+from gtm.storage.audit import Actor
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
@@ -40,6 +42,7 @@ class EdgeView:
     `instances` counts the edges that run under the name; what is said is then of the one that is furthest behind. `token`
     is whose reports they are, None of an edge that is not live. `overruled` names the regions for which it goes by its own
     probes against the common verdict. `country` and `operator_country` are where it stands and who runs it, None: unknown.
+    `decisions` are those per second by tier, None where they are not known.
     """
 
     name: str
@@ -54,6 +57,7 @@ class EdgeView:
     overruled: tuple[str, ...] = ()
     country: str | None = None
     operator_country: str | None = None
+    decisions: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +84,19 @@ class Sync:
     silent: tuple[Silent, ...] = ()
 
 
-async def list_all(database: Database, reporting: Iterable[LiveEdge], now: datetime) -> list[EdgeView]:
+async def list_all(
+    database: Database,
+    reporting: Iterable[LiveEdge],
+    now: datetime,
+    decisions: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+) -> list[EdgeView]:
     """Every edge known, by name; from memory alone while the database is down.
 
     Args:
         database: where all control replicas write edges down.
         reporting: those that this one heard of (`Vantages.all`).
         now: the time of day.
+        decisions: per second by tier, by the edges' sources.
     """
     found: dict[str, EdgeView] = {}
     try:
@@ -125,6 +135,7 @@ async def list_all(database: Database, reporting: Iterable[LiveEdge], now: datet
             report.overruled if live else (),
             report.place.country,
             report.place.operator_country,
+            decisions.get(one.source) if live else None,
         )
         other = heard.get(one.name)
         heard[one.name] = view if other is None else _together(other, view)
@@ -153,7 +164,14 @@ def _together(one: EdgeView, other: EdgeView) -> EdgeView:
         tuple(sorted({*one.overruled, *other.overruled})),
         first.country,
         first.operator_country,
+        _added(one.decisions, other.decisions),
     )
+
+
+def _added(one: Mapping[str, float] | None, other: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return {tier: one.get(tier, 0.0) + other.get(tier, 0.0) for tier in (*one, *other)}
 
 
 def outside_rules(compiled: Snapshot | None, live: Iterable[LiveEdge], now: float) -> list[str]:
@@ -225,7 +243,7 @@ def warnings(edges: Iterable[EdgeView], revision: int) -> list[str]:
     return found
 
 
-async def forget(database: Database, vantages: Vantages, name: str) -> None:
+async def forget(database: Database, vantages: Vantages, name: str, *, by: Actor) -> None:
     """Forget an edge that is gone for good. Should it report again, it is known again.
 
     Raises:
@@ -240,6 +258,7 @@ async def forget(database: Database, vantages: Vantages, name: str) -> None:
         raise Conflict(f"edge `{name}` is live: stop it first, or revoke its token")
     async with database.transaction() as transaction:
         await transaction.edges.forget(name)
+        await transaction.audit.add(by, "edge.forget", f"edge {name}")
     vantages.forget(name)
 
 

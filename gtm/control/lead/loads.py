@@ -11,7 +11,7 @@ from typing import Any
 
 from gtm.core.capacity.load import MAX_SOURCES, Key, Load, LoadBook
 from gtm.core.capacity.load_report import read_reports
-from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, assess, assess_region
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
@@ -75,6 +75,15 @@ class Loads:
         now = self._clock()
         found = await asyncio.to_thread(assess, policy, health, self.loads(policy), now, self.assessment)
         return found, now
+
+    async def assess_region(
+        self, policy: Policy, health: HealthTable, name: str
+    ) -> tuple[RegionCapacity | None, float]:
+        """The same for one region; None: there is no such region."""
+        now = self._clock()
+        loads = self.loads(policy)
+        before = self.assessment
+        return await asyncio.to_thread(assess_region, policy, name, health, loads, now, before=before), now
 
     def _follow(self, policy: Policy) -> None:
         """Forget what a new policy does not know."""

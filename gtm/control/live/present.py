@@ -12,7 +12,7 @@ Each field has one owner, the only one who replaces it: the policy, tokens and `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys
@@ -23,6 +23,7 @@ from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.wire import NO_PEERS, NO_ROOMS, PeersMessage, RoomMessage, SnapshotMessage
+from gtm.storage.sessions import Session
 from gtm.storage.tokens import Token
 
 Health = dict[str, dict[str, EndpointHealth]]
@@ -35,7 +36,7 @@ class Present:
     """One moment of one control process.
 
     `message` is the policy in force as edges are sent it, and `compiled` the same to decide by; both are None before the
-    first. `tokens` are those that count, by the SHA-256 of their text in hex. With `keep_plan` edges keep the plan that
+    first. `tokens` are those that count, by the SHA-256 of their text in hex, `sessions` those of people, by that of their secret. With `keep_plan` edges keep the plan that
     they have, whatever the state's is.
     """
 
@@ -44,6 +45,7 @@ class Present:
     compiled: Snapshot | None = None
     tokens: Mapping[str, Token] = field(default_factory=dict)
     access: Access = field(default_factory=Access)
+    sessions: Mapping[str, Session] = field(default_factory=dict)
     keys: Keys = NO_KEYS
     handoff_keys: PublicKeys = NO_PUBLIC_KEYS
     table: LatencyTable = EMPTY_TABLE
@@ -68,6 +70,19 @@ class Present:
         if token is None or (token.ends_at is not None and token.ends_at.timestamp() <= now):
             return None
         return token
+
+    def session(self, sha256: str, now: float) -> tuple[Session, Role] | None:
+        """The session behind a hash at a POSIX time, and what it may do: what its token may, if it was opened with one.
+
+        None if it is unknown, or has ended by itself or with its token.
+        """
+        found = self.sessions.get(sha256)
+        if found is None or found.expires_at.timestamp() <= now:
+            return None
+        if not found.token:
+            return found, found.role
+        token = self.token(found.token, now)
+        return None if token is None else (found, token.role)
 
     def unbound_tokens(self) -> list[str]:
         """The names of tokens that speak for edges of any name."""
@@ -100,6 +115,10 @@ class Present:
             for sha256, token in sorted(tokens.items())
         )
         return replace(self, tokens=tokens, access=Access(tuple(grants)))
+
+    def with_sessions(self, live: Iterable[Session]) -> Present:
+        """The same with other people signed in."""
+        return replace(self, sessions={one.sha256.hex(): one for one in live})
 
     def with_state(self, now: float, *, health: Health | None = None, plan: Plan | None = None) -> Present:
         """The same in another state, of a later epoch.

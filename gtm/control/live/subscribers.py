@@ -66,6 +66,11 @@ class Subscribers:
         """The public keys of the edges that subscribe now, by name; empty text is of one that told none."""
         self._said: dict[str, set[str]] = {}
 
+    @property
+    def closed(self) -> bool:
+        """Whether this process takes its leave."""
+        return self._closed
+
     def close(self) -> None:
         """End every feed, so that the server can stop."""
         self._closed = True

@@ -16,6 +16,7 @@ from gtm.control.errors import Conflict, Invalid, NotFound
 from gtm.core.model.access import Role, matches
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
+from gtm.storage.audit import CONTROL, Actor
 from gtm.storage.session import Database
 from gtm.storage.tokens import Place, Token, TokenNameTaken
 
@@ -62,6 +63,7 @@ async def create(
     name: str,
     role: Role,
     *,
+    by: Actor,
     now: datetime,
     expires_at: datetime | None = None,
     edges: str | None = None,
@@ -73,6 +75,7 @@ async def create(
         database: where.
         name: the token's.
         role: what it may do.
+        by: who makes it.
         now: the time of day.
         expires_at: when it ends; None: never.
         edges: of role `edge`: the edge that it speaks for, or a pattern of names; None: the edge of its own name.
@@ -96,6 +99,7 @@ async def create(
             token = await transaction.tokens.add(
                 name, role, digest(text), expires_at, token_id=identity, edges=edges, regions=regions
             )
+            await transaction.audit.add(by, "token.create", f"token {name}", detail=_detail(token))
     except TokenNameTaken as error:
         raise Conflict(
             f"there is a token named `{name}` already: choose another name, revoke it first, or replace it with "
@@ -137,7 +141,9 @@ async def install(
 ) -> Token:
     """Make a text of the caller's a token, in place of any other of that name (for processes started together)."""
     async with database.transaction() as transaction:
-        return await transaction.tokens.replace(name, role, digest(text), edges=edges, regions=regions)
+        token = await transaction.tokens.replace(name, role, digest(text), edges=edges, regions=regions)
+        await transaction.audit.add(CONTROL, "token.install", f"token {name}", detail=_detail(token))
+    return token
 
 
 async def list_page(database: Database, after: Place | None, limit: int) -> list[Token]:
@@ -161,7 +167,7 @@ def place(token: Token) -> Place:
     return token.name, token.created_at, token.id
 
 
-async def revoke(database: Database, identity: str) -> Token:
+async def revoke(database: Database, identity: str, *, by: Actor) -> Token:
     """End a token for good, named by its id; or all tokens of a name, those that end soon as well.
 
     Raises:
@@ -169,12 +175,14 @@ async def revoke(database: Database, identity: str) -> Token:
     """
     async with database.transaction() as transaction:
         token = await transaction.tokens.revoke_one(identity) or await transaction.tokens.revoke(identity)
+        if token is not None:
+            await transaction.audit.add(by, "token.revoke", f"token {token.name}", detail=_detail(token))
     if token is None:
         raise NotFound(f"there is no token `{identity}`")
     return token
 
 
-async def rotate(database: Database, name: str, *, now: datetime, grace: timedelta) -> NewToken:
+async def rotate(database: Database, name: str, *, by: Actor, now: datetime, grace: timedelta) -> NewToken:
     """Make a new text for a token. Role, expiry and all else stay; the old text works for the grace yet.
 
     Raises:
@@ -193,6 +201,10 @@ async def rotate(database: Database, name: str, *, now: datetime, grace: timedel
             if works
             else None
         )
+        if token is not None:
+            until = f"the text before works until {now + grace:%Y-%m-%d %H:%M:%S} UTC"
+            detail = f"{_detail(token)}; {until}"
+            await transaction.audit.add(by, "token.rotate", f"token {name}", detail=detail)
     if token is None:
         state = "works any more: make one with `gtm token create`" if held else "exists"
         raise NotFound(f"no token named `{name}` {state}")
@@ -212,9 +224,29 @@ async def bootstrap(database: Database) -> NewToken | None:
             identity, text = _new_text()
             token = await transaction.tokens.add(FIRST_ADMIN, Role.ADMIN, digest(text), token_id=identity)
             made = NewToken(token, text)
+            await transaction.audit.add(
+                CONTROL, "token.create", f"token {FIRST_ADMIN}", detail=_detail(token)
+            )
         if await transaction.revisions.latest() is None:
-            await transaction.revisions.add(Policy(), author="gtm", comment="empty policy", summary={})
+            first = await transaction.revisions.add(
+                Policy(), author=CONTROL.name, comment="empty policy", summary={}
+            )
+            await transaction.audit.add(
+                CONTROL, "policy.apply", "", revision=first.number, detail=first.comment
+            )
     return made
+
+
+def _detail(token: Token) -> str:
+    """What the audit log says of a token."""
+    parts = [f"id {token.id}", f"role {token.role.value}"]
+    if token.edges is not None:
+        parts.append(f"for edges {token.edges}")
+    if token.regions is not None:
+        parts.append(f"for regions {token.regions}")
+    if token.expires_at is not None:
+        parts.append(f"expires {token.expires_at:%Y-%m-%d %H:%M} UTC")
+    return ", ".join(parts)
 
 
 def _new_text() -> tuple[str, str]:

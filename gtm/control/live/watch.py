@@ -64,6 +64,7 @@ class DatabaseWatch:
             try:
                 async with self._database.transaction() as transaction:
                     tokens = await transaction.tokens.live()
+                    sessions = await transaction.sessions.live()
                     latest = await transaction.revisions.latest()
                     policy = None
                     if latest is not None and not _same(held, latest):
@@ -75,7 +76,7 @@ class DatabaseWatch:
             self._is_up(True)
             if latest is not None and policy is not None and not _emptied(held, latest.number, policy):
                 await self._publish(latest, policy)
-            self._current.become(self._current.now.with_tokens(tokens))
+            self._current.become(self._current.now.with_tokens(tokens).with_sessions(sessions))
 
     async def _publish(self, latest: Revision, policy: Policy) -> None:
         """Make a revision the policy in force, if it compiles."""

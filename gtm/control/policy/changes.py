@@ -6,7 +6,7 @@ Law: one transaction writes the rows, compiles the whole, stores a numbered revi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,14 +15,18 @@ from gtm.control.errors import PreconditionFailed
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.change.safety import Verdict
-from gtm.core.model.kinds import KINDS
+from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import ResourceChange, diff_policies, summary
+from gtm.documents.parts import DraftDocument, Held
 from gtm.documents.plausibility import all_findings
-from gtm.documents.schema import PolicyDocument
+from gtm.storage.audit import Actor
 from gtm.storage.session import Database, Transaction
+
+_MOST_NAMED = 50
+"""Resources that the audit log names of one change; the revision has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,22 @@ class Edit:
 
 @asynccontextmanager
 async def edit(
-    database: Database, *, author: str, comment: str = "", check: SafetyCheck | None = None
+    database: Database,
+    *,
+    by: Actor,
+    action: str,
+    comment: str = "",
+    reason: str = "",
+    check: SafetyCheck | None = None,
 ) -> AsyncIterator[Edit]:
     """Change rows inside the block; at its end the policy is compiled and, if it changed, becomes a revision.
 
     Args:
         database: where.
-        author: who.
-        comment: why.
+        by: who.
+        action: what the audit log calls it.
+        comment: kept with the revision.
+        reason: what whoever makes the change gave as such.
         check: asked whether the change is safe; None: nobody is.
 
     Raises:
@@ -80,77 +92,131 @@ async def edit(
             forced = ""
             if check is not None:
                 forced = await check.require(transaction, current.policy, snapshot, current.revision)
+            comment = "; ".join(filter(None, (comment, forced)))
             made = await transaction.revisions.add(
-                after,
-                author=author,
-                comment="; ".join(filter(None, (comment, forced))),
-                summary=summary(changes),
+                after, author=by.name, comment=comment, summary=summary(changes)
             )
             current.revision = made.number
+            reasons = dict.fromkeys(filter(None, (reason, check.reason if check is not None else None)))
+            await transaction.audit.add(
+                by,
+                action,
+                _named(changes),
+                revision=made.number,
+                reason="; ".join(reasons),
+                detail=comment,
+                forced=bool(forced),
+            )
         current.outcome = Outcome(current.revision, changes, snapshot.warnings)
 
 
 async def apply(
     database: Database,
-    document: PolicyDocument,
+    draft: DraftDocument,
     *,
-    author: str,
+    by: Actor,
     now: datetime,
     comment: str = "",
     dry_run: bool = False,
     expected: int | None = None,
+    held: Sequence[Held] = (),
     check: SafetyCheck | None = None,
 ) -> Outcome:
-    """Make a whole document the policy: what it does not hold is deleted.
+    """Make a whole document the policy: what it does not hold is deleted. Or put a part of one into the policy in force.
 
     Args:
         database: where.
-        document: the policy wanted. Regions without an admin state keep theirs.
-        author: who.
+        draft: the policy wanted, or a part of it. Regions without an admin state keep theirs.
+        by: who.
         now: when regions begin to drain that did not before; findings are of this moment.
         comment: why.
         dry_run: only say what would change, and what of it is probably not meant.
         expected: the revision that must be in force, None for any.
+        held: resources that must be as they were read.
         check: asked whether the change is safe; in a dry run, what it would say.
 
     Raises:
         PolicyError: the document does not compile.
-        PreconditionFailed: another revision is in force.
+        PreconditionFailed: another revision is in force, or a resource has been changed.
         UnsafeChange: the safety rules say no.
     """
     if dry_run:
+        async with database.transaction() as transaction:
+            await _expect_held(transaction, held)
         policy, revision = await current_policy(database)
         _expect(expected, revision)
-        wanted = document.to_core(policy, now)
-        snapshot = await _compiled(wanted)
-        found = await asyncio.to_thread(all_findings, snapshot, now.timestamp())
-        changes = diff_policies(policy, wanted)
-        safety = await check.judge(policy, snapshot, revision) if check is not None and changes else None
-        return Outcome(revision, changes, snapshot.warnings, found, safety)
-    async with edit(database, author=author, comment=comment, check=check) as change:
+        return await _tried(policy, draft.within(policy, now), revision, now, check)
+    async with edit(
+        database, by=by, action="policy.apply", comment=comment, reason=comment, check=check
+    ) as change:
         _expect(expected, change.revision)
-        await _write(change, document.to_core(change.policy, now))
+        await _expect_held(change.transaction, held)
+        await _write(change, draft.within(change.policy, now))
     return change.outcome
 
 
 async def rollback(
-    database: Database, policy: Policy, *, author: str, comment: str, check: SafetyCheck | None = None
+    database: Database,
+    policy: Policy,
+    *,
+    by: Actor,
+    comment: str,
+    expected: int | None = None,
+    check: SafetyCheck | None = None,
 ) -> Outcome:
     """Publish the policy of an earlier revision as a new one. Regions keep their admin state of today.
 
     Raises:
         PolicyError: it does not compile any more.
+        PreconditionFailed: another revision is in force than expected.
         UnsafeChange: the safety rules say no.
     """
-    async with edit(database, author=author, comment=comment, check=check) as change:
-        today = {region.name: region for region in change.policy.regions}
-        regions = tuple(
-            replace(region, admin_state=kept.admin_state, draining_since=kept.draining_since)
-            for region in policy.regions
-            for kept in (today.get(region.name, region),)
-        )
-        await _write(change, replace(policy, regions=regions))
+    async with edit(
+        database, by=by, action="policy.rollback", comment=comment, reason=comment, check=check
+    ) as change:
+        _expect(expected, change.revision)
+        await _write(change, _with_states_of(policy, change.policy))
     return change.outcome
+
+
+async def try_rollback(
+    database: Database,
+    policy: Policy,
+    *,
+    now: datetime,
+    expected: int | None = None,
+    check: SafetyCheck | None = None,
+) -> Outcome:
+    """What `rollback` would do, as a dry run of `apply` says it.
+
+    Raises:
+        PolicyError: it does not compile any more.
+    """
+    before, revision = await current_policy(database)
+    _expect(expected, revision)
+    return await _tried(before, _with_states_of(policy, before), revision, now, check)
+
+
+def _with_states_of(policy: Policy, today: Policy) -> Policy:
+    """An earlier policy whose regions are drained or disabled as they are today."""
+    known = {region.name: region for region in today.regions}
+    regions = tuple(
+        replace(region, admin_state=kept.admin_state, draining_since=kept.draining_since)
+        for region in policy.regions
+        for kept in (known.get(region.name, region),)
+    )
+    return replace(policy, regions=regions)
+
+
+async def _tried(
+    before: Policy, after: Policy, revision: int, now: datetime, check: SafetyCheck | None
+) -> Outcome:
+    """What a change to a revision would do, without doing it."""
+    snapshot = await _compiled(after)
+    found = await asyncio.to_thread(all_findings, snapshot, now.timestamp())
+    changes = diff_policies(before, after)
+    safety = await check.judge(before, snapshot, revision) if check is not None and changes else None
+    return Outcome(revision, changes, snapshot.warnings, found, safety)
 
 
 async def current_policy(database: Database) -> tuple[Policy, int]:
@@ -160,9 +226,25 @@ async def current_policy(database: Database) -> tuple[Policy, int]:
         return await transaction.policy.load(), latest.number if latest else 0
 
 
+def _named(changes: Sequence[ResourceChange]) -> str:
+    """What a change was made to, as the audit log has it."""
+    named = [f"{label(change.kind)} {change.name}" for change in changes[:_MOST_NAMED]]
+    more = len(changes) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
 def _expect(expected: int | None, revision: int) -> None:
     if expected is not None and expected != revision:
         raise PreconditionFailed(f"revision {revision} is in force, not {expected}: read the policy again")
+
+
+async def _expect_held(transaction: Transaction, held: Sequence[Held]) -> None:
+    for one in held:
+        stored = await transaction.resources(one.kind).get(one.name)
+        if one.tag != (f'"{stored.version}"' if stored else ""):
+            raise PreconditionFailed(
+                f"{label(one.kind)} `{one.name}` has been changed since you read it: read it again, then repeat the change"
+            )
 
 
 async def _write(change: Edit, wanted: Policy) -> None:

@@ -10,27 +10,27 @@ import pickle
 import resource
 import sys
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import msgspec
-from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import ValidationError
 
 from gtm.control import errors
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, NotFound
 from gtm.control.policy import simulation
+from gtm.control.policy.questions import Answers, ExplainRequest, asked
 from gtm.control.policy.situation import Situation
-from gtm.control.policy.traffic import RequestDocument, TrafficDocument
+from gtm.control.policy.traffic import TrafficDocument
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem
-from gtm.core.model.requests import Location, Request
+from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
+from gtm.documents.parts import DraftDocument
 from gtm.documents.resources import Document
-from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
-from gtm.geoip.networks import parse_client
+from gtm.geoip.networks import told_subnet
 
 MAX_PAIRS = 10_000_000
 """Regions × services and rules of a draft: 1,000 of the one, 10,000 of the others."""
@@ -40,42 +40,13 @@ MAX_ANSWER = 32 * 1024 * 1024
 _Body = TypeVar("_Body", bound=Document)
 
 
-class SimulateRequest(Document):
+class SimulateRequest(DraftDocument):
     """A draft, and the traffic to try it with."""
 
-    policy: PolicyDocument
     traffic: Literal["recorded", "current"] | TrafficDocument = "recorded"
     """`recorded` since a moment, the `current` rates, or any other."""
     since: f.Moment | None = None
     """For recorded traffic; left out: 24 hours ago."""
-
-
-def _client(value: str) -> str:
-    try:
-        return parse_client(value)
-    except ValueError as error:
-        raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
-
-
-class ExplainRequest(RequestDocument):
-    """One request, and the draft to decide it by; without one, the policy in force decides."""
-
-    client_ip: Annotated[StrictStr, AfterValidator(_client), Field(max_length=64)] | None = None
-    """An address, or a subnet as a resolver states it; in place of country and coordinates."""
-    affinity: Annotated[f.Line, Field(min_length=1)] | None = None
-    policy: PolicyDocument | None = None
-    at: f.Moment | None = None
-    """When, by the law of that day; left out: now. Health, plan and latency are those of now."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        places = {"country", "lat", "lon", "anonymous", "doubtful", "accuracy_km", "spans"}
-        stated = places & self.model_fields_set
-        if self.client_ip is not None and stated:
-            names = "`country`, `lat`, `lon`, `anonymous`, `doubtful`, `accuracy_km` and `spans`"
-            text = f"give either `client_ip` or {names}"
-            raise PydanticCustomError("overlap", "{text}", {"text": text})
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +62,7 @@ class Job:
         traffic: to simulate with; None: the body has it.
         missing: why there is no traffic although there should be some.
         location: of the client that an explanation is of; None: the body has it.
+        answers: what an edge would send; None: nobody here knows.
     """
 
     task: Literal["simulate", "explain"]
@@ -101,6 +73,7 @@ class Job:
     traffic: Traffic | None = None
     missing: str = ""
     location: Location | None = None
+    answers: Answers | None = None
 
 
 def parsed(model: type[_Body], body: bytes) -> _Body:
@@ -144,28 +117,34 @@ def _check_counts(policy: dict[str, Any]) -> None:
         )
 
 
-def explained(job: Job, asked: ExplainRequest, snapshot: Snapshot) -> dict[str, Any]:
+def explained(job: Job, question: ExplainRequest, snapshot: Snapshot) -> dict[str, Any]:
     """One request explained by a policy.
 
     Raises:
-        Invalid: the policy does not know a name in the request.
+        Invalid: the policy does not know a name in the request, or nobody could ask like this.
     """
-    location = asked.location if job.location is None else job.location
-    request = Request(
-        asked.service,
-        location,
-        asked.tenant,
-        asked.data_class,
-        asked.model,
-        asked.affinity,
-        asked.priority,
-    )
+    if question.client_ip is not None and question.over == "dns":
+        question = question.model_copy(update={"client_ip": told_subnet(question.client_ip)})
+    location = question.location if job.location is None else job.location
+    request, how = asked(question, snapshot, location)
     situation = job.situation
-    if asked.at is not None:
+    if question.at is not None:
         snapshot = simulation.compiled(snapshot.policy, snapshot.revision, history=True)
-        situation = replace(situation, now=asked.at.timestamp())
-    found = simulation.explanation(situation, snapshot, request, asked.client_ip)
-    return {**found, "draft": asked.policy is not None}
+        situation = replace(situation, now=question.at.timestamp())
+    sent = job.answers
+    answers = None if sent is None else lambda routing, option: sent(routing, option, how)
+    found = simulation.explanation(
+        situation, snapshot, request, question.client_ip, sheds=how.over == "http", answers=answers
+    )
+    told = {name: found.get(name) for name in ("dns", "redirect")}
+    return {
+        **found,
+        **told,
+        "unknown": found.get("unknown", []),
+        "draft": question.policy is not None,
+        "over": how.over,
+        "host": how.host,
+    }
 
 
 def done(job: Job) -> dict[str, Any]:
@@ -179,9 +158,11 @@ def done(job: Job) -> dict[str, Any]:
         question = parsed(ExplainRequest, job.body)
         if question.policy is None:
             return explained(job, question, simulation.compiled(job.running, job.revision))
-        return explained(job, question, simulation.compile_draft(question.policy, job.running))
+        return explained(
+            job, question, simulation.compile_draft(DraftDocument(policy=question.policy), job.running)
+        )
     asked = parsed(SimulateRequest, job.body)
-    draft = simulation.compile_draft(asked.policy, job.running)
+    draft = simulation.compile_draft(asked, job.running)
     if job.missing:
         raise NotFound(job.missing)
     running = simulation.compiled(job.running)

@@ -16,8 +16,11 @@ from gtm.core.model.regions import AdminState
 from gtm.documents.draining import with_drain_start
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.resources import ResourceDocument
+from gtm.storage.audit import Actor
 from gtm.storage.resources import PutOutcome, Stored
 from gtm.storage.session import Database
+
+_VERBS = {AdminState.ACTIVE: "activate", AdminState.DRAINING: "drain", AdminState.DISABLED: "disable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ async def put(
     kind: str,
     document: ResourceDocument[Any],
     *,
-    author: str,
+    by: Actor,
     now: datetime,
     precondition: Precondition,
     check: SafetyCheck | None = None,
@@ -98,7 +101,9 @@ async def put(
     """
     name = document.name
     _check_writable(kind, name)
-    async with edit(database, author=author, comment=f"put {label(kind)} {name}", check=check) as change:
+    async with edit(
+        database, by=by, action=_action(kind, "put"), comment=f"put {label(kind)} {name}", check=check
+    ) as change:
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
         precondition.check(tag(before) if before else None)
@@ -112,7 +117,7 @@ async def delete(
     kind: str,
     name: str,
     *,
-    author: str,
+    by: Actor,
     precondition: Precondition,
     check: SafetyCheck | None = None,
 ) -> Outcome:
@@ -127,7 +132,11 @@ async def delete(
     _check_writable(kind, name)
     try:
         async with edit(
-            database, author=author, comment=f"delete {label(kind)} {name}", check=check
+            database,
+            by=by,
+            action=_action(kind, "delete"),
+            comment=f"delete {label(kind)} {name}",
+            check=check,
         ) as change:
             repository = change.transaction.resources(kind)
             before = await repository.get(name)
@@ -147,18 +156,27 @@ async def set_admin_state(
     name: str,
     state: AdminState,
     *,
-    author: str,
+    by: Actor,
     now: datetime,
+    comment: str = "",
     check: SafetyCheck | None = None,
 ) -> Put:
-    """Drain, disable or activate a region. A drain that is under way keeps its beginning; a new one begins `now`.
+    """Drain, disable or activate a region, and keep the comment with the revision.
+
+    A drain that is under way keeps its beginning; a new one begins `now`.
 
     Raises:
         NotFound: there is no such region.
         UnsafeChange: the safety rules say no.
     """
+    said = ": ".join(filter(None, (f"set region {name} {state.value}", comment.strip())))
     async with edit(
-        database, author=author, comment=f"set region {name} {state.value}", check=check
+        database,
+        by=by,
+        action=_action("regions", _VERBS[state]),
+        comment=said,
+        reason=comment.strip(),
+        check=check,
     ) as change:
         before = await change.transaction.regions.get(name)
         if before is None:
@@ -166,6 +184,11 @@ async def set_admin_state(
         after = with_drain_start(replace(before.value, admin_state=state), before.value, now)
         outcome, stored = await change.transaction.regions.put(after)
     return Put(outcome, stored, change.outcome)
+
+
+def _action(kind: str, verb: str) -> str:
+    """What the audit log calls it."""
+    return f"{label(kind).replace(' ', '-')}.{verb}"
 
 
 def _check_writable(kind: str, name: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from gtm.control.errors import NotFound
 from gtm.control.policy import changes as policies
 from gtm.control.policy.changes import Outcome
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
+from gtm.storage.audit import Actor
 from gtm.storage.revisions import Revision
 from gtm.storage.session import Database, Transaction
 
@@ -51,19 +54,30 @@ async def diff(database: Database, number: int, against: int | None) -> tuple[Re
 
 
 async def rollback(
-    database: Database, number: int, *, author: str, comment: str, check: SafetyCheck | None = None
+    database: Database,
+    number: int,
+    *,
+    by: Actor,
+    now: datetime,
+    comment: str,
+    dry_run: bool = False,
+    expected: int | None = None,
+    check: SafetyCheck | None = None,
 ) -> Outcome:
-    """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.changes.rollback`.
+    """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.changes`.
 
     Raises:
         NotFound: there is no such revision.
         PolicyError: it does not compile any more.
+        PreconditionFailed: another revision is in force than expected.
         UnsafeChange: the safety rules say no.
     """
     async with database.transaction() as transaction:
         policy = await _policy(transaction, number)
+    if dry_run:
+        return await policies.try_rollback(database, policy, now=now, expected=expected, check=check)
     comment = comment or f"roll back to revision {number}"
-    return await policies.rollback(database, policy, author=author, comment=comment, check=check)
+    return await policies.rollback(database, policy, by=by, comment=comment, expected=expected, check=check)
 
 
 async def _policy(transaction: Transaction, number: int) -> Policy:

@@ -48,7 +48,7 @@ class SafetyCheck:
         verdict = await asyncio.to_thread(_judge, await self.situation(), before, after, self.max_moved)
         found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
         named = fingerprint(revision, before, after.policy) if self._to_approve(found) else None
-        return replace(verdict, breaches=found, fingerprint=named)
+        return replace(verdict, breaches=found, fingerprint=named, may_force=self._may(found))
 
     async def require(self, transaction: Transaction, before: Policy, after: Snapshot, revision: int) -> str:
         """Let a change to a revision pass, or not.
@@ -66,8 +66,8 @@ class SafetyCheck:
             return ""
         needed = self._needed(verdict)
         if self.reason is None:
-            raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint)
-        if not self._may(verdict.breaches):
+            raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint, may_force=verdict.may_force)
+        if not verdict.may_force:
             problems = [
                 Problem(breach.rule.value, "unsafe_change", breach.message)
                 for breach in verdict.breaches
@@ -80,7 +80,7 @@ class SafetyCheck:
             return said
         given = await standing(transaction, verdict.fingerprint, self.author)
         if len(given) < self.approvals:
-            raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint)
+            raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint, may_force=verdict.may_force)
         return "; ".join((said, *(f"approved by {one.approver}: {one.reason}" for one in given)))
 
     def _may(self, breaches: tuple[Breach, ...]) -> bool:
@@ -93,7 +93,7 @@ class SafetyCheck:
     def _needed(self, verdict: Verdict) -> str:
         """What forcing a change takes beside a reason."""
         parts = []
-        if not self._may(verdict.breaches):
+        if not verdict.may_force:
             rules = dict.fromkeys(f"`{one.rule}`" for one in verdict.breaches if one.rule in PROTECTED)
             parts.append(
                 f"to force a change against {' and '.join(rules)} takes a token of role `{Role.FENCE_ADMIN}`; "

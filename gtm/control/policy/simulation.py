@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gtm.control.errors import Invalid, Unavailable
 from gtm.control.policy.situation import Situation
-from gtm.core.decision.decide import routed
+from gtm.core.decision.decide import Routing, routed
 from gtm.core.decision.explain import answer, lines
+from gtm.core.decision.options import Option
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.policy import Policy
@@ -23,20 +24,20 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.documents.schema import PolicyDocument
+from gtm.documents.parts import DraftDocument
 from gtm.geoip.address import parse_address
 
-_DRAW = 0.5
+DRAW = 0.5
 """An explanation is of the middle draw: of several ways it shows one that is likely, the same each time."""
 
 
-def compile_draft(document: PolicyDocument, running: Policy) -> Snapshot:
+def compile_draft(draft: DraftDocument, running: Policy) -> Snapshot:
     """Compile a draft; regions without an admin state have that of the policy in force.
 
     Raises:
         PolicyError: it does not compile.
     """
-    return compile_policy(document.to_core(running), shipped_jurisdictions())
+    return compile_policy(draft.within(running), shipped_jurisdictions())
 
 
 def compiled(policy: Policy, revision: int = 0, *, history: bool = False) -> Snapshot:
@@ -119,9 +120,23 @@ def _known(snapshot: Snapshot, kind: str) -> Collection[str]:
 
 
 def explanation(
-    situation: Situation, snapshot: Snapshot, request: Request, client: str | None
+    situation: Situation,
+    snapshot: Snapshot,
+    request: Request,
+    client: str | None,
+    *,
+    sheds: bool = True,
+    answers: Callable[[Routing, Option], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """The whole trace of one decision in the present, with the sentences that tell it (`lines`).
+
+    Args:
+        situation: the present.
+        snapshot: the policy.
+        request: what is asked.
+        client: an address or a subnet, None if it is unknown.
+        sheds: whether it may be refused for want of capacity, as DNS never does.
+        answers: adds what an edge would send.
 
     Raises:
         Invalid: the policy does not know a name in the request.
@@ -132,7 +147,8 @@ def explanation(
     except UnknownNameError as error:
         text = f"{error}{meant(error.name, _known(snapshot, error.kind))}"
         raise Invalid(text, [Problem(error.kind.replace(" ", "_"), "unknown_reference", text)]) from error
-    option = routing.pick(_DRAW)
+    option = routing.pick(DRAW, sheds=sheds)
     decision = routing.explained(option)
     trace = answer(view, request, decision, client=client, endpoint=routing.endpoint(option), full=True)
-    return {**trace, "lines": lines(view, request, decision)}
+    sent = {} if answers is None else answers(routing, option)
+    return {**trace, "lines": lines(view, request, decision), **sent}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
+
+MOST_REQUESTS = 1e9
+"""That a server can say it has: sums of what all say stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Scraped:
         Raises:
             ValueError: a number is impossible.
         """
-        if not (0 <= self.running < inf and 0 <= self.waiting < inf):
+        if not (0 <= self.running <= MOST_REQUESTS and 0 <= self.waiting <= MOST_REQUESTS):
             raise ValueError(
                 f"a server says that {self.running} requests run and {self.waiting} wait: no counts"
             )

@@ -16,6 +16,11 @@ Laws:
   5. Slots that end before others could hear of it are filled ahead: a limit of 16 whose requests last 0.8 s is one of 19 here, one whose
      requests last 10 s is one of 17. What this has too much waits at a backend for about as long as a word takes.
   6. A member that is silent is taken to run what it said last, and asks for nothing more, until it is forgotten.
+  7. Nobody's word takes all: a balancer whose requests wait while it runs less than its floor may fill this after `PATIENCE`, whatever others say
+     that they run, and until they leave it as much. The floor is half of an equal part among balancers, one at least; balancers of one token
+     count for four at most, and what their processes call themselves for nothing. Where all are honest those who run more than
+     their part make room meanwhile; what lasts longer is served beside it, at most half as many again as there are slots (a floor of
+     one can be more).
 
 Example: ten slots. Two ask for little and a third for much; then all for much.
 
@@ -29,7 +34,7 @@ Source: Bertsekas and Gallager, "Data Networks" (1992), §6.5.2, max-min fair ra
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from math import ceil, inf
 from typing import NamedTuple
@@ -48,6 +53,10 @@ LOOK_EVERY = 0.02
 """Seconds between looks at whether there is something to tell: never two words sooner after each other."""
 OFTEN, SELDOM = 0.1, 0.3
 """Seconds between two words while something changes, and while nothing does: of three in a row two may be lost before it is silent."""
+PATIENCE = 1.0
+"""Seconds for which a balancer with less than its floor waits for others to make room."""
+MOST_OF_A_TOKEN = 4
+"""Balancers that those of one token count for: who has stolen one can give itself any number of names."""
 _MUCH = 0.125
 """Part of what runs: a change by more is told at once."""
 
@@ -94,6 +103,12 @@ def shares(limit: int, uses: Mapping[str, Use]) -> dict[str, int]:
     return parts
 
 
+class _Heard(NamedTuple):
+    at: float
+    uses: Mapping[str, Use]
+    balancer: str
+
+
 class Sharing:
     """What one member knows of the others, and what it may fill.
 
@@ -104,15 +119,25 @@ class Sharing:
     def __init__(self, member: str) -> None:
         self.member = member
         self._told: deque[tuple[float, int]] = deque()
-        self._heard: dict[str, tuple[float, Mapping[str, Use]]] = {}
+        self._use = Use(0, 0)
+        self._heard: dict[str, _Heard] = {}
+        self._short_since = inf
 
     def tell(self, use: Use, now: float) -> None:
         """The others are being told this of us."""
         self._told.append((now, use.asked))
+        self._use = use
 
-    def heard(self, source: str, uses: Mapping[str, Use], at: float) -> None:
-        """Somebody told what its members have: all of them."""
-        self._heard[source] = at, dict(uses)
+    def heard(self, source: str, uses: Mapping[str, Use], at: float, balancer: str = "") -> None:
+        """Somebody told what its members have: all of them.
+
+        Args:
+            source: who, as `forget` has it.
+            uses: by member.
+            at: seconds of the clock of `share`.
+            balancer: the name that it is published by, its token's before a stroke; empty: it is a process of this balancer.
+        """
+        self._heard[source] = _Heard(at, dict(uses), balancer)
 
     def forget(self, source: str) -> None:
         """Somebody is no more."""
@@ -126,11 +151,13 @@ class Sharing:
     def others(self, now: float) -> dict[str, Use]:
         """The other members by name, and what they are taken to have."""
         found: dict[str, Use] = {}
-        for source in [source for source, (at, _) in self._heard.items() if now - at > FORGOTTEN_S]:
+        for source in [source for source, one in self._heard.items() if now - one.at > FORGOTTEN_S]:
             del self._heard[source]
-        for at, uses in self._heard.values():
-            silent = now - at > PEERS_LAST_S
-            for name, use in uses.items():
+        for one in sorted(
+            self._heard.values(), key=lambda one: not one.balancer
+        ):  # its own processes have the last word
+            silent = now - one.at > PEERS_LAST_S
+            for name, use in one.uses.items():
                 if name != self.member:
                     found[name] = Use(use.running, 0) if silent else use
         return found
@@ -147,10 +174,33 @@ class Sharing:
         others = self.others(now)
         if not others:
             return limit
+        floor = self._floor(limit)
         ahead = min(AHEAD, UNHEARD_S / service_s) if service_s > 0 else AHEAD
         limit += ceil(limit * ahead)
         parts = shares(limit, {**others, self.member: Use(self._asked(now), 0)})
-        return max(0, min(parts[self.member], limit - sum(use.running for use in others.values())))
+        share = max(0, min(parts[self.member], limit - sum(use.running for use in others.values())))
+        return max(share, floor) if self._short(share, floor, now) else share
+
+    def _floor(self, limit: int) -> int:
+        """What this member may fill of its balancer's floor."""
+        names = {one.balancer for one in self._heard.values() if one.balancer}
+        if not names:
+            return 0  # those whom it shares with are processes of its own
+        tokens = Counter(name.partition("/")[0] for name in names)
+        balancers = 1 + sum(min(count, MOST_OF_A_TOKEN) for count in tokens.values())
+        floor = max(1, limit // (2 * balancers))
+        own = {
+            name: use for one in self._heard.values() if not one.balancer for name, use in one.uses.items()
+        }
+        return shares(floor, {**own, self.member: self._use})[self.member]
+
+    def _short(self, share: int, floor: int, now: float) -> bool:
+        """Whether it has had to do with less than its floor for too long."""
+        if share >= floor:
+            self._short_since = inf
+        elif self._use.waiting and self._use.running < floor:
+            self._short_since = min(self._short_since, now)
+        return now - self._short_since >= PATIENCE
 
     def part(self, limit: int, now: float) -> int:
         """Its equal part: what it says that it has, so that all that is said comes to the limit."""

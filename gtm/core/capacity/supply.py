@@ -150,12 +150,36 @@ def assess(
     cheapest = min((region.cost_weight for region in policy.regions), default=0.0)
     found = {}
     for region in policy.regions:
-        known = before.regions.get(region.name)
-        parts = {part.service: part for part in known.parts} if known else {}
-        one = _region(region, served.get(region.name, ()), health.get(region.name, {}), moment, parts)
+        one = _region(region, served.get(region.name, ()), health.get(region.name, {}), moment, before)
         cost = COST_MS * (region.cost_weight - cheapest)
         found[region.name] = replace(one, supply=_supply(region, one.parts, cost))
     return Assessment(found, moment.times)
+
+
+def assess_region(
+    policy: Policy,
+    name: str,
+    health: HealthTable,
+    loads: Mapping[Key, Load],
+    now: float,
+    *,
+    before: Assessment = NO_ASSESSMENT,
+) -> RegionCapacity | None:
+    """What one region can take now, for those who read; None: the policy has no such region.
+
+    See `assess`. Service times, which compare all regions, are those of the last assessment, and the planner's supply is left out:
+    so it costs a thousandth of it.
+    """
+    region = next((region for region in policy.regions if region.name == name), None)
+    if region is None:
+        return None
+    served = [
+        (service, member.capacity)
+        for service in policy.services
+        for member in service.members
+        if member.region == name
+    ]
+    return _region(region, served, health.get(name, {}), _Moment(loads, before.times, now), before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +194,10 @@ def _region(
     served: Iterable[tuple[Service, Capacity]],
     health: Mapping[str, EndpointHealth],
     moment: _Moment,
-    before: Mapping[str, Part],
+    last: Assessment,
 ) -> RegionCapacity:
+    known = last.regions.get(region.name)
+    before = {part.service: part for part in known.parts} if known else {}
     up, slow_start = _health(region, health, moment.now)
     found = RegionCapacity(region.name, region.admin_state, up, slow_start, region.reserve)
     own = {service.name: moment.loads.get((region.name, service.name)) for service, _ in served}

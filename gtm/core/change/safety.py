@@ -70,7 +70,8 @@ class Verdict:
 
     `unchecked` says which rules could not be applied and why; `moved` and `short` (before, after; requests/s) are the
     numbers that rules 2 and 3 looked at, None without demand. `moved_by_law` is the part of `moved` that has to leave
-    because its fence is tightened. `fingerprint` names the change where somebody else has to approve of it.
+    because its fence is tightened. `fingerprint` names the change where somebody else has to approve of it; `may_force` says whether
+    whoever asks for it may overrule the rules that it breaks.
     """
 
     breaches: tuple[Breach, ...] = ()
@@ -79,6 +80,7 @@ class Verdict:
     short: tuple[float, float] | None = None
     moved_by_law: float | None = None
     fingerprint: str | None = None
+    may_force: bool = True
 
     @property
     def safe(self) -> bool:

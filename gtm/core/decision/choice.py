@@ -17,7 +17,7 @@ Theory. A `Choice` is a distribution, made once for a class and a View; `pick` d
   5. Quotas: what would leave home and cannot afford its tokens stays at home.
 
 Laws:
-  1. The fence is absolute. An `Option` that names a region is made in one place (`_Maker.served`), from a mask that was
+  1. The fence is absolute. An `Option` that names a region is made in one place (`options.Maker.served`), from a mask that was
      intersected with the fence, and that place checks it again. Nothing here reads a fallback from elsewhere.
   2. Nothing usable inside the fence: the answer is a refusal that says why. If a usable region stands outside, the
      law is the reason (451); if nothing is usable anywhere, it is availability (503). A fence without any region is
@@ -63,11 +63,12 @@ forbids; docs/decisions/0007-quota-leases.md, quotas.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import assert_never
 
+from gtm.core.decision.options import Afford, Maker, Option
 from gtm.core.decision.ranking import ANY_HEALTH, RankingClass, ranked
 from gtm.core.decision.view import View
 from gtm.core.decision.weights import (
@@ -75,34 +76,16 @@ from gtm.core.decision.weights import (
     canaries_of,
     earned_at,
     explorable,
-    quotas_by_plan,
     quotas_of,
     shares_of,
     staying,
 )
 from gtm.core.model.affinity import fraction, key_hash, rendezvous
-from gtm.core.model.outcomes import FenceError, Outcome, Reason
+from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.requests import Request
 from gtm.core.model.services import PLANNED, Affinity, OnOverload, OnUnusable, Steering
 from gtm.core.model.state import ClassPlan
 from gtm.core.quota.names import QuotaText
-
-Afford = Callable[[tuple[QuotaText, ...]], bool]
-"""Takes one token of each quota named, or none and says no."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Option:
-    """One way in which a request can end. `number` is the region's place in `Snapshot.regions`, -1 for a refusal.
-
-    `quotas` are those that a request taking this way counts against.
-    """
-
-    number: int
-    region: str | None
-    outcome: Outcome
-    reason: Reason
-    quotas: tuple[QuotaText, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,11 +214,11 @@ def choice(view: View, group: RankingClass) -> Choice:
     """Everything about a class's requests that does not depend on their tenant, affinity or draw."""
     service = group.service.service
     if group.outside:
-        return _refused(_Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
+        return _refused(Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
     eligible, ignored = group.eligible(view.up), False
     if not eligible and service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = group.eligible(ANY_HEALTH), True
-    maker = _Maker(view, group)
+    maker = Maker(view, group)
     order = ranked(group.service, group.order, eligible)
     if not order:
         return _leftovers(maker, usable_anywhere=bool(group.usable(view.up)))
@@ -300,10 +283,10 @@ def by_free_slots(view: View, group: RankingClass, number: int, quotas: tuple[Qu
     Raises:
         FenceError: the region is outside the fence (a bug in gtm).
     """
-    return _Maker(view, group).served(number, Reason.FREE_SLOTS, quotas)
+    return Maker(view, group).served(number, Reason.FREE_SLOTS, quotas)
 
 
-def _canaries(maker: _Maker, shares: Shares) -> Canaries | None:
+def _canaries(maker: Maker, shares: Shares) -> Canaries | None:
     """The canaries that take clients now, but for those that stand in for all others; None: there are none."""
     found = {
         number: share
@@ -322,7 +305,7 @@ def _refused(refusal: Option) -> Choice:
     return Choice((refusal,), (1.0,), (1.0,), Affinity.NONE, {}, 0)
 
 
-def _leftovers(maker: _Maker, *, usable_anywhere: bool) -> Choice:
+def _leftovers(maker: Maker, *, usable_anywhere: bool) -> Choice:
     """No region takes new clients: a refusal, but for clients whose affinity keeps them on a draining region."""
     refusal = maker.refusal(usable_anywhere=usable_anywhere)
     sticky, weights = _sticky(maker, {}, -1, refusal.reason, None)
@@ -346,7 +329,7 @@ def _leftovers(maker: _Maker, *, usable_anywhere: bool) -> Choice:
 
 
 def _sticky(
-    maker: _Maker, shares: Shares, home: int, main: Reason, plan: ClassPlan | None
+    maker: Maker, shares: Shares, home: int, main: Reason, plan: ClassPlan | None
 ) -> tuple[tuple[Option, ...], tuple[float, ...]]:
     """What affinity picks from, with weights; nothing where there is no choice to be made."""
     view, group = maker.view, maker.group
@@ -381,45 +364,3 @@ def _reason(group: RankingClass) -> Reason:
             return Reason.LOWEST_LATENCY if group.located else Reason.LOCATION_UNKNOWN
         case other:
             assert_never(other)
-
-
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Makes the options of one class in one View."""
-
-    view: View
-    group: RankingClass
-
-    def share(self, number: int, home: int, main: Reason, plan: ClassPlan | None) -> Option:
-        """The option of a region that has a share."""
-        if number == home or main in (Reason.WEIGHTED, Reason.HEALTH_IGNORED):
-            return self.served(number, main)
-        planned = self.group.service.service.steering in PLANNED and bool(self.view.state.plan.prices)
-        if plan is not None:
-            planned = self.view.snapshot.regions[number].name in plan.weights
-        if not planned:
-            return self.served(number, Reason.SLOW_START)
-        return self.served(number, Reason.SPILLOVER, quotas_by_plan(self.view, self.group, home, number))
-
-    def served(self, number: int, reason: Reason, quotas: tuple[QuotaText, ...] = ()) -> Option:
-        """The only place where an Option names a region.
-
-        Raises:
-            FenceError: the region is outside the fence (a bug in gtm: better no answer than that one).
-        """
-        name = self.view.snapshot.regions[number].name
-        if not self.group.allowed >> number & 1:
-            raise FenceError(f"region {name} is outside the fence")
-        return Option(number, name, Outcome.SERVED, reason, quotas)
-
-    def refused(self, outcome: Outcome, reason: Reason) -> Option:
-        """An option that names no region and counts against no quota."""
-        return Option(-1, None, outcome, reason)
-
-    def refusal(self, *, usable_anywhere: bool) -> Option:
-        """The refusal of a class that no region can serve."""
-        if not self.group.allowed:
-            return self.refused(Outcome.REFUSED_RESIDENCY, Reason.FENCE_EMPTY)
-        if usable_anywhere:
-            return self.refused(Outcome.REFUSED_RESIDENCY, Reason.FENCE_UNUSABLE)
-        return self.refused(Outcome.REFUSED_UNAVAILABLE, Reason.NONE_USABLE)

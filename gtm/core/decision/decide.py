@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gtm.core.decision.candidates import Candidate, candidates
-from gtm.core.decision.choice import Afford, Choice, Option, choice, pick
+from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.endpoints import endpoint_for
 from gtm.core.decision.fence import Fence
+from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.ranking import Ranking, RankingClass, rank
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason

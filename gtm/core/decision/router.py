@@ -6,8 +6,9 @@ stays for as long as policy, rules in force and latency table do.
 
 from __future__ import annotations
 
-from gtm.core.decision.choice import Choice, Option, choice, pick
+from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.decide import Decision, Routing
+from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import Classes, Ranking, RankingClass, alike, families, rank
 from gtm.core.decision.view import Basis, View
 from gtm.core.model.requests import Location, Request, location_facts

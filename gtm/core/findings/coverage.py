@@ -17,9 +17,10 @@ from gtm.core.model.requests import Location, location_facts
 from gtm.core.model.services import HostName
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
-_UNKNOWN = ""
+UNKNOWN = ""
 """Stands for the country of clients that nobody can locate."""
-_CLIENTS = (*sorted(COUNTRIES), _UNKNOWN)
+CLIENTS = (*sorted(COUNTRIES), UNKNOWN)
+"""The countries of clients: all, and none."""
 _NOWHERE = location_facts(Location())
 
 _Fences = Mapping[str, int]
@@ -116,7 +117,7 @@ def client_fences(rules: Iterable[CompiledRule], regions: int) -> _Fences:
         regions: how many there are.
     """
     everywhere = (1 << regions) - 1
-    fences = dict.fromkeys(_CLIENTS, everywhere)
+    fences = dict.fromkeys(CLIENTS, everywhere)
     # Rules name few different sets of countries: what those of one set allow together is worked out first.
     together: dict[tuple[int, OnUnknownLocation], tuple[CompiledRule, int]] = {}
     for rule in rules:
@@ -132,9 +133,9 @@ def client_fences(rules: Iterable[CompiledRule], regions: int) -> _Fences:
 def concerned(rule: CompiledRule) -> Iterable[str]:
     """The countries whose clients a rule concerns, that of unknown location among them."""
     if rule.countries is None:
-        return _CLIENTS
+        return CLIENTS
     nowhere = matches_place(rule.rule, rule.countries, _NOWHERE) is not None
-    return (*rule.countries, _UNKNOWN) if nowhere else rule.countries
+    return (*rule.countries, UNKNOWN) if nowhere else rule.countries
 
 
 def _by_mask(service: CompiledService, barred: _Barred) -> dict[int, list[str]]:
@@ -146,7 +147,7 @@ def _by_mask(service: CompiledService, barred: _Barred) -> dict[int, list[str]]:
         for country in concerned(rule)
     }
     found: dict[int, list[str]] = {}
-    for country in _CLIENTS:
+    for country in CLIENTS:
         if country not in meant:
             found.setdefault(barred.fences[country] & service.mask, []).append(country)
     return found
@@ -154,13 +155,13 @@ def _by_mask(service: CompiledService, barred: _Barred) -> dict[int, list[str]]:
 
 def client_words(countries: Sequence[str]) -> str:
     """The clients of some countries, of unknown location among them, in words."""
-    if len(countries) == len(_CLIENTS):
+    if len(countries) == len(CLIENTS):
         return "any client"
-    known = [country for country in countries if country != _UNKNOWN]
+    known = [country for country in countries if country != UNKNOWN]
     unknown = "clients of unknown location"
     if not known:
         return unknown
-    if len(known) == len(_CLIENTS) - 1:
+    if len(known) == len(CLIENTS) - 1:
         return "any client of known location"
     return f"clients in {some(known, 'countries')}" + (
         f" and {unknown}" if len(known) < len(countries) else ""

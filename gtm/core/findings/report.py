@@ -12,6 +12,7 @@ from gtm.core.findings.capacity import capacity_findings
 from gtm.core.findings.coverage import coverage
 from gtm.core.findings.edges import edge_findings
 from gtm.core.findings.effects import effect_findings
+from gtm.core.findings.matrix import naming, unruled
 from gtm.core.findings.pinned import pinned
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.findings.zones import zone_findings
@@ -129,11 +130,7 @@ def _of_shadows(snapshot: Snapshot, now: float) -> Iterator[Problem]:
 
 def _of_memberships(snapshot: Snapshot, now: float) -> Iterator[Problem]:
     """Countries that have left, or soon leave, a jurisdiction that rules name."""
-    naming: dict[str, list[str]] = {}
-    for rule in snapshot.policy.residency_rules:
-        for name in dict.fromkeys(_jurisdictions(rule)):
-            naming.setdefault(name, []).append(rule.name)
-    for name, rules in sorted(naming.items()):
+    for name, rules in sorted(naming(snapshot.policy.residency_rules).items()):
         periods = snapshot.jurisdictions[name]
         today = countries_at(periods, now)
         for (_, before), (moment, after) in pairwise(periods):
@@ -149,21 +146,7 @@ def _of_memberships(snapshot: Snapshot, now: float) -> Iterator[Problem]:
 
 def _of_unruled(snapshot: Snapshot, now: float) -> Iterator[Problem]:
     """Services that no enforced rule concerns, now or later. A policy without rules has nothing to forget."""
-    if not snapshot.policy.residency_rules:
-        return
-    for name, service in snapshot.services.items():
-        lasting = [rule for rule in service.rules if rule.ends > now]
-        if not any(rule.enforced for rule in lasting):
-            monitored = "; those in monitor mode only watch it" if lasting else ""
-            text = (
-                f"no residency rule concerns it: its clients may be served in any of its regions{monitored}"
-            )
-            yield Problem(f"services.{name}", "no_rule", text)
-
-
-def _jurisdictions(rule: ResidencyRule) -> Iterator[str]:
-    yield from rule.match.client_jurisdictions
-    yield from rule.match.tenant_jurisdictions
-    for places in (rule.allow, rule.deny):
-        yield from places.jurisdictions
-        yield from places.operator_jurisdictions
+    for name, watched in unruled(snapshot, now):
+        monitored = "; those in monitor mode only watch it" if watched else ""
+        text = f"no residency rule concerns it: its clients may be served in any of its regions{monitored}"
+        yield Problem(f"services.{name}", "no_rule", text)

@@ -9,8 +9,8 @@ from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from math import floor
 
-from gtm.core.decision.choice import Option
 from gtm.core.decision.decide import Routing
+from gtm.core.decision.options import Option
 from gtm.core.decision.view import Window
 from gtm.core.model.services import Priority
 from gtm.core.policy.snapshot import Snapshot

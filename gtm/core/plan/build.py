@@ -145,6 +145,7 @@ def _pinned(view: View, fixed: Mapping[tuple[str, str], float]) -> list[ClassDem
             rate=rate,
             tenants={"": rate},
             on_overload=OnOverload.QUEUE,
+            fixed=True,
         )
         for (service, region), rate in sorted(fixed.items())
         if service in services and region in view.snapshot.region_numbers and rate > 0

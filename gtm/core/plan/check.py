@@ -155,7 +155,7 @@ def _quota(problem: Problem, flow: Flow, quota: SpillQuota) -> Iterator[Violatio
             added = latency[region] - one.latency_ms[0]
             if quota.max_added_latency_ms is not None and added > quota.max_added_latency_ms:
                 yield Violation(Breach.QUOTA, quota.name, rate, 0.0)
-    demand = sum(one.rate for one in of_home)
+    demand = sum(one.rate for one in of_home if not one.fixed)
     for limit in (quota.max_rate, None if quota.max_share is None else quota.max_share * demand):
         if limit is not None:
             yield Violation(Breach.QUOTA, quota.name, spilt - limit, limit)

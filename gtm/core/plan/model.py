@@ -80,7 +80,8 @@ def build(problem: Problem) -> Model:
     rate = np.array([one.rate for one in classes], dtype=np.float64)
     columns, offsets = _columns(classes, services, number)
     latency = np.array([*chain.from_iterable(one.latency_ms for one in classes)], dtype=np.float64)
-    keep, covered, limits = _quotas(problem.quotas, number, rate, columns, offsets=offsets, latency=latency)
+    moving = np.array([0.0 if one.fixed else one.rate for one in classes], dtype=np.float64)
+    keep, covered, limits = _quotas(problem.quotas, number, moving, columns, offsets=offsets, latency=latency)
     place = np.cumsum(keep) - 1
     columns = Columns(
         columns.classes[keep], columns.regions[keep], columns.foreign[keep], columns.services[keep]
@@ -156,7 +157,7 @@ def _quotas(
     offsets: Ints,
     latency: Floats,
 ) -> tuple[Flags, list[Ints], Floats]:
-    """Which columns the rules leave, which of all columns each rule counts, and the rate each allows."""
+    """Which columns the rules leave, which of all columns each rule counts, and the rate each allows: shares are of the rates given."""
     keep = np.ones(len(latency), dtype=np.bool_)
     homes = columns.regions[offsets]
     home = homes[columns.classes]

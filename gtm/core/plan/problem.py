@@ -19,7 +19,8 @@ class ClassDemand:
 
     `regions` are the eligible ones (inside the fence, willing, usable), in the class's order of preference: the first
     is its home. `latency_ms` is the total latency of each: network, queue wait and service time. `rate` is the demand
-    in requests per second, `tenants` its parts by tenant (`""`: not stated), which sum to it.
+    in requests per second, `tenants` its parts by tenant (`""`: not stated), which sum to it. `fixed`: it is where it is whatever
+    is planned (canaries, steering that is the operator's own word), so that it earns no rule's share.
     """
 
     key: str
@@ -30,11 +31,12 @@ class ClassDemand:
     rate: float
     tenants: dict[str, float] = field(default_factory=dict)
     on_overload: OnOverload = OnOverload.SHED
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SpillQuota:
-    """A spillover rule: how much of the demand whose home is `home` may go to any of `to` together.
+    """A spillover rule: how much of the demand whose home is `home` may go to any of `to` together; `max_share` is of what is not fixed.
 
     A home without rules spills freely inside the fence; one with rules only where a rule leads. A flow to a region
     that several rules name must satisfy each: it stays within every added latency (the difference of `latency_ms`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gtm.core.decision.choice import Option
+from gtm.core.decision.options import Option
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import Content, Record
 from gtm.dns.zone.zones import suffixes

@@ -23,7 +23,7 @@ from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.carrier import Carrier, Counts
-from gtm.runtime.balancer.carriers import Alone, Carriers, ViewMessage
+from gtm.runtime.balancer.carriers import Alone, Carriers
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.peers.line import PeerLine
@@ -34,7 +34,7 @@ from gtm.runtime.balancer.workers.pool import WorkerPool
 from gtm.runtime.following.feed import follow
 from gtm.runtime.following.following import Following
 from gtm.runtime.following.tasks import Tasks, first_of
-from gtm.runtime.following.told import TimesMessage
+from gtm.runtime.following.told import TimesMessage, ViewMessage
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit

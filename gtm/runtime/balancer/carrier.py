@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
@@ -39,7 +38,7 @@ from gtm.runtime.balancer.admin import Page
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
-from gtm.runtime.balancer.reporting import Figures
+from gtm.runtime.balancer.reporting import Figures, Report
 from gtm.runtime.balancer.round_trips import RoundTrips
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
@@ -266,7 +265,7 @@ class Carrier:
             self._sharing.forget(source)
             self._picker.flights.forget(source)
         for source, word in words.items():
-            self._sharing.heard(source, word.uses, now - word.age)
+            self._sharing.heard(source, word.uses, now - word.age, word.balancer)
             self._picker.flights.told(source, word.loads, now - word.age)
         self._health.resize()
 
@@ -284,7 +283,7 @@ class Carrier:
         self._sharing.tell(use, self._loop.time())
         return Word({self.member: use}, self._picker.flights.tell())
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """Its load now, and since the last report."""
         return self._figures.report()
 

@@ -1,4 +1,4 @@
-"""What carries a balancer's requests: this process, or workers (`gtm.runtime.balancer.worker_pool`). The balancer asks both the same."""
+"""What carries a balancer's requests: this process, or workers (`gtm.runtime.balancer.workers`). The balancer asks both the same."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
-from gtm.feed.wire import Lasting, RoomMessage, StateMessage
 from gtm.runtime.balancer.admin import Shown
 from gtm.runtime.balancer.carrier import Carrier, Counts
+from gtm.runtime.balancer.reporting import Report
 from gtm.runtime.balancer.words import Word
-from gtm.runtime.following.told import TimesMessage
+from gtm.runtime.following.told import ViewMessage
 from gtm.runtime.process.listeners import Listener
-
-ViewMessage = Lasting | StateMessage | RoomMessage | TimesMessage
-"""What a process needs to have the View of the one that follows control."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Carriers(Protocol):
         """What was done with them."""
 
     def pushes(self) -> Mapping[str, int]:
-        """Requests that found no slot, by service, region and why, since those began that run now."""
+        """Requests that found no slot, by service, region and why, since this process began."""
 
     def words(self) -> Mapping[str, Word]:
         """What each of them says now, by its name."""
@@ -65,7 +62,7 @@ class Carriers(Protocol):
     def heard(self, words: Mapping[str, Word]) -> None:
         """What the region's other balancers say now: all of them."""
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """Their load now, and since the last report."""
 
     def tiers(self) -> Mapping[str, tuple[int, int]]:
@@ -131,7 +128,7 @@ class Alone:
         """See `Carriers`."""
         self._carrier.heard(words)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """See `Carriers`."""
         return self._carrier.report()
 

@@ -114,7 +114,6 @@ class Pushes:
     def _report(self) -> BalancerReport:
         self._count()
         now, counts = boot_time(), {} if self._carriers is None else dict(self._carriers.pushes())
-        # A worker that began anew counts from 0: what it had said is not taken back.
         more = {key: count - self._pushed.get(key, 0) for key, count in counts.items()}
         seconds, self._told_at, self._pushed = now - self._told_at, now, counts
         tiers: Mapping[str, tuple[int, int]] = {}

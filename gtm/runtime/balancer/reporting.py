@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
 
 import httpx
 
@@ -23,13 +23,37 @@ logger = logging.getLogger(__name__)
 EVERY = 1.0
 """Seconds between reports."""
 _WHOLE = 1_000_000
-_SUMS = (
-    *("tokens_per_second", "input_tokens_per_second"),
-    *("gpu_memory_used_bytes", "gpu_memory_total_bytes"),
+_Sum = Literal[
+    "tokens_per_second", "input_tokens_per_second", "gpu_memory_used_bytes", "gpu_memory_total_bytes"
+]
+_SUMS: tuple[_Sum, ...] = (
+    "tokens_per_second",
+    "input_tokens_per_second",
+    "gpu_memory_used_bytes",
+    "gpu_memory_total_bytes",
 )
 """Of what backends say of themselves, what adds up to the region's."""
 _TIMEOUT = 2.0
 _MODEL = re.compile(MODEL_PATTERN)
+
+
+class Report(TypedDict, total=False):
+    """What a load report of ours may have (docs/capacity.md). `gtm.runtime.balancer.workers.merging` says of each how several become one."""
+
+    region: str
+    source: str
+    outstanding: int
+    queue: int
+    limit: int
+    requests_per_second: float
+    service_time_ms: float
+    queue_wait_ms: float
+    tokens_per_second: float
+    input_tokens_per_second: float
+    gpu_memory_used_bytes: float
+    gpu_memory_total_bytes: float
+    kv_cache_usage: float
+    models: list[str]
 
 
 class Reporter:
@@ -40,7 +64,7 @@ class Reporter:
         report: makes the next.
     """
 
-    def __init__(self, settings: BalancerSettings, report: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, settings: BalancerSettings, report: Callable[[], Mapping[str, Any]]) -> None:
         self._settings = settings
         self._report = report
 
@@ -98,14 +122,14 @@ class Figures:
         self._part = part
         self._before = (0, 0.0, 0.0)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """The load now, and since the last report."""
         snapshot = self._admission.admission.snapshot()
         before, self._before = self._before, self._proxy.stats.served()
         count, seconds, waited = (now - then for now, then in zip(self._before, before, strict=True))
         slots = self._picker.slots()
         models = self._models()
-        found: dict[str, Any] = {
+        found: Report = {
             "region": self._settings.region,
             "source": self._settings.name,
             "outstanding": sum(tier.running for tier in snapshot.tiers.values()),
@@ -118,7 +142,7 @@ class Figures:
             # Apart: what waits takes no slot, and a region that counted it as service would look slower the fuller it is.
             found["service_time_ms"] = max(0.0, seconds) / count * 1000
             found["queue_wait_ms"] = max(0.0, waited) / count * 1000
-        found |= self._said(self._part(_WHOLE) / _WHOLE)
+        self._say(found, self._part(_WHOLE) / _WHOLE)
         memory = self._health.memory()
         if memory is not None:
             found["kv_cache_usage"] = memory
@@ -126,11 +150,13 @@ class Figures:
             found["models"] = models
         return found
 
-    def _said(self, part: float) -> dict[str, float]:
+    def _say(self, report: Report, part: float) -> None:
         """What the backends say of tokens and memory, in sums: this process's part of it, as it has of the slots, for others report theirs."""
         said = self._health.signals().values()
-        sums = {name: [one[name] for one in said if name in one] for name in _SUMS}
-        return {name: part * sum(values) for name, values in sums.items() if values}
+        for name in _SUMS:
+            values = [one[name] for one in said if name in one]
+            if values:
+                report[name] = part * sum(values)
 
     def _models(self) -> list[str]:
         """The models that are loaded: as backends say, as the file says of those that do not. Names that reports cannot carry are left out."""

@@ -10,11 +10,15 @@ from gtm.core.balance.sharing import Use
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What one balancer, or one worker of it, said `age` seconds ago: all that it has, by member and by backend's name."""
+    """What one balancer, or one worker of it, said `age` seconds ago: all that it has, by member and by backend's name.
+
+    `balancer`: the name that control published it by; empty: it is a worker of this balancer.
+    """
 
     uses: dict[str, Use] = field(default_factory=dict)
     loads: dict[str, Told] = field(default_factory=dict)
     age: float = 0.0
+    balancer: str = ""
 
 
 def together(words: list[Word]) -> Word:

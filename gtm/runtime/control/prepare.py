@@ -12,8 +12,10 @@ from gtm.control.live import tokens
 from gtm.control.policy import changes as policies
 from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
+from gtm.documents.parts import DraftDocument
 from gtm.documents.schema import PolicyDocument
 from gtm.storage import migrate
+from gtm.storage.audit import CONTROL
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -66,7 +68,13 @@ async def prepare(
             wanted = policy(current)
             if wanted != current:
                 document = PolicyDocument.of(wanted)
-                await policies.apply(database, document, author="gtm", now=datetime.now(UTC), comment=comment)
+                await policies.apply(
+                    database,
+                    DraftDocument(policy=document),
+                    by=CONTROL,
+                    now=datetime.now(UTC),
+                    comment=comment,
+                )
     finally:
         await database.dispose()
     return Prepared(made.text if made else None)

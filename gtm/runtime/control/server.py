@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -13,8 +14,12 @@ from functools import cache
 import uvicorn
 
 from gtm.api.app import create_app
+from gtm.dashboard.app import with_dashboard
+from gtm.dashboard.identity import Identity
+from gtm.dashboard.oidc import Provider
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
+from gtm.runtime.control.answers import edge_answers
 from gtm.runtime.control.prepare import prepare
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.connections import raise_descriptor_limit
@@ -86,6 +91,22 @@ def _locating(settings: ControlSettings) -> Locate:
     return lambda address: locator().locate(address)
 
 
+def _identity(settings: ControlSettings) -> Identity | None:
+    """Who says who people are, beside tokens."""
+    oidc = settings.oidc
+    if oidc.issuer is None or oidc.client_id is None or settings.dashboard_url is None:
+        return None
+    provider = Provider(
+        oidc.issuer,
+        client_id=oidc.client_id,
+        secret=oidc.secret(),
+        url=settings.dashboard_url,
+        clock=time.time,
+        monotonic=time.monotonic,
+    )
+    return Identity(provider, oidc.roles)
+
+
 async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     database = Database(url)
 
@@ -97,14 +118,17 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         max_moved=settings.max_moved_share,
         fence_approvals=settings.fence_approvals,
         demand_days=settings.demand_days,
+        audit_days=settings.audit_days,
         half_life=settings.latency_half_life,
         signing=settings.dnssec,
         locate=_locating(settings),
         metrics_allow=settings.metrics_allow,
         name=f"{socket.gethostname()}:{port}",
         deposed=stop,
+        sign_in=settings.sign_in,
+        answers=edge_answers,
     )
-    server = _Server(server_config(app, grace=2))
+    server = _Server(server_config(with_dashboard(app, settings.dashboard_url, _identity(settings)), grace=2))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gtm.core.decision.timekeeping import Times
 from gtm.core.quota.leases import Parts
+from gtm.feed.wire import OF_VIEW, Lasting, RoomMessage, StateMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +23,12 @@ class PartsMessage:
     """To one process: its parts of the quotas' leases."""
 
     parts: Parts
+
+
+ViewMessage = Lasting | StateMessage | RoomMessage | TimesMessage
+"""What a process needs to have the View of the one that follows control."""
+
+TOLD: Mapping[str, type[ViewMessage | PartsMessage]] = MappingProxyType(
+    {**OF_VIEW, "times": TimesMessage, "parts": PartsMessage}
+)
+"""What every line has to a process that answers, by name."""

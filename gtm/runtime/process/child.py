@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from gtm.runtime.process.lifeline import Lifeline, terminate
 
@@ -65,7 +66,8 @@ async def keep(name: str, run: Callable[[], Awaitable[int | None]], finishing: a
             return
         pause = deaths.pause()
         logger.error("%s ended (%s); starting it again in %.1f s", name, how, pause)
-        await asyncio.sleep(pause)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(finishing.wait(), pause)
 
 
 class Child:

@@ -61,6 +61,8 @@ class Running:
     dns: str
     regions: tuple[str, ...]
     admin_token: str | None
+    dashboard: str
+    """A link that signs in there once."""
     embedded: bool
     """Whether its Postgres is the one in the data directory."""
 
@@ -86,6 +88,7 @@ class Supervisor:
         self._switch: socket.socket | None = None
         self._world: WorldSettings | None = None
         self._database_url = settings.control.database_url or ""
+        self._sign_in = secrets.token_urlsafe(24)
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
 
     async def run(self) -> None:
@@ -153,6 +156,7 @@ class Supervisor:
                 "demo world", ["gtm.runtime.serve.demo_world"], lambda: world, pass_fds=(world.switch,)
             ).start()  # at once: it gets ready while the database is made ready
             DemoFile(block, _switch(block), self._regions).write(self._data_dir)
+        link = f"{self._control_url}/sign-in/{self._sign_in}"
         prepared = await prepare(
             self._database_url,
             edge_token=self._edge_token,
@@ -166,10 +170,10 @@ class Supervisor:
         await self._control.start()
         await edge.start()
         if await self._until_ready():
-            self._ready(prepared)
+            self._ready(prepared, link)
         await self._watch()
 
-    def _ready(self, prepared: Prepared) -> None:
+    def _ready(self, prepared: Prepared, link: str) -> None:
         """Say so to the person, and to scripts: `serve.json` in the data directory holds the addresses."""
         running = Running(
             data_dir=self._data_dir,
@@ -178,6 +182,7 @@ class Supervisor:
             dns=_literal(*self._settings.edge.dns_addresses[0]),
             regions=self._regions,
             admin_token=prepared.admin_token,
+            dashboard=link,
             embedded=self._settings.control.database_url is None,
         )
         self._announce(running)
@@ -213,7 +218,9 @@ class Supervisor:
 
     def _told_control(self) -> ControlSettings:
         """What control is told; the database's address may change while this runs."""
-        return replace(self._settings.control, database_url=self._database_url)
+        told = replace(self._settings.control, database_url=self._database_url, sign_in=self._sign_in)
+        self._sign_in = ""  # a control that is started again has no link: nobody is told of it
+        return told
 
     def _told_edge(self) -> EdgeSettings:
         """What the edge is told: control is on this machine, and it takes the place of any edge that is left over."""

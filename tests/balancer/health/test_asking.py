@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.balancer.health.asking import AskingError, _Asking, ask
 from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.wire.heads import MAX_HEAD
 from tests.balancer.health.world import PATIENCE, run
 from tests.core.strategies import quick
 
@@ -91,6 +92,45 @@ def test_whatever_is_answered_is_an_error_in_words(answer: bytes) -> None:
         await server.wait_closed()
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"HTTP/1.1 200 OK\r\nx: ",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx: ",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx: ",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2;x=",
+    ],
+)
+def test_nothing_without_end_is_kept(before: bytes) -> None:
+    """Neither a head nor trailers, which the parser keeps whole, and joins anew with each piece."""
+
+    async def feed() -> None:
+        protocol = _Asking(asyncio.get_running_loop().create_future(), 10_000_000)
+        protocol.data_received(before)
+        pieces = 0
+        while not protocol.done.done():
+            protocol.data_received(b"y" * 1000)
+            pieces += 1
+            assert pieces <= MAX_HEAD // 1000 + 1
+        assert isinstance(protocol.done.exception(), HttpParserError)
+
+    asyncio.run(feed())
+
+
+def test_a_long_body_is_no_long_head() -> None:
+    """In pieces as small as they come, with trailers."""
+
+    async def feed() -> None:
+        protocol = _Asking(asyncio.get_running_loop().create_future(), 100_000)
+        protocol.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(20_000):
+            protocol.data_received(b"1\r\ny\r\n")
+        protocol.data_received(b"0\r\nx: %b\r\n\r\n" % (b"y" * 10_000))
+        assert protocol.done.result() == (200, b"y" * 20_000)
+
+    asyncio.run(feed())
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from gtm.balancer.health.asking import Answer, ask
+from gtm.balancer.health import checks as checks_module
+from gtm.balancer.health.asking import Answer, AskingError, ask
 from gtm.balancer.health.check_settings import (
     CheckSettings,
     CompletionCheck,
@@ -337,6 +340,61 @@ def test_never_two_of_a_kind_in_flight() -> None:
                 await asyncio.sleep(0.01)
         server.close()
         await server.wait_closed()
+
+    run(test)
+
+
+def test_those_that_hang_wait_among_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than may be asked at once: all others are asked as if there were none, and who answers again is one of these."""
+    monkeypatch.setattr(checks_module, "AT_ONCE", 2)
+    settings = CheckSettings(HealthCheck(interval=0.02, timeout=0.1), models=None, scrape=None)
+    names = [f"http://127.0.0.1:{port}" for port in range(1, 9)]
+    hanging: dict[str, asyncio.Event] = {}
+    hung: set[str] = set()
+    held: set[str] = set()
+    asked: Counter[str] = Counter()
+
+    async def answer(route: Route, _: str, **__: object) -> Answer:
+        name = route.url
+        asked[name] += 1
+        over = hanging.get(name)
+        if over is not None and name not in hung:
+            hung.add(name)
+            await asyncio.sleep(0.1)
+            raise AskingError("no answer within 0.1 s")
+        if over is not None and not over.is_set():
+            held.add(name)
+            await over.wait()
+            held.remove(name)
+        return Answer(200, b"", 0.001)
+
+    monkeypatch.setattr(checks_module, "ask", answer)
+
+    async def until(holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not holds():  # noqa: ASYNC110 - it changes in many places
+                await asyncio.sleep(0.01)
+
+    async def test() -> None:
+        targets = [(Backend(name), Route(name)) for name in names]
+        known = Settings(checks=settings.thresholds())
+        health = BackendHealth(known, [one for one, _ in targets], asyncio.get_running_loop().time())
+        checks = Checks(settings, health, lambda: None)
+
+        async def all_are_asked(some: list[str]) -> None:
+            before = Counter(asked)
+            await until(lambda: all(asked[name] > before[name] + 5 for name in some))
+
+        checks.update(targets)
+        for bad in (names[:5], names[5:]):
+            over = asyncio.Event()
+            hanging.update(dict.fromkeys(bad, over))
+            await until(lambda: len(held) == 2)
+            await all_are_asked([name for name in names if name not in bad])
+            assert len(held) == 2
+            over.set()
+            await all_are_asked(names)
+        await checks.stop()
 
     run(test)
 

@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tracemalloc
 import warnings
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
+import hpack
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from hyperframe.frame import DataFrame, GoAwayFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame
+from hyperframe.frame import (
+    DataFrame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    PushPromiseFrame,
+    RstStreamFrame,
+    SettingsFrame,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.config import load, of_urls
 from gtm.balancer.health.asking import AskingError, ask
 from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
-from gtm.balancer.health.grpc import MAX_RECEIVED, _Checking, _framed, _head, _serving, check_grpc
+from gtm.balancer.health.grpc import (
+    MAX_FIELDS,
+    MAX_RECEIVED,
+    _Checking,
+    _framed,
+    _head,
+    _serving,
+    check_grpc,
+)
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.model.problems import PolicyError
@@ -282,6 +300,64 @@ def test_requests_are_what_protobuf_writes(service: str) -> None:
     written = health_pb2.HealthCheckRequest(service=service).SerializeToString()
     assert ("content-type", "application/grpc") in _head(Route("http://127.0.0.1"), 80, 1.0)
     assert _framed(service) == b"\x00" + len(written).to_bytes(4, "big") + written
+
+
+def _fed(says: bytes) -> str:
+    """What is wrong with all that is said at once."""
+
+    async def feed() -> str:
+        protocol = _Checking(asyncio.get_running_loop().create_future(), _head(ROUTE, 80, 1.0), _framed(""))
+        protocol.connection_made(cast("asyncio.Transport", _Transport()))
+        protocol.data_received(says)
+        error = protocol.done.exception() if protocol.done.done() else None
+        protocol.close()
+        return str(error or "")
+
+    return asyncio.run(feed())
+
+
+ROUTE = Route("http://127.0.0.1")
+
+
+def test_a_head_that_unpacks_into_much() -> None:
+    """HPACK says again in one byte what it has said before, so that 64 KiB are 150 MB: each head is bounded, and so are all."""
+    encoder = hpack.Encoder()
+    long = encoder.encode([(":status", "103"), ("x", "y" * 3900)], huffman=False)
+    again = encoder.encode([(":status", "103"), *[("x", "y" * 3900)] * 15], huffman=False)
+    settings = SettingsFrame(0).serialize()
+    first = HeadersFrame(1, long, flags=["END_HEADERS"]).serialize()
+    bomb = HeadersFrame(1, again, flags=["END_HEADERS"]).serialize()
+    tracemalloc.start()
+    try:
+        assert _fed((settings + first + bomb * 2000)[:MAX_RECEIVED]) == (
+            f"a head of the answer is longer than {MAX_FIELDS} bytes"
+        )
+        small = HeadersFrame(1, encoder.encode([(":status", "103"), ("x", "y" * 3900)])).serialize()
+        small = small[:4] + b"\x04" + small[5:]  # END_HEADERS
+        assert _fed((settings + first + small * 5000)[:MAX_RECEIVED]) == "the answer has more than 8 heads"
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_nothing_is_taken_that_is_pushed() -> None:
+    """From the first byte on, not only from a server that has heard so."""
+    pushed = PushPromiseFrame(1, 2, b"\x82\x86\x84\x41\x01a", flags=["END_HEADERS"]).serialize()
+    assert "speaks no HTTP/2" in _fed(SettingsFrame(0).serialize() + pushed)
+
+
+def test_a_head_as_long_as_may_be_is_read() -> None:
+    """With interim ones before, however it is cut."""
+    encoder = hpack.Encoder()
+
+    def head(*fields: tuple[str, str], end: bool = False) -> bytes:
+        flags = ["END_HEADERS", "END_STREAM"] if end else ["END_HEADERS"]
+        return HeadersFrame(1, encoder.encode(list(fields)), flags=flags).serialize()
+
+    says = SettingsFrame(0).serialize() + head((":status", "103")) * 6
+    says += head((":status", "200"), ("x", "y" * (MAX_FIELDS - 200)))
+    says += DataFrame(1, b"\x00\x00\x00\x00\x02\x08\x01").serialize() + head(("grpc-status", "0"), end=True)
+    assert _fed(says) == ""
 
 
 _FRAMES = st.one_of(

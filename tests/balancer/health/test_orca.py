@@ -148,6 +148,7 @@ def test_what_is_said_changes(monkeypatch: pytest.MonkeyPatch) -> None:
         b"endpoint-load-metrics: TEXT named_metrics.kv_cache_usage_perc=-1\r\n",
         b"endpoint-load-metrics: JSON " + b"[" * 1000 + b"\r\n",
         b"endpoint-load-metrics: \xff\xfe\x80\r\n",
+        b'endpoint-load-metrics: JSON {"rps_fractional": ' + b"9" * 400 + b"}\r\n",
         b"endpoint-load-metrics: TEXT a=" + b"1" * MAX_HEADER + b"\r\n",
         b"endpoint-load-metrics-bin: \xff\r\n",
         b"endpoint-load-metrics-bin: QgA\r\n",
@@ -165,6 +166,24 @@ def test_what_cannot_be_read_says_nothing(said: bytes) -> None:
             assert answer.endswith(b"ok")
             assert b"endpoint-load" not in answer.lower()
             assert here.memory() is None
+
+    uvloops.run(test())
+
+
+def test_what_cannot_be_read_is_not_tried_more_often() -> None:
+    """It takes as long to read."""
+    read: list[bytes] = []
+
+    def damaged(said: bytes) -> None:
+        read.append(said)
+
+    async def test() -> None:
+        async with region() as here:
+            here.picker._read_load = damaged
+            sent: Any = Sent(here.picker.routes()[0], None)  # type: ignore[arg-type]
+            for now in (0.0, 0.05, 0.099, 0.11, 0.15, 0.22):
+                here.picker.loaded(sent, b"nonsense", now)
+            assert len(read) == 3
 
     uvloops.run(test())
 

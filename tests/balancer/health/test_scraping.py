@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from math import isfinite
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MetricsError
+from gtm.adapters.recognised import MAX_LINES
 from gtm.adapters.servers import ServerType
 from gtm.balancer.health.scraping import Scraper, load_in_header, load_of
-from gtm.core.balance.health import Load
+from gtm.core.balance.backends import Backend, Scraped
+from gtm.core.balance.flights import Flights
+from gtm.core.balance.health import BackendHealth, Load, Settings
+from gtm.core.capacity.load_report import SIGNALS
 from tests.adapters import texts
 from tests.balancer.health.world import run, world
+from tests.core.strategies import quick
 
 LLAMA = frozenset(("llama",))
 
@@ -73,6 +79,99 @@ def test_damage_is_an_error_or_a_load(body: bytes) -> None:
     with suppress(MetricsError):
         Scraper().read(body, 1.0)
     load_in_header(b"TEXT " + body)
+
+
+_SERIES = {
+    ServerType.VLLM: (
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:kv_cache_usage_perc",
+        "vllm:generation_tokens_total",
+    ),
+    ServerType.SGLANG: (
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+        "sglang:token_usage",
+        "sglang:max_total_num_tokens",
+    ),
+    ServerType.TGI: ("tgi_batch_current_size", "tgi_queue_size", "tgi_request_generated_tokens_sum"),
+    ServerType.TRITON: (
+        "nv_inference_pending_request_count",
+        "nv_gpu_memory_used_bytes",
+        "nv_gpu_memory_total_bytes",
+        "nv_inference_request_duration_us",
+        "nv_inference_queue_duration_us",
+        "nv_inference_request_success",
+    ),
+}
+_NUMBERS = st.sampled_from((0.0, 5e-324, 1.0, 1e9, 1e10, 1e308, -1.0, -1e308)) | st.floats()
+
+
+@quick(400)
+@given(st.data(), st.sampled_from(sorted(_SERIES)))
+def test_no_number_that_a_server_says_hurts(data: st.DataObject, server_type: ServerType) -> None:
+    """Each may be the largest there is, so that their sum is none. What comes of it is in its range, and counts can be settled."""
+    scraper = Scraper(server_type)
+    backends = (Backend("http://a"), Backend("http://b"))
+    flights, health = Flights(backends), BackendHealth(Settings(), backends, 0.0)
+    for at in (1.0, 2.0, 3.0):
+        rows = [
+            f'{name}{{engine="{engine}"}} {data.draw(_NUMBERS)!r}\n'
+            for name in _SERIES[server_type]
+            for engine in range(2)
+        ]
+        try:
+            load = scraper.read("".join(rows).encode(), at)
+        except MetricsError:
+            continue
+        assert all(0 <= value <= SIGNALS[signal] for signal, value in scraper.signals.items())
+        assert load.memory is None or 0 <= load.memory <= 1
+        assert load.cache_tokens is None or 0 < load.cache_tokens <= 1e12
+        health.scraped("http://a", load, at)
+        health.tick(at)
+        if load.running is not None and load.waiting is not None:
+            flights.scraped("http://a", Scraped(load.running, load.waiting, at))
+        flights.settle(at)
+        assert all(isfinite(flights.of(one.name).outstanding) for one in backends)
+
+
+def test_what_is_impossible_is_unknown_and_missed() -> None:
+    """It is as if the server had not said it; of a cache that is fuller than full it is known that it is full."""
+    scraper = Scraper()
+    with pytest.raises(MetricsError, match="vllm:num_requests_running, vllm:num_requests_waiting"):
+        scraper.read(b"vllm:num_requests_running 2e9\nvllm:num_requests_waiting -1\n", 1.0)
+    load = scraper.read(b"vllm:num_requests_running 1e9\nvllm:kv_cache_usage_perc 1.5\n", 2.0)
+    assert (load.running, load.waiting, load.memory) == (1e9, None, 1.0)
+    sglang = Scraper(ServerType.SGLANG)
+    said = b"sglang:num_running_reqs 1\nsglang:max_total_num_tokens "
+    assert [sglang.read(said + number, 1.0).cache_tokens for number in (b"-5", b"0", b"2e12", b"4096")] == [
+        None,
+        None,
+        None,
+        4096.0,
+    ]
+
+
+def test_a_server_that_says_too_much_of_its_load() -> None:
+    """Who reads it serves requests meanwhile: it is read up to a bound, whatever else the metrics say."""
+    line = b'vllm:num_requests_running{engine="%06d"} 1\n'
+    fits = MAX_LINES // len(line % 0)
+    much = b"".join(line % number for number in range(fits))
+    assert Scraper().read(b"other 1\n" * 50_000 + much, 1.0).running == fits
+    with pytest.raises(MetricsError, match=f"longer than the {MAX_LINES} bytes that are read.*`scrape`"):
+        Scraper().read(much + line % fits, 1.0)
+    with pytest.raises(MetricsError, match=f"longer than the {MAX_LINES} bytes"):
+        Scraper(ServerType.HAPROXY).read(b"vllm:other 1\n" * (MAX_LINES // 10), 1.0)
+
+
+@pytest.mark.parametrize("number", [b"9" * 19, b"9" * 20, b"-" + b"9" * 400, b"9" * 400])
+def test_a_number_of_any_length_in_a_header(number: bytes) -> None:
+    """JSON's integers have no bound. What is said besides counts, where the whole can be read."""
+    load = load_in_header(b'JSON {"rps_fractional": %b, "named_metrics": {"kv_cache_usage": 0.5}}' % number)
+    assert load is not None
+    assert load.memory == 0.5
+    load = load_in_header(b'JSON {"named_metrics": {"kv_cache_usage": 0.5, "queue": %b}}' % number)
+    assert load is None or (load.memory, load.waiting) == (0.5, None)
 
 
 @pytest.mark.parametrize("form", ["TEXT", "JSON"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -161,3 +162,18 @@ def test_data_directory_of_a_gtm_that_uses_another_server(bare: Gtm, tmp_path: P
         lock.release()
     assert done.code == Exit.CANNOT_RUN
     assert "set GTM_DATABASE_URL here too" in done.err
+
+
+def test_audit(run: Gtm, control: Control) -> None:
+    """What was done is shown, by whom and by what; as lines it is all of it."""
+    direct = ("--direct", "--database-url", control.database_url)
+    run.ok("token", "create", "ci", "--role", "viewer")
+    run.ok("token", "revoke", "ci", *direct)
+    shown = run.ok("audit", "--target", "token ci", "--since", "1h").out
+    assert re.search(r"direct +token.revoke +token ci", shown)
+    assert re.search(r"api +token.create +token ci", shown)
+    lines = [json.loads(line) for line in run.ok("audit", "--lines", "--target", "token ci").out.splitlines()]
+    assert [one["via"] for one in lines] == ["api", "direct"]
+    assert run.ok("audit", "--json", "--until", "2000-01-01T00:00:00Z").json == []
+    for wrong in (("--since", "soon"), ("--until", "2030-01-01T00:00:00"), ("--action", "NO")):
+        assert run("audit", *wrong).code == Exit.BAD_INPUT

@@ -37,9 +37,16 @@ OTHERS: dict[str, Any] = {
     "max_moved_share": 0.5,
     "fence_approvals": 1,
     "demand_days": 1,
+    "audit_days": 1,
     "dnssec_key_file": Path("/c"),
     "dnssec_zsk_days": 1,
     "dnssec_resolver": "192.0.2.53",
+    "dashboard_url": "https://gtm.example.com",
+    "oidc_issuer": "https://login.example.com",
+    "oidc_client_id": "gtm",
+    "oidc_client_secret": "s3cret",
+    "oidc_client_secret_file": Path("/g"),
+    "oidc_roles": ["admin=group:gtm-admins"],
     "edge_port": 2,
     "dns_port": 3,
     "dns_bind": ["[::1]:53", "192.0.2.1"],
@@ -137,6 +144,8 @@ def test_serve_tells_control_and_the_edge_all_that_it_was_told(tmp_path: Path) -
         return supervisor._told_control(), supervisor._told_edge()
 
     of_control, of_edge = asyncio.run(told())
+    assert of_control.sign_in
+    of_control = replace(of_control, sign_in="")
     assert of_control == replace(settings.control, database_url="postgresql://127.0.0.1/own")
     own = {"control_url": "http://192.0.2.1:1", "name": "local", "replace": True, "token": of_edge.token}
     assert of_edge == replace(settings.edge, **own)  # type: ignore[arg-type]

@@ -41,6 +41,7 @@ def test_way_back_to_a_token(capsys: pytest.CaptureFixture[str], embedded: bool,
             dns="127.0.0.1:5300",
             regions=("eu-central",),
             admin_token=None,
+            dashboard="http://127.0.0.1:8080/sign-in/x",
             embedded=embedded,
         )
     )

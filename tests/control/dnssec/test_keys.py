@@ -25,6 +25,7 @@ from gtm.feed.current import CurrentView
 from gtm.feed.sealing import Seal, SealingKey
 from gtm.feed.wire import KeysMessage, SealedKeysMessage, SnapshotMessage, StateMessage, decode
 from gtm.settings import DnssecSettings
+from gtm.storage.audit import CONTROL
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.session import Database
 
@@ -130,7 +131,7 @@ async def test_other_processes_take_in_what_one_did(world: World) -> None:
     async with world.database.transaction() as transaction:
         await other.refresh(transaction)
     assert other.keys == one.keys
-    await one.roll("demo.test", ZSK, urgent=True)
+    await one.roll("demo.test", ZSK, urgent=True, by=CONTROL)
     async with world.database.transaction() as transaction:
         await other.refresh(transaction)
     assert other.keys == one.keys
@@ -157,11 +158,11 @@ async def test_a_zsk_rolls(world: World) -> None:
     book = world.book()
     await book.settle()
     (old,) = tags(book.keys).values()
-    await book.roll("demo.test", ZSK, urgent=False)
+    await book.roll("demo.test", ZSK, urgent=False, by=CONTROL)
     assert tags(book.keys) == {"demo.test": old}
     assert await world.states(ZSK) == [KeyState.ACTIVE, KeyState.PUBLISHED]
     with pytest.raises(Conflict, match="is being replaced already"):
-        await book.roll("demo.test", ZSK, urgent=False)
+        await book.roll("demo.test", ZSK, urgent=False, by=CONTROL)
     world.now += 30 * DAY + HOUR
     await book.settle()
     assert tags(book.keys) != {"demo.test": old}
@@ -175,10 +176,10 @@ async def test_a_roll_can_be_hurried(world: World) -> None:
     """An urgent roll signs with the new key two hours later; a roll under way can be made urgent, once."""
     book = world.book()
     await book.settle()
-    await book.roll("demo.test", ZSK, urgent=False)
-    await book.roll("demo.test", ZSK, urgent=True)
+    await book.roll("demo.test", ZSK, urgent=False, by=CONTROL)
+    await book.roll("demo.test", ZSK, urgent=True, by=CONTROL)
     with pytest.raises(Conflict):
-        await book.roll("demo.test", ZSK, urgent=True)
+        await book.roll("demo.test", ZSK, urgent=True, by=CONTROL)
     world.now += 2 * HOUR
     await book.settle()
     assert await world.states(ZSK) == [KeyState.RETIRED, KeyState.ACTIVE]
@@ -191,22 +192,22 @@ async def test_a_ksk_rolls_by_hand(world: World) -> None:
     status = await world.status(book)
     assert status.ds_from == datetime.fromtimestamp(world.now + READY_AFTER, UTC)
     with pytest.raises(Conflict, match="waits for its DS record now"):
-        await book.ds_seen("demo.test")
+        await book.ds_seen("demo.test", by=CONTROL)
     world.now += READY_AFTER
     await book.settle()
     assert [one.rdtype for one in book.keys.zones[0].sets] == [DNSKEY, CDS, CDNSKEY]
     assert "gtm dnssec roll demo.test --ds-seen" in (await world.status(book)).waits_for
-    await book.ds_seen("demo.test")
+    await book.ds_seen("demo.test", by=CONTROL)
     assert await world.states(KSK) == [KeyState.ACTIVE]
     assert (await world.status(book)).waits_for == ""
     before = (await world.status(book)).ds
-    await book.roll("demo.test", KSK, urgent=False)
+    await book.roll("demo.test", KSK, urgent=False, by=CONTROL)
     assert (await world.status(book)).ds == before
     assert len(book.keys.zones[0].sets[0].signatures) == 2
     world.now += 31 * DAY
     await book.settle()
     assert (await world.status(book)).ds != before
-    await book.ds_seen("demo.test")
+    await book.ds_seen("demo.test", by=CONTROL)
     assert await world.states(KSK) == [KeyState.RETIRED, KeyState.ACTIVE]
     world.now += 32 * DAY
     await book.settle()
@@ -246,7 +247,7 @@ async def test_a_zone_is_withdrawn_and_comes_back(world: World) -> None:
     await book.settle()
     world.now += READY_AFTER
     await book.settle()
-    await book.withdraw("demo.test", withdrawing=True)
+    await book.withdraw("demo.test", withdrawing=True, by=CONTROL)
     status = await world.status(book)
     assert (status.withdrawing, status.ds) == (True, ())
     assert "drop its DS records; 2 days after that" in status.waits_for
@@ -258,7 +259,7 @@ async def test_a_zone_is_withdrawn_and_comes_back(world: World) -> None:
     status = await world.status(book)
     assert (status.signed, status.ds, [key.next_at for key in status.keys]) == (False, (), [None, None])
     with pytest.raises(NotFound, match="set `dnssec: true`"):
-        await book.withdraw("demo.test", withdrawing=False)
+        await book.withdraw("demo.test", withdrawing=False, by=CONTROL)
     before = [one.key.id for one in (await world.zone()).keys]
     world.now += 100 * DAY
     await world.put()
@@ -286,7 +287,7 @@ async def test_a_wrong_key_file_changes_nothing(world: World) -> None:
         assert "key file" in book.problem
         assert book.keys == held
         with pytest.raises(Unavailable, match="key file"):
-            await book.roll("demo.test", ZSK, urgent=True)
+            await book.roll("demo.test", ZSK, urgent=True, by=CONTROL)
         fresh = world.book()
         async with world.database.transaction() as transaction:
             await fresh.refresh(transaction)
@@ -314,7 +315,7 @@ async def test_a_lost_database_replaces_no_keys(world: World) -> None:
     assert book.keys.of("demo.test") == held
     assert book.keys.of("other.test") is not None
     with pytest.raises(Unavailable, match="lost the keys"):
-        await book.roll("demo.test", ZSK, urgent=True)
+        await book.roll("demo.test", ZSK, urgent=True, by=CONTROL)
     assert set(await book.zones()) == {"other.test"}
 
 
@@ -375,7 +376,7 @@ async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) 
     keys = current.keys.of("demo.test")
     assert keys is not None
     assert key_tag(keys.dnskey) == keys.key_tag
-    await replica.dnssec.roll("demo.test", ZSK, urgent=True)
+    await replica.dnssec.roll("demo.test", ZSK, urgent=True, by=CONTROL)
     update = decode(await anext(stream))
     assert isinstance(update, SealedKeysMessage)
     current.apply(key.open(update, "edge-one", token))

@@ -22,8 +22,10 @@ from gtm.core.model.services import Member, Service
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.parts import DraftDocument
 from gtm.documents.schema import PolicyDocument, export_policy
 from gtm.feed.wire import SnapshotMessage
+from gtm.storage.audit import CONTROL
 from gtm.storage.session import Database
 
 
@@ -63,8 +65,8 @@ async def test_a_change_is_compiled_once(database_url: str, compilations: list[P
     now = datetime.now(UTC)
     for policy, expected in ((_policy(), 2), (_policy(2.0), 3), (_policy(), 3)):
         document = PolicyDocument.model_validate(export_policy(policy))
-        await apply(database, document, author="a", now=now, dry_run=True, check=check)
-        await apply(database, document, author="a", now=now, check=check)
+        await apply(database, DraftDocument(policy=document), by=CONTROL, now=now, dry_run=True, check=check)
+        await apply(database, DraftDocument(policy=document), by=CONTROL, now=now, check=check)
         await replica.watch.refresh()
         assert isinstance(replica.watch, DatabaseWatch)
         assert (

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.flights import PEERS_LAST_S
-from gtm.core.balance.sharing import FORGOTTEN_S, LAG, OFTEN, SELDOM, Sharing, Use, due, shares
+from gtm.core.balance.sharing import (
+    FORGOTTEN_S,
+    LAG,
+    MOST_OF_A_TOKEN,
+    OFTEN,
+    PATIENCE,
+    SELDOM,
+    Sharing,
+    Use,
+    due,
+    shares,
+)
 
 uses = st.dictionaries(
     st.sampled_from("abcdefgh"),
@@ -117,10 +130,24 @@ class _Member:
         return Use(len(self.ends), self.waiting)
 
 
-def _play(
-    limit: int, arrivals: list[list[int]], lengths: list[float], delay: int, sees: bool = True
+Lie = Callable[[int], Mapping[str, Use]]
+"""What a liar says at a moment, by what it calls its members."""
+
+
+def _play(  # noqa: PLR0917 - a world
+    limit: int,
+    arrivals: list[list[int]],
+    lengths: list[float],
+    delay: int,
+    sees: bool = True,
+    lies: Mapping[str, Lie] = MappingProxyType({}),
+    apart: bool = False,
 ) -> list[list[Use]]:
-    """What each member has at each moment, where words are `delay` moments on the way."""
+    """What each member has at each moment, where words are `delay` moments on the way.
+
+    `lies`: of balancers with these names beside them; what they say is heard at once. `apart`: each member is a balancer with a token of its
+    own, and not a process of one.
+    """
     members = [_Member(Sharing(f"m{number}")) for number in range(len(arrivals[0]))]
     on_the_way: list[tuple[int, int, Use]] = []
     seen, drawn = [], 0
@@ -129,7 +156,11 @@ def _play(
         for at, number, use in [word for word in on_the_way if word[0] <= moment]:
             for other, member in enumerate(members):
                 if other != number and sees:
-                    member.sharing.heard(f"m{number}", {f"m{number}": use}, at * STEP)
+                    name = f"t{number}/m" if apart else ""
+                    member.sharing.heard(f"m{number}", {f"m{number}": use}, at * STEP, name)
+        for liar, lie in lies.items():
+            for member in members:
+                member.sharing.heard(liar, lie(moment), now, liar)
         on_the_way = [word for word in on_the_way if word[0] > moment]
         for number, member in enumerate(members):
             member.ends = [end for end in member.ends if end > now]
@@ -185,3 +216,114 @@ def test_without_words_each_fills_all() -> None:
     assert sum(use.running for use in rows[-1]) == 32
     rows = _play(8, [[0] * 4] * 20 + [[9] * 4] * 5, [5.0], 1)
     assert sum(use.running for use in rows[-1]) == 8
+
+
+# What docs/choosing.md promises of one that lies: nobody's word takes all.
+
+
+def _floor(limit: int, honest: int, lies: Mapping[str, Lie]) -> int:
+    """What each of so many honest balancers may always fill, as the page says it: half of an equal part, where those of one token count for four."""
+    tokens: dict[str, int] = {}
+    for name in lies:
+        token = name.split("/")[0]
+        tokens[token] = tokens.get(token, 0) + 1
+    return max(1, limit // (2 * (honest + sum(min(4, count) for count in tokens.values()))))
+
+
+@st.composite
+def liars(draw: st.DrawFn) -> dict[str, Lie]:
+    """One token's balancers, that say what they like: always the same, or something else each time."""
+    numbers = st.sampled_from([0, 1, 7, 10**9])
+    found: dict[str, Lie] = {}
+    for number in range(draw(st.sampled_from([1, 1, 2, 9]))):
+        said = draw(
+            st.lists(
+                st.dictionaries(
+                    st.sampled_from(["x", "y", "z", "m0", "m1", *map(str, range(60))]),
+                    st.builds(Use, numbers, numbers),
+                    max_size=70,
+                ),
+                min_size=1,
+                max_size=5,
+            )
+        )
+        found[f"stolen/{number}"] = lambda moment, said=said: said[moment % len(said)]  # type: ignore[misc]
+    return found
+
+
+@given(worlds(), liars())
+def test_nobodys_word_takes_all(
+    world: tuple[int, list[list[int]], list[float], int], lies: dict[str, Lie]
+) -> None:
+    """Whatever one token's balancers say, each other one runs at least its floor once it has waited `PATIENCE`, for as long as anything waits there."""
+    limit, arrivals, _, delay = world
+    count = len(arrivals[0])
+    after = int(PATIENCE / STEP) + 10
+    rows = _play(limit, arrivals + [[0] * count] * after, [1e9], delay, lies=lies, apart=True)
+    for use in rows[-1]:
+        assert not use.waiting or use.running >= _floor(limit, count, lies)
+
+
+def test_a_floor_stays_while_others_leave_no_room() -> None:
+    """Requests that come one by one wait once for the others to make room, not each; and no longer than the lie lasts is it taken."""
+    sharing = Sharing("a")
+    sharing.heard("b", {"b": Use(10**9, 10**9)}, 0.0, "t/b")
+    sharing.tell(Use(0, 1), 0.0)
+    assert sharing.share(16, 0.0) == 0
+    sharing.tell(Use(0, 0), 0.5)  # it gave up waiting
+    assert sharing.share(16, 0.5) == 0
+    sharing.heard("b", {"b": Use(10**9, 10**9)}, PATIENCE, "t/b")
+    assert sharing.share(16, PATIENCE) == 4
+    sharing.tell(Use(3, 9), PATIENCE)
+    later = PATIENCE + LAG
+    assert sharing.share(16, later) == 4
+    sharing.heard("b", {"b": Use(8, 0)}, later, "t/b")  # honest again
+    assert sharing.share(16, later) == 8
+    sharing.heard("b", {"b": Use(16, 0)}, later, "t/b")
+    assert sharing.share(16, later) == 0
+    sharing.tell(Use(4, 1), later + PATIENCE)
+    assert sharing.share(16, later + PATIENCE) == 4  # and no more
+
+
+def test_names_are_cheap_and_tokens_are_not() -> None:
+    """Balancers of one token count for four at most, processes of one for nothing; own processes share one floor."""
+
+    def floor(names: list[str], limit: int = 80) -> int:
+        sharing = Sharing("a/1")
+        for name in names:
+            sharing.heard(name, {f"{name}{number}": Use(10**9, 0) for number in range(9)}, 0.0, name)
+        sharing.tell(Use(0, 5), 0.0)
+        sharing.share(limit, 0.0)
+        return sharing.share(limit, PATIENCE)
+
+    assert floor(["t/b"]) == 20
+    assert floor(["t/b", "u/b"]) == 13
+    assert floor([f"t/{number}" for number in range(MOST_OF_A_TOKEN)]) == 8
+    assert floor([f"t/{number}" for number in range(30)]) == 8
+    assert floor(["t/b"], 1) == 1
+    sharing = Sharing("a/1")
+    sharing.heard("b", {"b": Use(10**9, 0)}, 0.0, "t/b")
+    sharing.heard("a/2", {"a/2": Use(0, 50)}, 0.0)
+    sharing.tell(Use(0, 50), 0.0)
+    sharing.share(80, 0.0)
+    assert sharing.share(80, PATIENCE) == 10
+
+
+def test_others_do_not_speak_for_own_processes() -> None:
+    """What a peer says of names that processes here have, is not theirs."""
+    sharing = Sharing("a/1")
+    sharing.heard("a/2", {"a/2": Use(9, 1)}, 0.0)
+    sharing.heard("b", {"a/2": Use(0, 0), "b": Use(1, 0)}, 0.0, "t/b")
+    assert sharing.others(0.0) == {"a/2": Use(9, 1), "b": Use(1, 0)}
+
+
+@given(worlds())
+def test_honest_ones_fill_little_beside_each_other(
+    world: tuple[int, list[list[int]], list[float], int],
+) -> None:
+    """Floors are beside what runs longer than others wait: half of the slots at most where each has one that is worth half its part."""
+    limit, arrivals, lengths, delay = world
+    count = len(arrivals[0])
+    for row in _play(limit, arrivals, lengths, delay, apart=True):
+        untold = sum(max(2, use.running // 4) for use in row)
+        assert sum(use.running for use in row) <= limit + untold + count * max(1, limit // (2 * count))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.core.capacity.load import Freshness, Key, Load
 from gtm.core.capacity.processing import Sent, TimeSource
-from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, Supply, assess
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, Supply, assess, assess_region
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region, SpillIn
 from gtm.core.model.services import Member, Service
@@ -243,6 +243,9 @@ def test_capacity_is_never_negative_and_never_above_what_is_declared(
     for bound, declared in ((supply.slots, 100.0), (supply.rate, 50.0)):
         assert bound is not None or not stated
         assert bound is None or 0 <= bound <= (declared * (1 - reserve) if stated else 1000)
+    whole = assess(world, health, loads, T0, assess(world, health, loads, T0))
+    alone = assess_region(world, "r", health, loads, T0, before=whole)
+    assert alone == replace(whole.regions["r"], supply=Supply()), "one region looked at alone is no other"
     quiet = assess(world, health, _loads(60, limit=signals["limit"]), T0).supply["r"]
     idle = assess(world, health, _loads(0, limit=signals["limit"], queue=0.0), T0).supply["r"]
     assert quiet.slots is None or idle.slots is None or quiet.slots <= idle.slots

@@ -36,6 +36,7 @@ def class_demands(draw: st.DrawFn, number: int, tenants: tuple[str, ...]) -> Cla
         rate=rate,
         tenants=parts if sum(parts.values()) else {},
         on_overload=draw(st.sampled_from((OnOverload.SHED, OnOverload.SHED, OnOverload.QUEUE))),
+        fixed=len(regions) == 1 and draw(st.booleans()),
     )
 
 
@@ -142,7 +143,7 @@ def bounds(problem: Problem, pairs: list[tuple[ClassDemand, str]]) -> tuple[list
                 )
     for rule in problem.quotas:
         uses = [float(one.regions[0] == rule.home != region and region in rule.to) for one, region in pairs]
-        demand = sum(one.rate for one in problem.classes if one.regions[:1] == (rule.home,))
+        demand = sum(one.rate for one in problem.classes if one.regions[:1] == (rule.home,) and not one.fixed)
         add(uses, rule.max_rate)
         add(uses, None if rule.max_share is None else rule.max_share * demand)
     return rows, limits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gtm.core.capacity.supply import Supply
@@ -11,8 +13,11 @@ from gtm.core.model.policy import Match, Places, ResidencyRule, SpilloverRule
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import OnOverload, Priority, Service, Steering
 from gtm.core.plan.build import problem_of, ranking_of
+from gtm.core.plan.check import Breach, violations
 from gtm.core.plan.problem import Problem, SpillQuota
-from tests.core.decision.test_choice import BERLIN, SERVICE, _ranking, _up, _view
+from gtm.core.plan.solve import solve
+from gtm.core.quota.names import QuotaName
+from tests.core.decision.test_choice import BERLIN, SERVICE, _choice, _ranking, _up, _view
 
 SUPPLY = {"de": Supply(rate=10.0)}
 
@@ -61,6 +66,24 @@ def test_only_usable_regions_inside_the_fence_are_asked_for() -> None:
     assert one.regions == ("ie",)
     view = _view(residency=(rule,), health=_up(down=("de", "ie")))
     assert _ask(view, {_counted(view, request): 1.0}).classes == ()
+
+
+def test_a_share_is_of_what_earns_it() -> None:
+    """Demand that no plan moves earns nothing where it is seen: a plan that counted on it would be bent back for want of tokens."""
+    rule = SpilloverRule("out", "de", ("ie",), max_share=0.3)
+    view = _view(SERVICE, rule)
+    failover = _view(replace(SERVICE, steering=Steering.FAILOVER), rule)
+    request = Request("chat", BERLIN)
+    asked = _ask(view, {_counted(view, request): 10.0}, {("chat", "de"): 90.0})
+    problem = replace(asked, supply={"de": Supply(rate=1.0), "us": Supply(rate=0.0)})
+    earned = 10.0 * dict(_choice(view, request).earns)[QuotaName("out", share=True).text]
+    assert (earned, _choice(failover, request).earns) == (pytest.approx(3.0), ())
+    assert [one.key for one in problem.classes if one.fixed] == ["chat@de"]
+    found = solve(problem)
+    assert found.flow[_counted(view, request)[0]]["ie"] == pytest.approx(earned)
+    assert not violations(problem, found)
+    more = {**found.flow, _counted(view, request)[0]: {"de": 6.9, "ie": 3.1}}
+    assert [one.breach for one in violations(problem, replace(found, flow=more))][-1:] == [Breach.QUOTA]
 
 
 def test_clients_of_unknown_whereabouts_keep_the_order_written() -> None:

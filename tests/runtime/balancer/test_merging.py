@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_report, merged_state
+from gtm.balancer import metrics
+from gtm.core.balance.health import State
+from gtm.core.capacity.load_report import MAX_MODELS
+from gtm.runtime.balancer.reporting import Report
+from gtm.runtime.balancer.workers import merging
+from gtm.runtime.balancer.workers.merging import (
+    GAUGES,
+    REPORT_FIELDS,
+    STANDINGS,
+    MergedMetrics,
+    merged_report,
+    merged_state,
+)
 
 TEXT = """# HELP gtm_balancer_requests_total Requests.
 # TYPE gtm_balancer_requests_total counter
@@ -55,7 +69,7 @@ def test_counters_never_fall_and_gauges_are_those_that_live() -> None:
 
 def test_reports_add_up_to_the_regions() -> None:
     """Counts are sums; means are weighted by what they are means of; models are joined."""
-    one = {
+    one: Report = {
         "region": "fra",
         "source": "b",
         "outstanding": 3,
@@ -63,7 +77,7 @@ def test_reports_add_up_to_the_regions() -> None:
         "requests_per_second": 30.0,
         "limit": 5,
     }
-    two = {**one, "outstanding": 1, "queue": 2, "requests_per_second": 10.0, "limit": 4}
+    two: Report = {**one, "outstanding": 1, "queue": 2, "requests_per_second": 10.0, "limit": 4}
     found = merged_report(
         [
             {**one, "service_time_ms": 100.0, "models": ["a", "b"], "kv_cache_usage": 0.4},
@@ -109,3 +123,81 @@ def test_states_show_what_is_worst() -> None:
     )
     assert found["pushes"] == [{"region": "iad", "why": "moved", "requests": 4}]
     assert merged_state([])["backends"] == []
+
+
+def test_of_every_field_of_a_report_it_is_said_how_several_become_one() -> None:
+    """A report has the fields that its type names (mypy sees to that), and each is in the list; what is not is left out."""
+    assert set(Report.__annotations__) == set(REPORT_FIELDS)
+    new = cast("Report", {"outstanding": 1, "gpu_temperature": 60.0})
+    assert merged_report([new, new]) == {"outstanding": 2}
+
+
+def test_of_every_gauge_it_is_said_how_several_become_one() -> None:
+    """Of all names that a balancer's metrics have, counters end in `_total`, and these are histograms."""
+    histograms = {f"gtm_balancer_{name}_seconds" for name in ("request", "first_byte", "inter_token")}
+    names = set(re.findall(r'"(gtm_balancer_\w+)"', Path(metrics.__file__).read_text()))
+    assert {name for name in names - histograms if not name.endswith("_total")} == set(GAUGES)
+    text = "# HELP gtm_balancer_new New.\n# TYPE gtm_balancer_new gauge\ngtm_balancer_new 1\n"
+    assert _values(MergedMetrics().text([text, text, _text(1)])) == _values(_text(1).encode())
+
+
+def test_a_report_names_no_more_models_than_control_takes() -> None:
+    """Workers may see a change one after the other: together they know more than any."""
+    first = [f"a{number:04}" for number in range(MAX_MODELS)]
+    second = [f"b{number:04}" for number in range(MAX_MODELS)]
+    assert merged_report([{"models": second}, {"models": first}])["models"] == first
+
+
+def test_what_is_even_in_sum_is_even() -> None:
+    """Two workers have a request each, at another of two backends: a third, which is down, is not looked at."""
+
+    def text(*used: float) -> str:
+        rows = list(zip("xyz", used, (1, 1, 0), strict=True))
+        values = {
+            "gtm_balancer_backend_up": [f'{{backend="{name}"}} {up}' for name, _, up in rows],
+            "gtm_balancer_utilization": [f'{{backend="{name}"}} {value}' for name, value, _ in rows],
+            "gtm_balancer_utilization_cv": [" 1"],
+        }
+        return "".join(
+            f"# HELP {name} Help.\n# TYPE {name} gauge\n" + "".join(f"{name}{line}\n" for line in lines)
+            for name, lines in values.items()
+        )
+
+    assert (
+        _values(MergedMetrics().text([text(0.5, 0, 0), text(0, 0.5, 0)]))["gtm_balancer_utilization_cv"] == 0
+    )
+    alone = _values(MergedMetrics().text([text(0.5, 0, 0.5)]))
+    assert alone["gtm_balancer_utilization_cv"] == 1
+
+
+def test_counters_of_those_that_ended_are_shown_where_nobody_counts() -> None:
+    """As while all are begun anew."""
+    merged = MergedMetrics()
+    merged.ended(_text(4))
+    assert _values(merged.text([]))["gtm_balancer_request_seconds_count"] == 4
+
+
+def test_what_ended_workers_leave_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients make names of models up: beyond a number of these they are counted as others, and none is lost."""
+    monkeypatch.setattr(merging, "MOST_ENDED", 3)
+    merged, name = MergedMetrics(), "gtm_balancer_tenant_requests_total"
+    for number in range(10):
+        row = f'{name}{{tenant="",model="m{number}"}} 2'
+        merged.ended(f"# HELP {name} Requests.\n# TYPE {name} counter\n{row}\n")
+    found = _values(merged.text([]))
+    assert len(found) == 4
+    assert found[f'{name}{{tenant="(others)",model="(others)"}}'] == 14
+    assert sum(found.values()) == 20
+
+
+def test_a_backend_stands_as_whoever_says_that_has_most_against_it() -> None:
+    """Whoever comes first; and what one has not asked yet, another knows."""
+    assert {*STANDINGS} == {*State}
+    for states in (["warming", "down", "up"], ["down", "unknown", "up"]):
+        rows = [{"url": "x", "state": one, "in_flight": 0, "work_s": 0.0, "outstanding": 0} for one in states]
+        parts: dict[str, Any] = {part: {} for part in ("tiers", "choices", "tenants", "at_peers")}
+        known = [
+            {"draining": False, "connections": 0, "share": 1, "backends": [row], "pushes": [], **parts}
+            for row in rows
+        ]
+        assert merged_state(known)["backends"][0]["state"] == "down"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from gtm.runtime.balancer.peers.datagrams import (
     Sealer,
     opened,
 )
-from gtm.runtime.balancer.peers.known import CLOCKS_APART, MOST_STARTS, REMEMBERED, Known
+from gtm.runtime.balancer.peers.known import CLOCKS_APART, MOST_OF_A_TOKEN, MOST_STARTS, REMEMBERED, Known
 from gtm.runtime.balancer.words import Word, together
 
 OURS, THEIRS, OTHERS = made(), made(), made()
@@ -62,6 +62,8 @@ class _Clock:
             "at": self.wall,
             "word": WORD,
         }
+        if "instance" in more:
+            told["word"] = Word({f"{more['instance']}/1": Use(3, 1)}, WORD.loads)
         return Said(**{**told, **more})  # type: ignore[arg-type]
 
 
@@ -137,7 +139,8 @@ def test_who_is_believed() -> None:
     clock = _Clock()
     known = clock.known()
     assert known.hear(Sealer(THEIRS).seal(clock.said(5)))
-    assert known.words() == {"b.1": WORD}
+    heard = replace(WORD, balancer="t/b")
+    assert known.words() == {"b.1": heard}
     for key, said in (
         (OTHERS, clock.said(6)),  # of another region
         (OURS, clock.said(6)),  # of nobody
@@ -147,9 +150,11 @@ def test_who_is_believed() -> None:
         (THEIRS, clock.said(6, at=clock.wall - CLOCKS_APART - 1)),
         (THEIRS, clock.said(6, at=clock.wall + CLOCKS_APART + 1)),
         (THEIRS, clock.said(6, instance="a.1")),  # ourselves
+        (THEIRS, clock.said(6, word=Word({"a.1": Use(9, 9)}))),  # of others' processes
+        (THEIRS, clock.said(6, word=Word({"b.1/1": Use(9, 9), "c.1/1": Use(0, 0)}))),
     ):
         assert not known.hear(Sealer(key).seal(said)), said
-    assert known.words() == {"b.1": WORD}
+    assert known.words() == {"b.1": heard}
     clock.now += 0.5
     assert known.words()["b.1"].age == 0.5
     clock.wall += CLOCKS_APART - 1
@@ -165,6 +170,15 @@ def test_an_instance_is_its_peers_own() -> None:
     assert known.hear(Sealer(THEIRS).seal(clock.said(1)))
     assert not known.hear(Sealer(OURS).seal(clock.said(2)))
     assert known.hear(Sealer(following).seal(clock.said(3)))
+
+
+def test_no_token_crowds_out_others() -> None:
+    """However many balancers one token gives itself names for, those of others are heard."""
+    known = _Clock().known()
+    flood = [_peer(OURS, f"a/{number:03}") for number in range(500)]
+    known.learn([*flood, _peer(THEIRS)])
+    assert "t/b" in {one.name for one in known.peers()}
+    assert len(known.peers()) == MOST_OF_A_TOKEN + 1
 
 
 def test_goodbye_is_for_good() -> None:

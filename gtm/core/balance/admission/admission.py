@@ -10,7 +10,7 @@ from gtm.core.balance.admission.counts import Snapshot, TenantCounts, TierCounts
 from gtm.core.balance.admission.deadlines import Deadlines
 from gtm.core.balance.admission.fair import FairQueue
 from gtm.core.balance.admission.pace import Pace
-from gtm.core.balance.admission.settings import Settings, problems
+from gtm.core.balance.admission.settings import Settings, checked
 from gtm.core.balance.admission.slots import Slots
 from gtm.core.balance.admission.tenants import Tenant, Tenants
 from gtm.core.balance.admission.values import (
@@ -20,6 +20,7 @@ from gtm.core.balance.admission.values import (
     Ticket,
     TicketState,
     Used,
+    check,
     tier_of,
 )
 from gtm.core.model.services import Priority
@@ -36,7 +37,7 @@ class Admission:
     """
 
     def __init__(self, settings: Settings | None = None, limit: int | None = None) -> None:
-        self._settings = _checked(settings or Settings())
+        self._settings = checked(settings or Settings())
         self._now = -inf
         self._number = 0
         self._slots = Slots(_by_tier(self._settings.reserves))
@@ -67,7 +68,7 @@ class Admission:
         Raises ValueError: a cost, a token count or a size that is not one.
         """
         now = self._pass(now)
-        _check(arrival)
+        check(arrival)
         tier = tier_of(arrival.priority)
         deadline = now + self._waits[tier] if arrival.deadline is None else arrival.deadline
         tenant = self._tenants.get(arrival.tenant, now)
@@ -140,7 +141,7 @@ class Admission:
     def configure(self, settings: Settings, now: float) -> None:
         """Go on under other settings. What was taken in stays, even beyond new bounds. Raises ValueError: they mean nothing."""
         now = self._pass(now)
-        self._settings = _checked(settings)
+        self._settings = checked(settings)
         self._slots.reserve(_by_tier(settings.reserves))
         self._waits = _by_tier(settings.waits)
         self._tenants.set(settings, now)
@@ -380,24 +381,3 @@ class Admission:
 def _by_tier(values: Mapping[str, float]) -> tuple[float, float, float]:
     first, second, third = (values[tier] for tier in TIERS)
     return first, second, third
-
-
-def _checked(settings: Settings) -> Settings:
-    wrong = problems(settings)
-    if wrong:
-        raise ValueError("\n".join(str(problem) for problem in wrong))
-    return settings
-
-
-def _check(arrival: Arrival) -> None:
-    if not (
-        0.0 < arrival.cost < inf
-        and (arrival.deadline is None or arrival.deadline < inf)
-        and arrival.body_bytes >= 0
-        and 0.0 <= arrival.input_tokens < inf
-        and 0.0 <= arrival.output_tokens < inf
-    ):
-        raise ValueError(
-            f"cost {arrival.cost}, deadline {arrival.deadline}, {arrival.body_bytes} bytes, {arrival.input_tokens} and "
-            f"{arrival.output_tokens} tokens: a cost is above 0, bytes and tokens are 0 or more, and all are finite"
-        )

@@ -75,6 +75,14 @@ def problems(settings: Settings) -> tuple[Problem, ...]:
     return tuple(_problems(settings))
 
 
+def checked(settings: Settings) -> Settings:
+    """These settings. Raises ValueError, with every problem: they mean nothing."""
+    wrong = problems(settings)
+    if wrong:
+        raise ValueError("\n".join(str(problem) for problem in wrong))
+    return settings
+
+
 def _problems(settings: Settings) -> Iterator[Problem]:
     yield from _tiers("reserves", settings.reserves, least=0.0, most=1.0)
     yield from _tiers("waits", settings.waits, least=0.0, most=86_400.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from gtm.core.model.services import Priority
@@ -37,6 +38,21 @@ class Arrival(NamedTuple):  # made for each request
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     model: str | None = None
+
+
+def check(arrival: Arrival) -> None:
+    """Raises ValueError: a cost, a token count or a size of it is not one."""
+    if not (
+        0.0 < arrival.cost < inf
+        and (arrival.deadline is None or arrival.deadline < inf)
+        and arrival.body_bytes >= 0
+        and 0.0 <= arrival.input_tokens < inf
+        and 0.0 <= arrival.output_tokens < inf
+    ):
+        raise ValueError(
+            f"cost {arrival.cost}, deadline {arrival.deadline}, {arrival.body_bytes} bytes, {arrival.input_tokens} and "
+            f"{arrival.output_tokens} tokens: a cost is above 0, bytes and tokens are 0 or more, and all are finite"
+        )
 
 
 class Used(NamedTuple):

@@ -17,7 +17,8 @@ from gtm.core.balance.spill.edge import Correction, Way, correct
 from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing, standing
 from gtm.core.balance.spill.senders import Sender, Sent, allotment, wanting
 from gtm.core.balance.spill.ways import ways
-from gtm.core.decision.choice import Afford, Option, by_free_slots
+from gtm.core.decision.choice import by_free_slots
+from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Reason

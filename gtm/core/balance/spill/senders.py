@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import floor
 
 from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing
-from gtm.core.decision.choice import Afford
+from gtm.core.decision.options import Afford
 from gtm.core.model.affinity import fraction
 
 _GRAIN = 0.01

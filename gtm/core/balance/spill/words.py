@@ -9,7 +9,7 @@ from gtm.core.balance.spill.edge import Correction
 from gtm.core.balance.spill.outcomes import Why
 from gtm.core.balance.spill.room import Standing
 from gtm.core.balance.spill.ways import ways
-from gtm.core.decision.choice import Option
+from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import View
 from gtm.core.model.services import Push

@@ -2,14 +2,15 @@
 
 Laws:
   1. A word counts only if a key signed it that control published for a balancer of this region, it is newer than what that balancer said before,
-     and its sender's clock is not far from this one's: what was recorded is worth nothing later.
+     it speaks of that start's own processes, and its sender's clock is not far from this one's: what was recorded is worth nothing later.
   2. Silence of control takes nobody away: who was published is remembered, and those that are published no more (control has just begun
      anew, and has not heard of them yet) for `REMEMBERED` seconds.
-  3. What is kept is bounded: peers, starts of one peer, datagrams verified a second.
+  3. What is kept is bounded: peers, those of one token, starts of one peer, datagrams verified a second.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ from gtm.runtime.balancer.words import Word
 
 MOST_PEERS = 64
 """Balancers of one region that are heard."""
+MOST_OF_A_TOKEN = 32
+"""Of these, those whose keys one token told: who has stolen it must not crowd out the others."""
 MOST_STARTS = 4
 """Starts of one of them that are: its successor's, and its predecessor's that finishes."""
 REMEMBERED = 60.0
@@ -82,7 +85,7 @@ class Known:
         for place, (one, gone) in list(self._peers.items()):
             if place not in told and gone is None:
                 self._peers[place] = one, now
-        for place, one in sorted(told.items())[:MOST_PEERS]:
+        for place, one in _bounded(sorted(told.items())):
             self._peers[place] = one, None
         self._sweep()
         return self.peers() != before
@@ -119,7 +122,8 @@ class Known:
         before = self._heard.get(said.instance)
         stale = before is not None and (before.peer != peer or said.sequence <= before.said.sequence)
         far = abs(self._wall() - said.at) > CLOCKS_APART
-        if said.region != self._region or said.instance == self._instance or stale or far:
+        foreign = any(name.partition("/")[0] != said.instance for name in said.word.uses)
+        if said.region != self._region or said.instance == self._instance or stale or far or foreign:
             self.refused += said.instance != self._instance
             return False
         self._heard[said.instance] = _Heard(said, self._now(), peer)
@@ -139,7 +143,7 @@ class Known:
             name: one for name, one in self._heard.items() if now - one.came <= keep and one.peer in names
         }
         return {
-            name: replace(one.said.word, age=one.said.word.age + now - one.came)
+            name: replace(one.said.word, age=one.said.word.age + now - one.came, balancer=one.peer)
             for name, one in self._heard.items()
             if not one.said.ending
         }
@@ -156,3 +160,15 @@ class Known:
             return False
         budget.left -= 1.0
         return True
+
+
+def _bounded(told: Iterable[tuple[tuple[str, str], Peer]]) -> Iterable[tuple[tuple[str, str], Peer]]:
+    """The first of them that are heard, of no token too many."""
+    tokens: Counter[str] = Counter()
+    taken = 0
+    for place, one in told:
+        token = one.name.partition("/")[0]
+        tokens[token] += 1
+        if tokens[token] <= MOST_OF_A_TOKEN and taken < MOST_PEERS:
+            taken += 1
+            yield place, one

@@ -9,19 +9,10 @@ from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency import Delta, Witness
 from gtm.core.quota.names import QuotaText
-from gtm.feed.wire import (
-    AccessMessage,
-    HandoffKeysMessage,
-    KeysMessage,
-    LatencyMessage,
-    Lines,
-    RoomMessage,
-    SnapshotMessage,
-    StateMessage,
-)
-from gtm.runtime.balancer.carriers import ViewMessage
+from gtm.feed.wire import Lines
+from gtm.runtime.balancer.reporting import Report
 from gtm.runtime.balancer.words import Word
-from gtm.runtime.following.told import PartsMessage, TimesMessage
+from gtm.runtime.following.told import TOLD, PartsMessage, ViewMessage
 from gtm.runtime.process.line import LineEnd
 from gtm.settings import BalancerSettings
 
@@ -98,7 +89,7 @@ class LoadMessage:
     `tiers`: requests that run and that wait, by tier. `deltas` and `witnesses`: what it learned of round trips since the last.
     """
 
-    report: dict[str, Any]
+    report: Report
     metrics: str
     tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
     deltas: tuple[Delta, ...] = ()
@@ -121,22 +112,7 @@ ToWorker = ViewMessage | PartsMessage | KeyMessage | WordsMessage | AskMessage
 FromWorker = ReadyMessage | WordMessage | LoadMessage | ShownMessage
 """What a worker tells."""
 
-TO_WORKER = Lines[ToWorker](
-    {
-        "times": TimesMessage,
-        "snapshot": SnapshotMessage,
-        "access": AccessMessage,
-        "keys": KeysMessage,
-        "handoff_keys": HandoffKeysMessage,
-        "latency": LatencyMessage,
-        "state": StateMessage,
-        "room": RoomMessage,
-        "parts": PartsMessage,
-        "key": KeyMessage,
-        "words": WordsMessage,
-        "ask": AskMessage,
-    }
-)
+TO_WORKER = Lines[ToWorker]({**TOLD, "key": KeyMessage, "words": WordsMessage, "ask": AskMessage})
 FROM_WORKER = Lines[FromWorker](
     {"ready": ReadyMessage, "word": WordMessage, "load": LoadMessage, "shown": ShownMessage}
 )

@@ -5,7 +5,7 @@ others have, by lines through this process.
 
 Laws:
   1. A worker that has died shares no slots: what it had is given up at once, and its successor begins with nothing.
-  2. A slot is reported once: reports of workers add up to the region's.
+  2. Nobody waits for a worker that hangs, and one that does so for `HANGS` seconds has died.
 """
 
 from __future__ import annotations
@@ -14,26 +14,19 @@ import asyncio
 import logging
 import os
 import socket
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gtm.core.balance.sharing import Use
-from gtm.core.balance.spill.room import Slots
+from gtm.core.balance.sharing import FORGOTTEN_S
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
-from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import FeedError
 from gtm.runtime.balancer.admin import Shown
-from gtm.runtime.balancer.carrier import Counts
-from gtm.runtime.balancer.carriers import Spent, ViewMessage
-from gtm.runtime.balancer.round_trips import MAX_SENT
-from gtm.runtime.balancer.words import Word, together
-from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_report, merged_state
+from gtm.runtime.balancer.words import Word
+from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_state
 from gtm.runtime.balancer.workers.messages import (
     AskMessage,
     FromWorker,
@@ -47,7 +40,8 @@ from gtm.runtime.balancer.workers.messages import (
     WordsMessage,
     WorkerSettings,
 )
-from gtm.runtime.following.told import PartsMessage
+from gtm.runtime.balancer.workers.said import SILENT, RunningWorker, Said
+from gtm.runtime.following.told import PartsMessage, ViewMessage
 from gtm.runtime.process.child import keep
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate
@@ -62,27 +56,13 @@ _GATHERED = 0.005
 """Seconds for which words are gathered before they are passed on."""
 _ASKED = 2.0
 """Longest wait for what workers show of themselves."""
+LOOK_EVERY = 1.0
+"""Seconds between looks at whether workers hang."""
+HANGS = int(FORGOTTEN_S / LOOK_EVERY)
+"""Looks at a worker that said nothing between them, from which it is taken to be no more, as those who share its slots take it: it is killed."""
 
 
-@dataclass(slots=True)
-class _Worker:
-    """A worker that runs: its line, its process, and what it said last."""
-
-    number: int
-    name: str
-    line: PoolEnd
-    process: asyncio.subprocess.Process
-    ready: bool = False
-    said: WordMessage | None = None
-    said_at: float = 0.0
-    report: Mapping[str, Any] | None = None
-    metrics: str = ""
-    tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    used: Mapping[QuotaText, int] = field(default_factory=dict)
-    denied: Mapping[QuotaText, int] = field(default_factory=dict)
-
-
-class WorkerPool:
+class WorkerPool(Said):
     """See above, and `gtm.runtime.balancer.carriers.Carriers`.
 
     Args:
@@ -99,16 +79,13 @@ class WorkerPool:
         everything: Callable[[], Iterable[ViewMessage]],
         leases: LeaseHolder,
     ) -> None:
-        self._settings = settings
+        super().__init__(settings, leases)
         self._everything = everything
-        self._leases = leases
         self._instance = instance
-        self._loop = asyncio.get_running_loop()
         self._lifeline = Lifeline()
         self._listeners: Sequence[Listener] = ()
-        self._running: dict[int, _Worker] = {}
-        self._learned = Interval([], [])
         self._tasks: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
         self._key: OwnKey | None = None
         self._peers: Mapping[str, Word] = {}
         self._peers_at = 0.0
@@ -130,6 +107,7 @@ class WorkerPool:
         for number in range(1, self._settings.workers + 1):
             kept = keep(f"worker {number}", partial(self._run, number), self._finishing)
             self._tasks.append(asyncio.ensure_future(kept))
+        self._watching = asyncio.ensure_future(self._watch())
         await self._ready.wait()
 
     async def finish(self) -> None:
@@ -144,9 +122,10 @@ class WorkerPool:
     async def close(self) -> None:
         """See `Carriers`."""
         self._finishing.set()
-        for task in self._tasks:
+        tasks = [*self._tasks, *([] if self._watching is None else [self._watching])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._relaying is not None:
             self._relaying.cancel()
         self._lifeline.close()
@@ -162,30 +141,63 @@ class WorkerPool:
                 document(told),
                 pass_fds=(told.descriptor, *(one.descriptor for one in lent)),
             )
-        except OSError:
+        except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        worker = _Worker(number, name, await PoolEnd.over(ours), process)
+        try:
+            return await self._follow(RunningWorker(number, name, await PoolEnd.over(ours), process))
+        finally:
+            await terminate(process, _PATIENCE)
+            self._leases.ended(number - 1)
+
+    async def _follow(self, worker: RunningWorker) -> int:
+        """Tell it what it needs, and hear it until its end."""
         worker.line.put(self._everything())
         if self._key is not None:
             worker.line.put([KeyMessage(self._key)])
-        worker.line.put([PartsMessage(self._leases.started(number - 1))])
-        self._running[number] = worker
+        worker.line.put([PartsMessage(self._leases.started(worker.number - 1))])
+        self._running[worker.number] = worker
         self._relay_soon()
         if self._finishing.is_set():
-            process.terminate()
+            worker.process.terminate()
         try:
             await self._listen(worker)
-            return await process.wait()
+            return await self._end(worker)
         finally:
-            del self._running[number]
+            self._ended(worker)
             self._metrics.ended(worker.metrics)
-            self._leases.ended(number - 1)
+            self._shown.pop(worker.number, None)
+            self._look_for_answers()
             self._relay_soon()
             await worker.line.close()
-            await terminate(process, _PATIENCE)
+
+    @staticmethod
+    async def _end(worker: RunningWorker) -> int:
+        """The exit code of one that has hung up, and so carries nothing more."""
+        try:
+            return await asyncio.wait_for(worker.process.wait(), _PATIENCE)
+        except TimeoutError:
+            logger.error("worker %d hung up, but does not end: it is killed", worker.number)
+            worker.process.kill()
+            return await worker.process.wait()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            self.look()
+
+    def look(self) -> None:
+        """Look whether workers hang; each second."""
+        for one in self._running.values():
+            one.unheard += 1
+            if one.ready and one.unheard == SILENT:
+                logger.warning("worker %d is silent", one.number)
+            if one.ready and one.unheard == HANGS:
+                logger.error("worker %d has been silent for %d s: it is killed", one.number, HANGS)
+                with suppress(ProcessLookupError):
+                    one.process.kill()
 
     # --- what they are told ---
 
@@ -227,7 +239,7 @@ class WorkerPool:
 
     # --- what they say ---
 
-    async def _listen(self, worker: _Worker) -> None:
+    async def _listen(self, worker: RunningWorker) -> None:
         while True:
             try:
                 message = await worker.line.get()
@@ -238,102 +250,24 @@ class WorkerPool:
                 return
             self._take(worker, message)
 
-    def _take(self, worker: _Worker, message: FromWorker) -> None:
+    def _take(self, worker: RunningWorker, message: FromWorker) -> None:
+        worker.unheard = 0
         match message:
             case WordMessage():
                 worker.said, worker.said_at = message, self._loop.time()
                 self._relay_soon()
             case LoadMessage():
-                worker.report, worker.metrics = message.report, message.metrics
-                worker.tiers = message.tiers
-                self._learned.deltas.extend(message.deltas)
-                self._learned.witnesses.extend(message.witnesses)
-                del self._learned.deltas[:-MAX_SENT], self._learned.witnesses[:-MAX_SENT]
+                self._load(worker, message)
             case ShownMessage():
                 worker.metrics = message.metrics  # what was shown must not be forgotten
                 if message.number == self._asked:
                     self._shown[worker.number] = message
-                    if self._shown.keys() >= {n for n, one in self._running.items() if one.ready}:
-                        self._answered.set()
+                    self._look_for_answers()
             case ReadyMessage():
                 logger.info("worker %d serves by revision %d", worker.number, message.revision)
                 worker.ready = True
                 if sum(one.ready for one in self._running.values()) == self._settings.workers:
                     self._ready.set()
-
-    def spent(self) -> Sequence[Spent]:
-        """See `Carriers`."""
-        found = []
-        for number, one in self._running.items():
-            if one.said is None:
-                continue
-            used, one.used = _since(one.used, one.said.used), one.said.used
-            denied, one.denied = _since(one.denied, one.said.denied), one.said.denied
-            found.append(Spent(number - 1, one.said.parts, used, denied))
-        return found
-
-    def pushes(self) -> Mapping[str, int]:
-        """See `Carriers`."""
-        found: Counter[str] = Counter()
-        for one in self._running.values():
-            if one.said is not None:
-                found.update(one.said.pushes)
-        return found
-
-    def words(self) -> Mapping[str, Word]:
-        """See `Carriers`. One that has not spoken yet has nothing."""
-        now = self._loop.time()
-        return {
-            one.name: Word({one.name: Use(0, 0)})
-            if one.said is None
-            else replace(one.said.word, age=now - one.said_at)
-            for one in self._running.values()
-        }
-
-    def use(self) -> Use:
-        """See `Carriers`."""
-        uses = [
-            use
-            for one in self._running.values()
-            if one.said is not None
-            for use in one.said.word.uses.values()
-        ]
-        return Use(sum(use.running for use in uses), sum(use.waiting for use in uses))
-
-    def report(self) -> dict[str, Any]:
-        """See `Carriers`."""
-        found = merged_report([one.report for one in self._running.values() if one.report is not None])
-        return {"outstanding": 0, "queue": 0, "requests_per_second": 0.0, **found} | {
-            "region": self._settings.region,
-            "source": self._settings.name,
-        }
-
-    def tiers(self) -> Mapping[str, tuple[int, int]]:
-        """See `Carriers`."""
-        found: dict[str, tuple[int, int]] = {}
-        for one in self._running.values():
-            for tier, (running, waiting) in one.tiers.items():
-                had = found.get(tier, (0, 0))
-                found[tier] = had[0] + running, had[1] + waiting
-        return found
-
-    def round_trips(self) -> Interval:
-        """See `Carriers`."""
-        learned, self._learned = self._learned, Interval([], [])
-        return learned
-
-    def free_slots(self) -> Slots | None:
-        """See `Carriers`."""
-        rooms = [one.said.room for one in self._running.values() if one.said is not None]
-        known = [room for room in rooms if room is not None]
-        if not known:
-            return None
-        return Slots(*(sum(getattr(room, name) for room in known) for name in ("free", "limit", "waiting")))
-
-    def counts(self) -> Counts:
-        """See `Carriers`."""
-        loads = together(list(self.words().values())).loads
-        return Counts(*self.use(), {name: int(load.requests) for name, load in loads.items()})
 
     # --- what is shown ---
 
@@ -346,27 +280,20 @@ class WorkerPool:
             for one in self._running.values():
                 one.line.put([AskMessage(self._asked)])
             if any(one.ready for one in self._running.values()):
+                self._look_for_answers()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_ASKED):
                         await self._answered.wait()
             return tuple(self._shown[number] for number in sorted(self._shown))
 
-    def metrics(self, shown: Iterable[ShownMessage]) -> bytes:
-        """All metrics, of those that are shown and of those that ended."""
-        return self._metrics.text([one.metrics for one in shown])
+    def _look_for_answers(self) -> None:
+        """See whether all have answered that are waited for. What dies or hangs meanwhile does not."""
+        if all(n in self._shown for n, one in self._running.items() if one.ready and not one.hangs):
+            self._answered.set()
 
-    def processes(self) -> list[dict[str, Any]]:
-        """The workers, for people."""
-        return [
-            {
-                "worker": one.number,
-                "process": one.process.pid,
-                "ready": one.ready,
-                "running": sum(use.running for use in one.said.word.uses.values()) if one.said else 0,
-                "waiting": sum(use.waiting for use in one.said.word.uses.values()) if one.said else 0,
-            }
-            for _, one in sorted(self._running.items())
-        ]
+    def metrics(self) -> bytes:
+        """All metrics: of those that run as they said last, for a counter must not fall because one hangs, and of those that ended."""
+        return self._metrics.text([one.metrics for _, one in sorted(self._running.items())])
 
 
 class _Pages:
@@ -379,13 +306,10 @@ class _Pages:
         return any(one.ready for one in await self._pool.ask())
 
     async def metrics(self) -> bytes:
-        return self._pool.metrics(await self._pool.ask())
+        await self._pool.ask()
+        return self._pool.metrics()
 
     async def state(self) -> dict[str, Any]:
         shown = await self._pool.ask()
         state = merged_state([one.state for one in shown])
         return {**state, "process": os.getpid(), "workers": self._pool.processes()}
-
-
-def _since(before: Mapping[QuotaText, int], now: Mapping[QuotaText, int]) -> dict[QuotaText, int]:
-    return {quota: count - before.get(quota, 0) for quota, count in now.items()}

@@ -122,7 +122,8 @@ class Worker:
             self._tasks.start(self._tell(carrier))
             self._tasks.start(self._tick(carrier))
             snapshot = self._current.snapshot
-            self._line.put([ReadyMessage(0 if snapshot is None else snapshot.revision)])
+            # Its load first: the balancer reports as soon as all are ready, and silence is not zero.
+            self._line.put([self._load(carrier), ReadyMessage(0 if snapshot is None else snapshot.revision)])
             await self._stopping.wait()
             await carrier.finish()
             self._line.put([self._load(carrier)])
@@ -175,7 +176,7 @@ class Worker:
                 if message is None:
                     return  # `lifeline` says what follows
                 self._take(message)
-            except (FeedError, PolicyError) as error:
+            except (FeedError, PolicyError, ValueError) as error:  # ValueError: a line that is too long
                 logger.error("ignored a message: %s", error)
 
     def _take(self, message: ToWorker) -> None:

@@ -11,19 +11,9 @@ from dataclasses import dataclass, field
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency import Delta, Witness
 from gtm.core.quota.names import QuotaText
-from gtm.feed.wire import (
-    AccessMessage,
-    HandoffKeysMessage,
-    KeysMessage,
-    Lasting,
-    LatencyMessage,
-    Lines,
-    RoomMessage,
-    SnapshotMessage,
-    StateMessage,
-)
+from gtm.feed.wire import Lines
 from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.following.told import PartsMessage, TimesMessage
+from gtm.runtime.following.told import TOLD, PartsMessage, ViewMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +85,7 @@ class SamplesMessage:
     witnesses: tuple[Witness, ...] = ()
 
 
-ToWorker = (
-    Lasting
-    | StateMessage
-    | RoomMessage
-    | TimesMessage
-    | MetricsMessage
-    | SilentMessage
-    | PulseMessage
-    | PartsMessage
-    | SigningMessage
-)
+ToWorker = ViewMessage | MetricsMessage | SilentMessage | PulseMessage | PartsMessage | SigningMessage
 """What an agent tells a worker."""
 
 ToAgent = ReadyMessage | CountsMessage | SamplesMessage
@@ -113,18 +93,10 @@ ToAgent = ReadyMessage | CountsMessage | SamplesMessage
 
 TO_WORKER = Lines[ToWorker](
     {
-        "snapshot": SnapshotMessage,
-        "access": AccessMessage,
-        "keys": KeysMessage,
-        "handoff_keys": HandoffKeysMessage,
-        "latency": LatencyMessage,
-        "state": StateMessage,
-        "room": RoomMessage,
-        "times": TimesMessage,
+        **TOLD,
         "metrics": MetricsMessage,
         "silent": SilentMessage,
         "pulse": PulseMessage,
-        "parts": PartsMessage,
         "signing": SigningMessage,
     }
 )

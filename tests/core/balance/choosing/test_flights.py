@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.backends import Backend, Scraped
+from gtm.core.balance.backends import MOST_REQUESTS, Backend, Scraped
 from gtm.core.balance.flights import PEERS_LAST_S, Flights, Told
 from gtm.core.balance.in_flight import SCRAPED_LASTS_S, InFlight
 from gtm.core.balance.latency import DECAY_S, LatencyByLoad, PeakEwma
@@ -110,6 +110,17 @@ def test_others_are_what_the_laws_say(
         flight = flights.of(name)
         assert flight.others == pytest.approx(others)
         assert flight.others_work_us == pytest.approx(told_us + (others - told) * 1e6, abs=2)
+
+
+def test_what_servers_say_stays_finite() -> None:
+    """The most that one can say, of both, by all; more than that is refused."""
+    flights = Flights(Backend(name) for name in "abc")
+    for name in "ab":
+        flights.scraped(name, Scraped(MOST_REQUESTS, MOST_REQUESTS, 1.0))
+    flights.settle(1.0)
+    assert [flights.of(name).outstanding for name in "abc"] == [2 * MOST_REQUESTS] * 3
+    with pytest.raises(ValueError, match="no counts"):
+        Scraped(1e308, 1e308, 1.0)
 
 
 @pytest.mark.parametrize("bad", [-1, float("nan"), float("inf")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from itertools import islice
 from math import ceil
 
 import pytest
@@ -57,6 +58,15 @@ def test_sessions_spread_by_weight_and_only_a_leavers_move() -> None:
         after = {key: _chosen(choose(fewer, Wanted(key=key), 0.9)).backend.name for key in KEYS}
         assert all(after[key] == before[key] for key in KEYS if before[key] != "a")
         assert "a" not in after.values()
+
+
+def test_a_leavers_sessions_alone_move_among_many() -> None:
+    """While their number stays between the same powers of two: all have as many points as before."""
+    backends = [Backend(f"{number}") for number in range(150)]
+    before, after = affinity.ring(backends), affinity.ring(backends[:-1])
+    for key in KEYS:
+        first, second = list(islice(before.after(key), 2))
+        assert next(after.after(key)) == (second if first == 149 else first)
 
 
 @quick(200)

@@ -1,0 +1,232 @@
+"""All resources of the policy in force at once: searched, counted, and who refers to whom. From memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Query, Response
+
+from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
+from gtm.api.query import strict_router
+from gtm.api.schemas.base import Schema, errors
+from gtm.control.errors import BadRequest, Unavailable
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.policy import Policy
+from gtm.documents.parts import KindName
+from gtm.documents.referrers import referrers
+from gtm.documents.schema import to_document
+
+router = strict_router(prefix="/v1", tags=["policy"])
+
+MOST_REFERENCES = 1000
+"""References that an answer lists."""
+_ORDER = {kind: place for place, kind in enumerate(KINDS)}
+
+
+class InventoryItem(Schema):
+    """One resource."""
+
+    kind: str
+    name: str
+    resource: dict[str, Any]
+    """Its document."""
+
+
+class Inventory(Schema):
+    """Resources of the policy in force, by kind and name."""
+
+    revision: int
+    """The revision in force."""
+    counts: dict[str, int]
+    """Kind → how many there are."""
+    matching: dict[str, int]
+    """Kind → how many of them are found by the search."""
+    items: list[InventoryItem]
+    next_cursor: str | None
+
+
+class RegionNamed(Schema):
+    """A region, and where it is."""
+
+    name: str
+    display_name: str
+    country: str | None
+    lat: float
+    lon: float
+
+
+class Names(Schema):
+    """What requests may name, by name; of each kind the first so many."""
+
+    revision: int
+    """The revision in force."""
+    services: list[str]
+    tenants: list[str]
+    data_classes: list[str]
+    models: list[str]
+    """Those that some region serves."""
+    regions: list[RegionNamed]
+    left_out: dict[str, int]
+    """Kind → how many are not listed."""
+
+
+class ReferenceSchema(Schema):
+    """A resource that refers to the one asked about."""
+
+    kind: str
+    name: str
+    path: str
+    """Where in it: `members[0].region`."""
+
+
+class References(Schema):
+    """What refers to a resource."""
+
+    revision: int
+    items: list[ReferenceSchema]
+    left_out: int
+    """References beyond the most that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """A policy as it is searched: each resource's kind, name, and all its text in small letters."""
+
+    policy: Policy
+    texts: tuple[tuple[str, str, str], ...]
+
+
+_indexes: dict[str, _Index] = {}
+"""The index of the policy that was searched last."""
+
+
+def _index(policy: Policy) -> _Index:
+    """All text of a policy; made once for each, since it takes some 5 µs for each resource."""
+    kept = _indexes.get("last")
+    if kept is None or kept.policy is not policy:
+        texts = tuple(
+            (kind, item.name, msgspec.json.encode(item).decode().casefold())
+            for kind in KINDS
+            for item in sorted(getattr(policy, kind), key=lambda one: one.name)
+        )
+        kept = _indexes["last"] = _Index(policy, texts)
+    return kept
+
+
+def _found(policy: Policy, search: str) -> list[tuple[str, str]]:
+    words = search.casefold().split()
+    return [(kind, name) for kind, name, text in _index(policy).texts if all(word in text for word in words)]
+
+
+def _current(ctx: Context) -> tuple[Policy, int]:
+    if ctx.present.compiled is None:
+        raise Unavailable("no policy revision is loaded yet: try again")
+    return ctx.present.compiled.policy, ctx.present.revision
+
+
+def _behind(cursor: str | None) -> tuple[int, str]:
+    """Place of the kind, and name, behind which a page begins."""
+    text = decode_cursor(cursor)
+    if text is None:
+        return -1, ""
+    kind, _, name = text.partition("/")
+    if kind not in _ORDER:
+        raise BadRequest(NO_CURSOR)
+    return _ORDER[kind], name
+
+
+@router.get(
+    "/resources",
+    operation_id="search_resources",
+    summary="Search resources of all kinds",
+    description="By kind, then by name. Those are found whose documents hold every word of `search`, in whatever field.",
+    response_model=Inventory,
+    responses=errors(400),
+)
+async def search_resources(
+    *,
+    ctx: Ctx,
+    _: Viewer,
+    kind: Annotated[KindName | None, Query(description="Only of this kind.")] = None,
+    search: Annotated[str, Query(max_length=200, description="Words, in any order and case.")] = "",
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """A page of what was found."""
+    policy, revision = _current(ctx)
+    behind = _behind(cursor)
+    found = await asyncio.to_thread(_found, policy, search)
+    rest = [(one, name) for one, name in found if kind in (None, one) and (_ORDER[one], name) > behind]
+    values = {
+        (one, item.name): item for one in {one for one, _ in rest[:limit]} for item in getattr(policy, one)
+    }
+    more = encode_cursor("/".join(rest[limit - 1])) if len(rest) > limit else None
+    matching = Counter(one for one, _ in found)
+    return reply(
+        {
+            "revision": revision,
+            "counts": {one: len(getattr(policy, one)) for one in KINDS},
+            "matching": {one: matching[one] for one in KINDS},
+            "items": [
+                {"kind": one, "name": name, "resource": to_document(values[one, name])}
+                for one, name in rest[:limit]
+            ],
+            "next_cursor": more,
+        }
+    )
+
+
+@router.get(
+    "/names",
+    operation_id="list_names",
+    summary="What requests may name",
+    description="Names alone, from memory: to choose from. Where regions are, for maps.",
+    response_model=Names,
+    responses=errors(),
+)
+async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> Response:
+    """Services, tenants, data classes, models and regions."""
+    policy, revision = _current(ctx)
+    found: dict[str, list[str]] = {
+        "services": sorted(one.name for one in policy.services),
+        "tenants": sorted(one.name for one in policy.tenants),
+        "data_classes": sorted(one.name for one in policy.data_classes),
+        "models": sorted({model for one in policy.regions for model in one.models}),
+    }
+    regions = sorted(policy.regions, key=lambda one: one.name)
+    return reply(
+        {
+            "revision": revision,
+            **{kind: names[:limit] for kind, names in found.items()},
+            "regions": [
+                {name: getattr(one, name) for name in RegionNamed.model_fields} for one in regions[:limit]
+            ],
+            "left_out": {
+                "regions": max(0, len(regions) - limit),
+                **{kind: max(0, len(names) - limit) for kind, names in found.items()},
+            },
+        }
+    )
+
+
+@router.get(
+    "/references",
+    operation_id="list_references",
+    summary="What refers to a resource",
+    description="Of the policy in force. Nothing refers to what is not there.",
+    response_model=References,
+    responses=errors(),
+)
+async def list_references(
+    *, ctx: Ctx, _: Viewer, kind: KindName, name: Annotated[str, Query(min_length=1, max_length=253)]
+) -> Response:
+    """Each field that names it."""
+    policy, revision = _current(ctx)
+    found = await asyncio.to_thread(referrers, policy, kind, name)
+    items = found[:MOST_REFERENCES]
+    return reply({"revision": revision, "items": items, "left_out": len(found) - len(items)})

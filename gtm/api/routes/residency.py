@@ -1,0 +1,288 @@
+"""Who may be served where, by which rules: now, as time goes by, and had rules that only watch been enforced."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+
+from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.paging import Cursor, decode_cursor, encode_cursor
+from gtm.api.query import strict_router
+from gtm.api.schemas.base import errors
+from gtm.api.schemas.residency import CalendarView, MatrixView, MonitoredView
+from gtm.control.errors import BadRequest, NotFound, Unavailable
+from gtm.control.policy.traffic import recorded, since_now
+from gtm.core.demand.cells import Cell
+from gtm.core.demand.traffic import Sample
+from gtm.core.findings.calendar import Cause, Change, Event, What, coming
+from gtm.core.findings.coverage import UNKNOWN
+from gtm.core.findings.matrix import Asked, Clients, Matrix, Part, column, columns, unruled
+from gtm.core.findings.monitored import Watched, monitored
+from gtm.core.model.requests import Request
+from gtm.core.policy.snapshot import CompiledService, Snapshot
+from gtm.documents import fields
+from gtm.documents.jurisdictions import adequacy_decisions
+
+router = strict_router(prefix="/v1/residency", tags=["residency"])
+
+MOST_RULES = 20
+"""Rules that a cell names."""
+MOST_COLUMNS = 8
+MOST_UNRULED = 100
+"""Services without a rule that are named."""
+MOST_SERVICES = 10
+"""Of a moment, the services whose fences are compared."""
+_FAR = timedelta(days=36_525)
+_SLACK = timedelta(minutes=1)
+"""A moment just past is now, by another clock."""
+
+At = Annotated[fields.Moment | None, Query(description="When: now (left out), or later.")]
+Tenant = Annotated[
+    fields.Name | None,
+    Query(description="What requests state; left out: none, so that every rule about tenants counts."),
+]
+DataClass = Annotated[fields.Name | None, Query(description="Likewise.")]
+
+
+@router.get(
+    "",
+    operation_id="get_residency",
+    summary="Services by jurisdictions of clients: who may serve them, and by which rules",
+    description="By the enforced rules of the policy in force, for clients whose country is certain. Columns are the jurisdictions "
+    f"that rules name for their clients ({MOST_COLUMNS} at most, those that most rules name first), or the one asked for; then all other countries, and clients that nobody can locate. "
+    "Which of these regions is up or has room is no matter of this.",
+    response_model=MatrixView,
+    responses=errors(404),
+)
+async def get_residency(
+    *,
+    ctx: Ctx,
+    _: Viewer,
+    at: At = None,
+    tenant: Tenant = None,
+    data_class: DataClass = None,
+    client: Annotated[
+        fields.JurisdictionName | None, Query(description="A jurisdiction or country: the only column.")
+    ] = None,
+    service: Annotated[
+        str | None, Query(max_length=63, description="Only services whose names begin so.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="Most services in the answer.")] = 20,
+    cursor: Cursor = None,
+) -> Response:
+    """A page of services."""
+    snapshot = _running(ctx)
+    asked = _asked(snapshot, at, tenant, data_class)
+    if client is not None and client not in snapshot.jurisdictions:
+        raise NotFound(f"there is no jurisdiction or country `{client}`")
+    names = sorted(name for name in snapshot.services if name.startswith(service or ""))
+    after = decode_cursor(cursor)
+    rest = [name for name in names if after is None or name > after]
+    found = await asyncio.to_thread(_matrix, snapshot, asked, client, rest[:limit])
+    more = encode_cursor(rest[limit - 1]) if len(rest) > limit else None
+    return reply({**found, "services": len(names), "next_cursor": more})
+
+
+@router.get(
+    "/calendar",
+    operation_id="get_residency_calendar",
+    summary="Rules and memberships that begin or end, and what each such moment changes",
+    description=f"The next first. At each, the fences of up to {MOST_SERVICES} services just before and from then on are compared. "
+    "Memberships are those of all jurisdictions, also such as no rule names.",
+    response_model=CalendarView,
+    responses=errors(404),
+)
+async def get_calendar(
+    *,
+    ctx: Ctx,
+    _: Viewer,
+    at: At = None,
+    tenant: Tenant = None,
+    data_class: DataClass = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="Most moments in the answer.")] = 20,
+) -> Response:
+    """What comes after a moment."""
+    snapshot = _running(ctx)
+    asked = _asked(snapshot, at, tenant, data_class)
+    events, left = await asyncio.to_thread(coming, snapshot, asked, most=limit, services=MOST_SERVICES)
+    items = [_event(snapshot, one) for one in events]
+    return reply({"revision": snapshot.revision, "at": asked.now, "items": items, "left_out": left})
+
+
+@router.get(
+    "/monitored",
+    operation_id="get_monitored_rules",
+    summary="Rules in monitor mode, and what each would have refused",
+    description="Recorded demand, judged by the policy in force as of now, with each of the rules enforced by itself. A request is narrowed "
+    "if it would have lost some of its regions, and refused if it would have lost all. Rules that would have been about nothing are there too.",
+    response_model=MonitoredView,
+    responses=errors(),
+)
+async def get_monitored(
+    *,
+    ctx: Ctx,
+    _: Viewer,
+    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
+) -> Response:
+    """Count again what was counted."""
+    snapshot, now = _running(ctx), time.time()
+    begin, end = since_now(since, now)
+    if not timedelta(0) < end - begin <= timedelta(days=3660):
+        raise BadRequest("`since` must be in the past, by ten years at most")
+    watched = next((True for rule in snapshot.policy.residency_rules if rule.mode == "monitor"), False)
+    sample = Sample({}, 0.0)
+    if watched:
+        with suppress(NotFound):  # nothing recorded: 0 seconds
+            sample = (await recorded(ctx.database, begin, end)).whole
+    found = await asyncio.to_thread(lambda: monitored(snapshot, now, _requests(sample)))
+    return reply(
+        {
+            "revision": snapshot.revision,
+            "since": begin,
+            "seconds": sample.seconds,
+            "requests": sample.requests,
+            "items": [_watched(one) for one in found],
+        }
+    )
+
+
+def _running(ctx: Context) -> Snapshot:
+    if ctx.present.compiled is None:
+        raise Unavailable("no policy revision is loaded yet: try again")
+    return ctx.present.compiled
+
+
+def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Asked:
+    now = datetime.now(UTC)
+    if at is not None and at < now - _SLACK:
+        raise BadRequest(
+            "`at` must not be in the past: the policy in force does not hold the law of past days; ask "
+            "POST /v1/route:explain with `at` (gtm explain --at) about one request then"
+        )
+    if at is not None and at > now + _FAR:
+        raise BadRequest("`at` is more than a hundred years away: nobody knows the law of then")
+    for what, name, known in (
+        ("tenant", tenant, snapshot.tenants),
+        ("data class", data_class, snapshot.data_classes),
+    ):
+        if name is not None and name not in known:
+            raise NotFound(f"there is no {what} `{name}`")
+    return Asked((now if at is None else at).timestamp(), tenant, data_class)
+
+
+def _matrix(snapshot: Snapshot, asked: Asked, client: str | None, names: Iterable[str]) -> dict[str, Any]:
+    if client is None:
+        clients, left_out = columns(snapshot, asked.now, MOST_COLUMNS)
+    else:
+        clients, left_out = [column(snapshot, client, asked.now)], 0
+    matrix = Matrix(asked)
+    free = list(unruled(snapshot, asked.now))
+    return {
+        "revision": snapshot.revision,
+        "at": asked.now,
+        "tenant": asked.tenant,
+        "data_class": asked.data_class,
+        "clients": [_clients(one) for one in clients],
+        "clients_left_out": left_out,
+        "items": [_row(snapshot, matrix, snapshot.services[name], clients) for name in names],
+        "unruled": {
+            "count": len(free),
+            "services": [{"service": name, "monitored": watched} for name, watched in free[:MOST_UNRULED]],
+        },
+    }
+
+
+def _clients(one: Clients) -> dict[str, Any]:
+    kind = "jurisdiction" if one.name else "unknown" if UNKNOWN in one.countries else "others"
+    return {"kind": kind, "name": one.name or None, "countries": _countries(one.countries)}
+
+
+def _row(
+    snapshot: Snapshot, matrix: Matrix, service: CompiledService, clients: Iterable[Clients]
+) -> dict[str, Any]:
+    return {
+        "service": service.service.name,
+        "members": snapshot.names(service.mask),
+        "cells": [[_part(snapshot, part, one) for part in matrix.cell(service, one)] for one in clients],
+    }
+
+
+def _part(snapshot: Snapshot, part: Part, clients: Clients) -> dict[str, Any]:
+    return {
+        "countries": None if part.countries == clients.countries else _countries(part.countries),
+        "regions": snapshot.names(part.allowed),
+        "rules": part.rules[:MOST_RULES],
+        "rules_left_out": max(0, len(part.rules) - MOST_RULES),
+    }
+
+
+def _countries(countries: Iterable[str]) -> list[str]:
+    return sorted(country for country in countries if country != UNKNOWN)
+
+
+def _event(snapshot: Snapshot, event: Event) -> dict[str, Any]:
+    return {
+        "at": datetime.fromtimestamp(event.at, UTC),
+        "causes": [_cause(event.at, one) for one in event.causes],
+        "changes": [_change(snapshot, one) for one in event.changes],
+        "left_out": event.left_out,
+    }
+
+
+def _cause(moment: float, cause: Cause) -> dict[str, Any]:
+    decisions = []
+    if cause.what is What.MEMBERSHIP_ENDS:
+        day = datetime.fromtimestamp(moment, UTC).date().isoformat()
+        decisions = [
+            one
+            for one in adequacy_decisions().get(cause.name, ())
+            if one.country in cause.countries and str(one.until) == day
+        ]
+    return {
+        "what": cause.what,
+        "name": cause.name,
+        "countries": cause.countries,
+        "rules": cause.rules[:MOST_RULES],
+        "rules_left_out": max(0, len(cause.rules) - MOST_RULES),
+        "monitor": cause.monitor,
+        "decisions": decisions,
+    }
+
+
+def _change(snapshot: Snapshot, change: Change) -> dict[str, Any]:
+    return {
+        "services": change.services,
+        "countries": _countries(change.countries),
+        "unknown": UNKNOWN in change.countries,
+        "before": snapshot.names(change.before),
+        "after": snapshot.names(change.after),
+    }
+
+
+def _requests(sample: Sample) -> Iterator[tuple[Request, float]]:
+    for text, count in sample.counts.items():
+        yield Cell.parse(text).request, count
+
+
+def _watched(one: Watched) -> dict[str, Any]:
+    rule = one.rule
+    largest: Mapping[str, float] = dict(
+        islice(sorted(one.countries.items(), key=lambda pair: (-pair[1], pair[0])), 20)
+    )
+    return {
+        "rule": rule.name,
+        "legal_basis": rule.legal_basis,
+        "effective_from": rule.effective_from,
+        "effective_until": rule.effective_until,
+        "concerned": one.concerned,
+        "narrowed": one.narrowed,
+        "refused": one.refused,
+        "countries": [{"country": country or None, "refused": count} for country, count in largest.items()],
+    }

@@ -1,0 +1,156 @@
+"""What a policy will make of itself as time goes by: rules and memberships that begin or end, and what each such moment changes.
+
+Laws:
+  1. A moment changes what the compiled rules say that it changes: a service's fences just before it and from it on are compared.
+  2. Rules in monitor mode begin and end too, and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from math import inf, nextafter
+
+from gtm.core.findings.matrix import Asked, Kinds, binding, kinds, naming
+from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.policy import RuleMode
+from gtm.core.policy.snapshot import CompiledService, Snapshot
+
+
+class What(StrEnum):
+    """What happens of itself."""
+
+    RULE_BEGINS = "rule_begins"
+    RULE_ENDS = "rule_ends"
+    MEMBERSHIP_BEGINS = "membership_begins"
+    MEMBERSHIP_ENDS = "membership_ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What begins or ends: a rule, or the membership of `countries` in a jurisdiction, which `rules` name."""
+
+    what: What
+    name: str
+    countries: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    monitor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of services, the regions (a mask) that may serve clients of some countries, before a moment and from it on."""
+
+    services: tuple[str, ...]
+    countries: frozenset[str]
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A moment (POSIX seconds) at which something begins or ends. `left_out`: services beyond those looked at."""
+
+    at: float
+    causes: tuple[Cause, ...]
+    changes: tuple[Change, ...]
+    left_out: int
+
+
+def coming(snapshot: Snapshot, asked: Asked, *, most: int, services: int) -> tuple[list[Event], int]:
+    """What begins or ends after a moment, the next first.
+
+    Args:
+        snapshot: the policy.
+        asked: what the requests state whose fences are compared; what comes later than its time is told.
+        most: events that are told.
+        services: of each event, the services whose fences are compared.
+
+    Returns:
+        The events, and how many more there are.
+    """
+    causes: dict[float, list[Cause]] = {}
+    for moment, cause in (*_of_rules(snapshot), *_of_memberships(snapshot)):
+        if asked.now < moment < inf:
+            causes.setdefault(moment, []).append(cause)
+    moments = sorted(causes)
+    found = [_event(snapshot, asked, moment, causes[moment], services) for moment in moments[:most]]
+    return found, max(0, len(moments) - most)
+
+
+def _of_rules(snapshot: Snapshot) -> Iterator[tuple[float, Cause]]:
+    for rule in snapshot.policy.residency_rules:
+        for what, moment in (
+            (What.RULE_BEGINS, rule.effective_from),
+            (What.RULE_ENDS, rule.effective_until),
+        ):
+            if moment is not None:
+                yield moment.timestamp(), Cause(what, rule.name, monitor=rule.mode is RuleMode.MONITOR)
+
+
+def _of_memberships(snapshot: Snapshot) -> Iterator[tuple[float, Cause]]:
+    rules = naming(snapshot.policy.residency_rules)
+    for name, periods in snapshot.jurisdictions.items():
+        if name in COUNTRIES:
+            continue
+        for (_, before), (moment, after) in pairwise(periods):
+            for what, countries in (
+                (What.MEMBERSHIP_ENDS, before - after),
+                (What.MEMBERSHIP_BEGINS, after - before),
+            ):
+                if countries:
+                    yield moment, Cause(what, name, tuple(sorted(countries)), tuple(rules.get(name, ())))
+
+
+def _event(snapshot: Snapshot, asked: Asked, moment: float, causes: Sequence[Cause], services: int) -> Event:
+    concerned = sorted(_changing(snapshot, moment))
+    before = Asked(nextafter(moment, -inf), asked.tenant, asked.data_class)
+    after = Asked(moment, asked.tenant, asked.data_class)
+    alike: dict[tuple[int, ...], Mapping[frozenset[str], tuple[int, int]]] = {}
+    same: dict[tuple[frozenset[str], int, int], list[str]] = {}
+    for name in concerned[:services]:
+        service = snapshot.services[name]
+        key = tuple(map(id, service.rules))
+        if key not in alike:
+            alike[key] = _both(service, before, after)
+        for (was, becomes), countries in _seen(alike[key], service.mask).items():
+            same.setdefault((frozenset(countries), was, becomes), []).append(name)
+    changes = tuple(
+        Change(tuple(names), countries, was, becomes) for (countries, was, becomes), names in same.items()
+    )
+    return Event(moment, tuple(causes), changes, max(0, len(concerned) - services))
+
+
+def _changing(snapshot: Snapshot, moment: float) -> Iterator[str]:
+    """The services that some enforced rule begins or ceases to bind then, or binds otherwise."""
+    for group in snapshot.timed:
+        if moment in group.beginnings or moment in group.endings:
+            yield from (name for name, _ in group.services)
+
+
+def _both(service: CompiledService, before: Asked, after: Asked) -> Mapping[frozenset[str], tuple[int, int]]:
+    """Clients → the regions that all rules together leave them, before and after; only where that differs."""
+    was, becomes = (kinds(binding(service.rules, asked)) for asked in (before, after))
+    return {countries: (one, other) for countries, one, other in _crossed(was, becomes) if one != other}
+
+
+def _crossed(was: Kinds, becomes: Kinds) -> Iterator[tuple[frozenset[str], int, int]]:
+    for one in was:
+        for other in becomes:
+            countries = one.countries & other.countries
+            if countries:
+                yield countries, one.allowed, other.allowed
+
+
+def _seen(
+    both: Mapping[frozenset[str], tuple[int, int]], members: int
+) -> Mapping[tuple[int, int], frozenset[str]]:
+    """The same of a service's members: before and after → clients; only where that differs."""
+    found: dict[tuple[int, int], frozenset[str]] = {}
+    for countries, (was, becomes) in both.items():
+        pair = was & members, becomes & members
+        if pair[0] != pair[1]:
+            found[pair] = found.get(pair, frozenset()) | countries
+    return found

@@ -1,0 +1,82 @@
+"""The dashboard beside the API: what each of the two answers."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gtm.api.context import Context
+from gtm.dashboard import oidc_sign_in, sign_in
+from gtm.dashboard.identity import Identity
+from gtm.dashboard.live import Live
+from gtm.dashboard.pages import PAGES
+from gtm.dashboard.rendering import MENU
+from gtm.dashboard.static_files import static
+from gtm.dashboard.visits import Dashboard, plain
+
+_API = frozenset({"v1", "docs", "healthz", "readyz", "metrics", "openapi.json"})
+"""First segments of paths that are the API's."""
+
+
+def with_dashboard(api: FastAPI, url: str | None = None, identity: Identity | None = None) -> ASGIApp:
+    """The API, and pages for people at all other paths.
+
+    Args:
+        api: made by `gtm.api.app.create_app`.
+        url: where people find it, if another stands before it.
+        identity: by whom they sign in beside tokens; None: nobody.
+    """
+    context: Context = api.state.context
+    MENU.update(route.path for module in PAGES for route in module.routes())
+    pages = Starlette(
+        routes=[
+            Route("/static/{version}/{name:path}", static, methods=["GET"]),
+            *oidc_sign_in.routes(),
+            *sign_in.routes(),
+            *(route for module in PAGES for route in module.routes()),
+        ],
+        exception_handlers={HTTPException: _http, Exception: _unexpected},
+    )
+    pages.router.redirect_slashes = False
+    live = Live(lambda: context.replica.subscribers.closed)
+    pages.state.dashboard = Dashboard(api, context, live, url, identity)
+    return _Both(api, pages)
+
+
+class _Both:
+    """Sends each request where it belongs; at `/` browsers get a page, and programs what this is."""
+
+    def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
+        self._api = api
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI 3."""
+        if scope["type"] != "http" or self._is_api(scope):
+            await self._api(scope, receive, send)
+        else:
+            await self._pages(scope, receive, send)
+
+    @staticmethod
+    def _is_api(scope: Scope) -> bool:
+        path: str = scope["path"]
+        if path == "/":
+            return "text/html" not in Headers(scope=scope).get("accept", "")
+        return path.split("/", 2)[1] in _API
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    words = "there is no such page" if error.status_code == 404 else error.detail
+    return plain(request, "problem.html", error.status_code, {"problem": {"title": "error", "detail": words}})
+
+
+async def _unexpected(request: Request, _error: Exception) -> Response:
+    words = "an error of gtm's own: its log says which"
+    return plain(request, "problem.html", 500, {"problem": {"title": "internal", "detail": words}})

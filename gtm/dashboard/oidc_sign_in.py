@@ -1,0 +1,127 @@
+"""Signing in by the identity provider: there, and back again.
+
+What an attempt needs is kept in the browser that began it, in a cookie of ten minutes: so any control of several goes on with it, and nobody can have another's
+browser sign in as them. The cookie comes with the way back from the provider's site (`SameSite=Lax`), which the session's would not.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from gtm.control.live.sessions import Person
+from gtm.dashboard import security
+from gtm.dashboard.identity import name_of, role_of
+from gtm.dashboard.oidc import CALLBACK, OidcError
+from gtm.dashboard.security import HEADERS
+from gtm.dashboard.sign_in import begun, failed, form, inside, may_try
+from gtm.dashboard.visits import Dashboard
+
+_LASTS = 600
+_LONGEST = 3000
+
+
+class _Kept(msgspec.Struct):
+    """What the cookie holds."""
+
+    state: str
+    nonce: str
+    verifier: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused(Exception):  # noqa: N818 - it names what is so
+    """Why nobody is signed in, and the status for it."""
+
+    words: str
+    status: int = 403
+
+
+def routes() -> list[Route]:
+    """There, and back."""
+    return [Route("/sign-in/oidc", _there, methods=["GET"]), Route(CALLBACK, _back, methods=["GET"])]
+
+
+def _cookie(request: Request, dashboard: Dashboard) -> tuple[str, bool]:
+    secure = security.is_secure(request, dashboard.url)
+    return f"{security.cookie_name(secure=secure)}-oidc", secure
+
+
+async def _there(request: Request) -> Response:
+    dashboard: Dashboard = request.app.state.dashboard
+    to = inside(request.query_params.get("next"))[:1000]
+    if dashboard.identity is None:
+        return form(request, "no identity provider is set (GTM_OIDC_ISSUER)", 404, to)
+    try:
+        attempt = await dashboard.identity.provider.begin()
+    except OidcError as error:
+        return form(request, str(error), 502, to)
+    answer = RedirectResponse(attempt.url, 303, HEADERS | {"Cache-Control": "no-store"})
+    name, secure = _cookie(request, dashboard)
+    kept = msgspec.json.encode(_Kept(attempt.state, attempt.nonce, attempt.verifier, to)).hex()
+    answer.set_cookie(name, kept, max_age=_LASTS, path="/", secure=secure, httponly=True, samesite="lax")
+    return answer
+
+
+async def _back(request: Request) -> Response:
+    dashboard: Dashboard = request.app.state.dashboard
+    name, secure = _cookie(request, dashboard)
+    kept = _read(request.cookies.get(name, ""))
+    to = "/" if kept is None else inside(kept.to)
+    try:
+        person = await _person(request, dashboard, kept)
+    except _Refused as refused:
+        answer = form(request, refused.words, refused.status, to)
+    else:
+        answer = await begun(request, person, to, "OpenID Connect")
+    answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
+    return answer
+
+
+def _read(text: str) -> _Kept | None:
+    try:
+        return msgspec.json.decode(bytes.fromhex(text[:_LONGEST]), type=_Kept)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+async def _person(request: Request, dashboard: Dashboard, kept: _Kept | None) -> Person:
+    """Who comes back.
+
+    Raises:
+        _Refused: nobody that may sign in.
+    """
+    if dashboard.identity is None:
+        raise _Refused("no identity provider is set (GTM_OIDC_ISSUER)", 404)
+    if not may_try(request):
+        raise _Refused("too many attempts: wait a minute, then try again", 429)
+    query = request.query_params
+    state, code = query.get("state", ""), query.get("code", "")
+    if kept is None or not hmac.compare_digest(state.encode(errors="replace"), kept.state.encode()):
+        raise _Refused(
+            "this sign-in was not begun in this browser, or longer than ten minutes ago: begin again"
+        )
+    if not code or len(code) > _LONGEST:
+        said = (query.get("error_description") or query.get("error") or "it gave no code")[:200]
+        failed(request, "the identity provider refused")
+        raise _Refused(f"the identity provider did not sign you in: {said}")
+    identity = dashboard.identity
+    try:
+        claims = await identity.provider.finish(code, query.get("iss"), kept.verifier, kept.nonce)
+    except OidcError as error:
+        failed(request, "the identity provider's answer did not hold")
+        raise _Refused(str(error)) from error
+    called, role = name_of(claims, identity.provider.issuer), role_of(claims, identity.grants)
+    if role is None:
+        failed(request, "somebody whom the identity provider gives no role here")
+        raise _Refused(
+            f"you are {called} at the identity provider, but nothing that it says of you gives you a role here: ask whoever runs gtm to add you to a group "
+            "that has one (GTM_OIDC_ROLES)"
+        )
+    return Person(called, role)

@@ -1,0 +1,18 @@
+"""The pages, each a module with its routes; its template has the same name."""
+
+from gtm.dashboard.pages import (
+    access,
+    ask,
+    audit,
+    edges,
+    latency,
+    plan,
+    policy,
+    region_changes,
+    regions,
+    residency,
+    world,
+)
+
+PAGES = (world, ask, regions, region_changes, policy, residency, plan, access, audit, edges, latency)
+"""All of them, in the order of the menu."""

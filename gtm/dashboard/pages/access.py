@@ -1,0 +1,262 @@
+"""Access: who may do what: tokens, people and their sessions, roles."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gtm.core.model.access import Role
+from gtm.dashboard.inside import ApiProblem, name
+from gtm.dashboard.visits import Visit, page
+
+MOST_TOKENS = 5000
+"""Tokens that are looked through."""
+SHOWN = 500
+"""Tokens that are shown."""
+SOON = timedelta(days=14)
+"""A token that ends within it is marked."""
+LASTS = {"": "it is revoked", "1": "1 day", "7": "7 days", "30": "30 days", "90": "90 days", "365": "1 year"}
+"""Days → how long a new token works: until …, or for …."""
+GRACES = {"3600": "1 hour", "86400": "1 day", "604800": "7 days", "0": "no time: it has leaked"}
+"""Seconds → for how long a token's old text works yet."""
+_CLI_GRACES = {"3600": "1h", "86400": "1d", "604800": "7d", "0": "0s"}
+
+ABILITIES: Sequence[tuple[str, Role]] = (
+    ("See all pages, try drafts, ask where a client would be sent", Role.VIEWER),
+    ("Change policy; drain, disable and activate regions; roll DNSSEC keys; forget edges", Role.OPERATOR),
+    ("Force a change against the safety rules of capacity and of how much moves", Role.OPERATOR),
+    ("Force a change that opens a fence or deletes much; approve those of others", Role.FENCE_ADMIN),
+    ("Make, replace and revoke tokens; sign others out; read the whole audit log", Role.ADMIN),
+)
+"""What people may do, and the least role for it (`docs/operations.md`, Tokens)."""
+PROGRAMS: Sequence[tuple[Role, str]] = (
+    (Role.EDGE, "follows the feed with zone-signing keys, reports health and what a reporter may"),
+    (Role.BALANCER, "follows the feed without zone-signing keys, reports of the regions that it is bound to"),
+    (Role.REPORTER, "sends load reports and measured round trips, and nothing else"),
+)
+"""What tokens of programs may do; they sign nobody in."""
+
+
+def routes() -> list[Route]:
+    """The pages."""
+    return [
+        page("/access", _access),
+        page("/access/tokens", _create, methods=("POST",), role=Role.ADMIN),
+        page("/access/tokens/{token}", _token, role=Role.ADMIN),
+        page("/access/tokens/{token}/rotate", _rotate, methods=("POST",), role=Role.ADMIN),
+        page("/access/tokens/{token}/revoke", _revoke, methods=("POST",), role=Role.ADMIN),
+        page("/access/sessions/end", _end, methods=("POST",)),
+        page("/access/people/end", _end_all, methods=("POST",), role=Role.ADMIN),
+    ]
+
+
+async def _access(visit: Visit) -> Response:
+    """The page."""
+    return await _overview(visit)
+
+
+async def _overview(visit: Visit, status: int = 200, **more: Any) -> Response:
+    """The page, perhaps with a problem or a new token on it."""
+    now = datetime.now(UTC)
+    sessions = (await visit.api.get("/v1/sessions"))["items"]
+    values: dict[str, Any] = {
+        "sessions": sessions,
+        "people": _people(sessions),
+        "abilities": ABILITIES,
+        "programs": PROGRAMS,
+        "roles": (Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN, Role.ADMIN),
+        "all_roles": tuple(Role),
+        "lasts": LASTS,
+        "given": {},
+        "problem": None,
+        "made": None,
+    }
+    if visit.may("admin"):
+        values |= _tokens_shown(visit, await _all_tokens(visit), now)
+    return visit.render("access.html", status, **{**values, **more})
+
+
+async def _all_tokens(visit: Visit) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    cursor: str | None = None
+    while len(found) < MOST_TOKENS:
+        part = await visit.api.get("/v1/tokens", limit=1000, cursor=cursor)
+        found += part["items"]
+        cursor = part["next_cursor"]
+        if cursor is None:
+            break
+    return found
+
+
+def _tokens_shown(visit: Visit, tokens: Sequence[Mapping[str, Any]], now: datetime) -> dict[str, Any]:
+    """Those that are looked for, with their states."""
+    sought, ended = (visit.query("q") or "").lower(), visit.query("ended") is not None
+    rows = [{**one, **state_of(one, now)} for one in tokens]
+    fitting = [
+        one
+        for one in rows
+        if sought in f"{one['name']} {one['role']} {one['id']}".lower() and (ended or one["works"])
+    ]
+    return {
+        "tokens": fitting[:SHOWN],
+        "left_out": max(0, len(fitting) - SHOWN),
+        "working": sum(one["works"] for one in rows),
+        "ended_ones": sum(not one["works"] for one in rows),
+        "sought": sought,
+        "ended": ended,
+    }
+
+
+def state_of(token: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """What a token is now: its state in a word, whether it works, when it ends, and whether that is soon."""
+    revoked, expires = (_time(token[key]) for key in ("revoked_at", "expires_at"))
+    ends = min((at for at in (revoked, expires) if at is not None), default=None)
+    works = ends is None or ends > now
+    if works:
+        state = "works" if revoked is None else "replaced"
+    else:
+        state = "revoked" if revoked is not None and revoked <= now else "expired"
+    return {
+        "state": state,
+        "works": works,
+        "ends": ends,
+        "soon": works and ends is not None and ends - now < SOON,
+    }
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _people(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Who is signed in, by name, the last seen first."""
+    by_name: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for one in sessions:
+        by_name[one["name"]].append(one)
+    return [
+        {
+            "name": who,
+            "role": found[0]["role"],
+            "sessions": len(found),
+            "seen_at": max(one["seen_at"] for one in found),
+        }
+        for who, found in by_name.items()
+    ]
+
+
+# Tokens
+
+
+async def _create(visit: Visit) -> Response:
+    """Make a token: its text is on this one answer."""
+    given = await visit.form()
+    body = {
+        key: given[key].strip() for key in ("name", "role", "edges", "regions") if given.get(key, "").strip()
+    }
+    days = given.get("lasts", "")
+    if days in LASTS and days:
+        body["expires_at"] = (datetime.now(UTC) + timedelta(days=int(days))).isoformat()
+    try:
+        made = (await visit.api.ask("POST", "/v1/tokens", body=body)).content
+    except ApiProblem as found:
+        return await _overview(visit, found.status, problem=found.document, given=given)
+    command = ["gtm", "token", "create", body["name"], "--role", body["role"]]
+    command += ["--expires", f"{days}d"] if days else []
+    command += [part for key in ("edges", "regions") if key in body for part in (f"--{key}", body[key])]
+    return await _overview(visit, 201, made=made, command=shlex.join(command))
+
+
+async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | None = None) -> Response:
+    """One token by its name: what it is, who uses it, and what ends it."""
+    wanted = name(visit.request.path_params["token"])
+    tokens, sessions, edges, balancers = await asyncio.gather(
+        _all_tokens(visit),
+        visit.api.get("/v1/sessions"),
+        _told(visit, "/v1/edges"),
+        _told(visit, "/v1/balancers"),
+    )
+    now = datetime.now(UTC)
+    mine = [{**one, **state_of(one, now)} for one in tokens if one["name"] == wanted]
+    if not mine:
+        raise ApiProblem(404, {"title": "not found", "detail": f"there is no token `{wanted}`"})
+    return visit.render(
+        "access_token.html",
+        status,
+        token=mine[0],
+        every=mine,
+        works=any(one["works"] for one in mine),
+        graces=GRACES,
+        problem=problem,
+        sessions=[one for one in sessions["items"] if one["name"] == wanted],
+        users=_users(wanted, edges, balancers),
+    )
+
+
+def _users(wanted: str, *lists: list[Mapping[str, Any]] | None) -> str:
+    """Which edges and balancers report with a token, in words."""
+    parts = []
+    for kind, found in zip(("edge", "balancer"), lists, strict=True):
+        if found is None:
+            return "edges and balancers that only the active control knows"
+        names = [one["name"] for one in found if one["token"] == wanted]
+        if names:
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            parts.append(
+                f"{len(names)} {kind}{'' if len(names) == 1 else 's'}: {', '.join(names[:10])}{more}"
+            )
+    return "; ".join(parts) or "no edge and no balancer"
+
+
+async def _told(visit: Visit, path: str) -> list[Mapping[str, Any]] | None:
+    """A list of the active control; None: this one stands by."""
+    try:
+        items: list[Mapping[str, Any]] = (await visit.api.get(path))["items"]
+    except ApiProblem as found:
+        if found.status != 503:
+            raise
+        return None
+    return items
+
+
+async def _rotate(visit: Visit) -> Response:
+    """Replace a token's text: the new one is on this one answer."""
+    wanted, given = name(visit.request.path_params["token"]), await visit.form()
+    grace = given.get("grace", "")
+    body = {"grace_seconds": int(grace)} if grace in GRACES else {"grace_seconds": grace}
+    try:
+        made = (await visit.api.ask("POST", f"/v1/tokens/{wanted}:rotate", body=body)).content
+    except ApiProblem as found:
+        return await _token(visit, found.status, found.document)
+    command = shlex.join(["gtm", "token", "rotate", wanted, "--grace", _CLI_GRACES[grace]])
+    return await _overview(visit, 201, made=made, command=command)
+
+
+async def _revoke(visit: Visit) -> Response:
+    """Revoke a token, and those that it replaced."""
+    wanted = name(visit.request.path_params["token"])
+    await visit.api.ask("DELETE", f"/v1/tokens/{wanted}")
+    return visit.go("/access")
+
+
+# Sessions
+
+
+async def _end(visit: Visit) -> Response:
+    """Sign one browser out."""
+    session = (await visit.form()).get("session", "")
+    await visit.api.ask("DELETE", f"/v1/sessions/{name(session)}")
+    return visit.go("/access")
+
+
+async def _end_all(visit: Visit) -> Response:
+    """Sign somebody out everywhere."""
+    who = (await visit.form()).get("name", "")
+    await visit.api.ask("DELETE", f"/v1/people/{name(who)}/sessions")
+    return visit.go("/access")

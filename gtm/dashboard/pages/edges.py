@@ -1,0 +1,148 @@
+"""Edges: which answer from what, what each sees of regions, keys of signed zones, and whose tokens they speak with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from gtm.dashboard.inside import ApiProblem, Inside, name
+from gtm.dashboard.pages.world import STREAM, still_signed_in
+from gtm.dashboard.rendering import rendered
+from gtm.dashboard.visits import Visit, page
+
+MOST_LATE = 5
+"""Revisions that are looked up, of edges that lack the newest."""
+MOST_DIFFERING = 100
+"""Endpoints that a page of one edge tells of."""
+
+
+def routes() -> list[Route]:
+    """The page, its stream, and a page of each edge."""
+    return [page("/edges", _edges), page("/edges/{name}", _edge), page("/live/edges", _live)]
+
+
+async def _edges(visit: Visit) -> Response:
+    """Edges as they are now; keys and tokens, which move slowly, as of now."""
+    seen, dnssec, tokens = await asyncio.gather(look(visit.api), visit.api.get("/v1/dnssec"), _tokens(visit))
+    return visit.render("edges.html", **body(seen), dnssec=dnssec, tokens=tokens)
+
+
+async def _live(visit: Visit) -> Response:
+    """The edges as they change."""
+    api = visit.api
+
+    async def render() -> Mapping[str, str]:
+        return {"edges": rendered("edges_body.html", body(await look(api)))}
+
+    stream = visit.dashboard.live.stream(json.dumps(["edges"]), render, lambda: still_signed_in(visit))
+    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+
+
+async def _edge(visit: Visit) -> Response:
+    """What one edge sees."""
+    wanted = name(visit.request.path_params["name"])
+    seen = await look(visit.api)
+    found = next((one for one in body(seen)["edges"] if one["name"] == wanted), None)
+    if found is None:
+        raise ApiProblem(404, {"title": "not found", "detail": f"no edge named `{wanted}` was ever heard of"})
+    rows = [row for row in _rows(seen["health"]) if row["edge"].partition("/")[0] == wanted]
+    rows.sort(
+        key=lambda row: (row["status"] == row["agreed"], row["status"] == "up", row["region"], row["url"])
+    )
+    return visit.render(
+        "edge.html",
+        one=found,
+        revision=seen["status"]["sync"]["revision"],
+        rows=rows[:MOST_DIFFERING],
+        left_out=max(0, len(rows) - MOST_DIFFERING),
+    )
+
+
+async def look(api: Inside) -> dict[str, Any]:
+    """Edges, what they see, and the revisions that some of them lack."""
+    edges, status, health = await asyncio.gather(
+        api.get("/v1/edges"), api.get("/v1/status"), api.get("/v1/health")
+    )
+    revision = status["sync"]["revision"]
+    lacked = sorted({one["revision"] + 1 for one in edges["items"] if one["revision"] < revision})
+    made = await asyncio.gather(*(_made(api, number) for number in lacked[:MOST_LATE]))
+    return {"edges": edges["items"], "status": status, "health": health, "made": dict(made)}
+
+
+async def _made(api: Inside, number: int) -> tuple[int, str | None]:
+    """When a revision was made; None if that is not known, as while the database is down."""
+    try:
+        return number, (await api.get(f"/v1/revisions/{number}"))["created_at"]
+    except ApiProblem:
+        return number, None
+
+
+async def _tokens(visit: Visit) -> list[Any] | None:
+    """Edges' tokens, for those who may see them."""
+    if not visit.may("admin"):
+        return None
+    found = await visit.api.get("/v1/tokens", limit=1000)
+    return [one for one in found["items"] if one["role"] == "edge"]
+
+
+def body(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """All that moves: those first that need somebody to look."""
+    status, revision = seen["status"], seen["status"]["sync"]["revision"]
+    views = _views(_rows(seen["health"]))
+    edges = [
+        {
+            **one,
+            "behind": one["revision"] < revision,
+            "lacks_since": seen["made"].get(one["revision"] + 1) if one["revision"] < revision else None,
+            "other_version": one["version"] != status["version"],
+            "view": views.get(one["name"]),
+        }
+        for one in seen["edges"]
+    ]
+    live = [one for one in edges if one["live"]]
+    return {
+        "edges": sorted(edges, key=lambda one: (one["live"] and not one["behind"], one["live"], one["name"])),
+        "sync": status["sync"],
+        "control": status,
+        "live": len(live),
+        "in_sync": sum(not one["behind"] for one in live),
+        "decisions": _added(one["decisions"] for one in live),
+        "warnings": [words for words in status["warnings"] if "edge" in words],
+    }
+
+
+def _rows(health: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What each edge sees of each endpoint, beside what all see together."""
+    return [
+        {
+            "edge": edge,
+            "region": region["region"],
+            "url": endpoint["url"],
+            "agreed": endpoint["status"],
+            **found,
+        }
+        for region in health["regions"]
+        for endpoint in region["endpoints"]
+        for edge, found in endpoint["vantages"].items()
+    ]
+
+
+def _views(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By edge: endpoints up and not, and those that it sees otherwise than all together."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        view = found.setdefault(row["edge"].partition("/")[0], {"counts": Counter(), "differs": 0})
+        view["counts"][row["status"]] += 1
+        view["differs"] += row["status"] != row["agreed"]
+    return found
+
+
+def _added(decisions: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
+    known: Sequence[Mapping[str, float]] = [one for one in decisions if one is not None]
+    return {tier: sum(one.get(tier, 0.0) for one in known) for tier in ("dns", "lookup", "redirect")}

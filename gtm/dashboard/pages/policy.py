@@ -1,0 +1,108 @@
+"""Policy: all resources by kind, searched; one of them with its YAML and what refers to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gtm.core.model.kinds import label
+from gtm.dashboard.inside import name
+from gtm.dashboard.pages import policy_drafts, policy_revisions
+from gtm.dashboard.pages.policy_forms import FORMS
+from gtm.dashboard.pages.policy_words import SENTENCES, SLUGS, TITLES, as_yaml, kind_of
+from gtm.dashboard.visits import Visit, page
+
+PAGE = 100
+"""Resources on a page."""
+_SEARCH = 200
+"""Characters of a search that are used."""
+
+
+def routes() -> list[Route]:
+    """All pages below `/policy`."""
+    return [
+        page("/policy", _overview),
+        *policy_revisions.routes(),
+        *policy_drafts.routes(),
+        page("/policy/{kind}/{name}", _resource),
+    ]
+
+
+async def _overview(visit: Visit) -> Response:
+    """What there is, by kind; found by words, a page at a time."""
+    asked = visit.query("kind")
+    kind = None if asked is None else kind_of(asked)
+    search = (visit.query("search") or "")[:_SEARCH]
+    found = await visit.api.get(
+        "/v1/resources", kind=kind, search=search, limit=PAGE, cursor=visit.query("after")
+    )
+    address = {"kind": asked, "search": search, "after": found["next_cursor"]}
+    return visit.render(
+        "policy.html",
+        kind=kind,
+        search=search,
+        found=found,
+        rows=[_row(one) for one in found["items"]],
+        titles=TITLES,
+        slugs=SLUGS,
+        more=f"/policy?{_query(address)}" if found["next_cursor"] else None,
+        links={one: f"/policy?{_query({'kind': SLUGS[one], 'search': search})}" for one in TITLES},
+        every=f"/policy?{_query({'search': search})}",
+        paged=visit.query("after") is not None,
+    )
+
+
+def _query(parameters: Mapping[str, str | None]) -> str:
+    return urlencode({key: value for key, value in parameters.items() if value})
+
+
+def _row(one: Mapping[str, Any]) -> dict[str, str]:
+    kind, resource = one["kind"], one["resource"]
+    return {
+        "kind": kind,
+        "name": one["name"],
+        "path": path_of(kind, one["name"]),
+        "display_name": resource.get("display_name", ""),
+        "mode": resource.get("mode", ""),
+        "state": resource.get("admin_state", ""),
+        "words": SENTENCES[kind](resource),
+    }
+
+
+def path_of(kind: str, called: str) -> str:
+    """Where a resource's page is."""
+    return f"/policy/{SLUGS[kind]}/{called}"
+
+
+async def _resource(visit: Visit) -> Response:
+    """One resource: what it says in a sentence and in YAML, and what refers to it."""
+    given = visit.request.path_params
+    kind = kind_of(given["kind"])
+    called = name(given["name"])
+    path = f"/v1/{SLUGS[kind]}/{called}"
+    found, referring = await asyncio.gather(
+        visit.api.ask("GET", path), visit.api.get("/v1/references", kind=kind, name=called)
+    )
+    resource = found.content
+    return visit.render(
+        "policy_resource.html",
+        kind=kind,
+        slug=SLUGS[kind],
+        label=label(kind),
+        name=called,
+        resource=resource,
+        words=SENTENCES[kind](resource),
+        shipped=kind == "jurisdictions" and resource.get("origin") != "operator",
+        text=as_yaml({kind: [resource]}),
+        revision=referring["revision"],
+        referring=[{**one, "href": path_of(one["kind"], one["name"])} for one in referring["items"]],
+        left_out=referring["left_out"],
+        api_path=path,
+        has_form=kind in FORMS,
+        titles=TITLES,
+    )

@@ -1,0 +1,296 @@
+"""Editing the policy: a draft as YAML or as a form, what it changes, a second person's approval, and putting it in force."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gtm.api.examples import EXAMPLES
+from gtm.core.model.access import Role
+from gtm.core.model.kinds import label
+from gtm.dashboard.drafts import Draft, key_of
+from gtm.dashboard.inside import ApiProblem, Query, name
+from gtm.dashboard.pages import policy_conflicts as conflicts
+from gtm.dashboard.pages import policy_forms as forms
+from gtm.dashboard.pages.policy_revisions import shown
+from gtm.dashboard.pages.policy_words import SLUGS, TITLES, as_yaml, concise, kind_of
+from gtm.dashboard.visits import Visit, page
+
+_REFUSED = (400, 403, 409, 412, 422)
+"""Statuses with which the API says no to a change."""
+
+
+def routes() -> list[Route]:
+    """Where drafts begin, and the one address at which they go on."""
+    operator = Role.OPERATOR
+    return [
+        page("/policy/edit", _edit_whole, role=operator),
+        page("/policy/draft", _shared),
+        page("/policy/draft", _go_on, methods=("POST",)),
+        page("/policy/draft/problems", _problems, methods=("POST",)),
+        page("/policy/draft/effect", _effect, methods=("POST",)),
+        page("/policy/{kind}/new", _new, role=operator),
+        page("/policy/{kind}/{name}/edit", _edit, role=operator),
+        page("/policy/{kind}/{name}/delete", _delete, role=operator),
+    ]
+
+
+async def _edit_whole(visit: Visit) -> Response:
+    """All of the policy."""
+    found = await visit.api.ask("GET", "/v1/policy", headers={"accept": "application/yaml"})
+    revision = int(found.headers["etag"].strip('"'))
+    return await _editor(visit, Draft(found.content, revision, whole=True).checked())
+
+
+async def _edit(visit: Visit) -> Response:
+    """One resource, as a form where there is one unless YAML is asked for."""
+    kind = kind_of(visit.request.path_params["kind"])
+    called = name(visit.request.path_params["name"])
+    document, tag, revision = await conflicts.current(visit.api, kind, called)
+    draft = Draft(as_yaml({kind: [document or {}]}), revision, tags={f"{kind}/{called}": tag})
+    if kind in forms.FORMS and visit.query("as") != "yaml":
+        return await _form(visit, draft)
+    return await _editor(visit, draft)
+
+
+async def _new(visit: Visit) -> Response:
+    """A new resource, that begins as an example."""
+    kind = kind_of(visit.request.path_params["kind"])
+    revision = (await visit.api.get("/v1/resources", limit=1))["revision"]
+    example = EXAMPLES[kind]["typical"]["value"]
+    called = "example.com" if kind == "zones" else f"new-{label(kind).replace(' ', '-')}"
+    text = as_yaml({kind: [{"name": called, **example}]})
+    draft = Draft(text, revision)
+    if kind in forms.FORMS and visit.query("as") != "yaml":
+        return await _form(visit, draft)
+    return await _editor(visit, draft)
+
+
+async def _delete(visit: Visit) -> Response:
+    """What becomes of it, if one resource goes."""
+    kind = kind_of(visit.request.path_params["kind"])
+    called = name(visit.request.path_params["name"])
+    _, tag, revision = await conflicts.current(visit.api, kind, called)
+    key = f"{kind}/{called}"
+    return await _preview(visit, Draft("", revision, tags={key: tag}, delete=[key]))
+
+
+async def _shared(visit: Visit) -> Response:
+    """A draft that somebody has sent."""
+    return await _preview(visit, Draft.of_link(visit.query("d") or ""))
+
+
+async def _go_on(visit: Visit) -> Response:
+    """What a draft's buttons do."""
+    form = await visit.form()
+    draft, do = Draft.of_form(form), form.get("do", "")
+    if form.get("kind") in forms.FORMS:
+        filled = await _filled(visit, draft, form["kind"], form)
+        if isinstance(filled, Response):
+            return filled
+        draft = filled
+    if do == "merge":
+        draft = await conflicts.merged(visit.api, draft, form)
+    act = _ACTS.get(do)
+    return await (act(visit, draft) if act else _preview(visit, draft))
+
+
+async def _filled(visit: Visit, draft: Draft, kind: str, form: Mapping[str, str]) -> Draft | Response:
+    """A draft with what its form says; or the form once more, with what is wrong with it."""
+    found = await _read(visit, draft)
+    items = (found["policy"] or {}).get(kind) or [{}]
+    document = forms.filled(kind, concise(kind, items[0]) if items[0] else {}, form)
+    made = replace(draft, text=forms.rewritten(kind, document)).checked()
+    problems = (await _read(visit, made))["problems"]
+    if problems and form.get("do") != "yaml":
+        return await _form_page(visit, draft, kind, document, problems)
+    return made
+
+
+async def _read(visit: Visit, draft: Draft) -> dict[str, Any]:
+    body = {"text": draft.text, **draft.partial}
+    found: dict[str, Any] = (await visit.api.ask("POST", "/v1/policy:read", body=body)).content
+    return found
+
+
+async def _problems(visit: Visit) -> Response:
+    """What is wrong with a text, as it is typed."""
+    draft = Draft.of_form(await visit.form())
+    found = await _read(visit, draft)
+    return visit.render("policy_problems.html", read=found)
+
+
+async def _editor(
+    visit: Visit, draft: Draft, status: int = 200, refused: Mapping[str, Any] | None = None
+) -> Response:
+    """The text."""
+    found = await _read(visit, draft)
+    return visit.render(
+        "policy_edit.html",
+        status,
+        draft=draft,
+        read=found,
+        refused=refused,
+        called=_called(draft, found),
+        form_kind=forms.kind_of_draft(found["policy"]),
+    )
+
+
+def _called(draft: Draft, found: Mapping[str, Any]) -> str:
+    """What a draft is of, in a word."""
+    keys = [
+        *draft.delete,
+        *(f"{kind}/{one['name']}" for kind, items in (found["policy"] or {}).items() for one in items),
+    ]
+    keys = keys or list(draft.tags)
+    if draft.whole:
+        return "the whole policy"
+    return key_of(keys[0])[1] if len(keys) == 1 else f"{len(keys)} resources" if keys else "nothing yet"
+
+
+async def _form(visit: Visit, draft: Draft) -> Response:
+    """The same as fields; a text that is wrong, or of no form, stays YAML."""
+    found = await _read(visit, draft)
+    kind = forms.kind_of_draft(found["policy"])
+    if kind is None:
+        words = "only a sound text of a single region, service, residency rule or spillover rule can be shown as a form"
+        return await _editor(visit, draft, 422, {"title": "This stays YAML", "detail": words})
+    return await _form_page(visit, draft, kind, concise(kind, found["policy"][kind][0]), found["problems"])
+
+
+async def _form_page(
+    visit: Visit, draft: Draft, kind: str, document: Mapping[str, Any], problems: list[Any]
+) -> Response:
+    return visit.render(
+        "policy_form.html",
+        422 if problems else 200,
+        draft=draft,
+        kind=kind,
+        slug=SLUGS[kind],
+        label=label(kind),
+        called=document.get("name", ""),
+        is_new=f"{kind}/{document.get('name', '')}" not in draft.tags,
+        problems=problems,
+        fields=forms.fields(kind, document),
+        known=await forms.known(visit.api),
+    )
+
+
+async def _preview(
+    visit: Visit, draft: Draft, status: int = 200, refused: Mapping[str, Any] | None = None
+) -> Response:
+    """What a draft changes: read, compared, judged; or what keeps it from that."""
+    found = await _read(visit, draft)
+    if found["problems"]:
+        return await _editor(visit, draft, 422)
+    draft, against = await conflicts.against(visit.api, draft, found["policy"])
+    if against.conflicts:
+        return visit.render(
+            "policy_conflict.html", 409, draft=draft, against=against, titles=TITLES, slugs=SLUGS
+        )
+    found = await _read(visit, draft)
+    try:
+        tried = (
+            await visit.api.ask("POST", "/v1/policy:apply", body=_body(draft, found, dry_run=True))
+        ).content
+    except ApiProblem as error:
+        if error.status not in _REFUSED or not visit.may("operator"):
+            raise
+        return await _editor(visit, draft, error.status, error.document)
+    form = await visit.form() if visit.request.method == "POST" else {}
+    safety = tried["safety"]
+    return visit.render(
+        "policy_preview.html",
+        status,
+        draft=draft,
+        tried=tried,
+        refused=refused,
+        carried=against.carried,
+        called=_called(draft, found),
+        titles=TITLES,
+        given=form,
+        approvals=await _approvals(visit, safety["fingerprint"] if safety else None),
+        **shown(tried["changes"]),
+    )
+
+
+def _body(draft: Draft, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {"policy": found["policy"], **draft.partial, "unless_changed": draft.held, **more}
+
+
+async def _approvals(visit: Visit, fingerprint: str | None) -> list[dict[str, Any]]:
+    if fingerprint is None:
+        return []
+    items = (await visit.api.get("/v1/fence-approvals"))["items"]
+    return [one for one in items if one["sha256"] == fingerprint]
+
+
+async def _apply(visit: Visit, draft: Draft) -> Response:
+    """Put it in force, if nobody changed meanwhile what it changes."""
+    form = await visit.form()
+    reason, overruled = form.get("reason", "").strip(), form.get("force_reason", "").strip()
+    if not reason:
+        words = {"title": "Not done", "detail": "say why: it is kept with the revision"}
+        return await _preview(visit, draft, 422, words)
+    found = await _read(visit, draft)
+    if found["problems"]:
+        return await _editor(visit, draft, 422)
+    stands, against = await conflicts.against(visit.api, draft, found["policy"])
+    if against.conflicts or against.carried:
+        return await _preview(visit, draft, 409)
+    draft = stands
+    forced: Query = {"force": True, "force_reason": overruled} if overruled else {}
+    headers = {"if-match": f'"{draft.revision}"'} if draft.whole else {}
+    body = _body(draft, found, comment=reason)
+    try:
+        done = await visit.api.ask("POST", "/v1/policy:apply", forced, body, headers)
+    except ApiProblem as error:
+        if error.status not in _REFUSED:
+            raise
+        return await _preview(visit, draft, error.status, error.document)
+    return visit.go(f"/policy/revisions/{done.content['revision']}")
+
+
+async def _approve(visit: Visit, draft: Draft) -> Response:
+    """Approve of somebody else's draft, as it was shown."""
+    form = await visit.form()
+    body = {"sha256": form.get("fingerprint", ""), "reason": form.get("approval", "").strip()}
+    try:
+        await visit.api.ask("POST", "/v1/fence-approvals", body=body)
+    except ApiProblem as error:
+        return await _preview(visit, draft, error.status, error.document)
+    return visit.go(f"/policy/draft?d={draft.packed}") if draft.packed else await _preview(visit, draft)
+
+
+async def _effect(visit: Visit) -> Response:
+    """What it would make of traffic, in numbers."""
+    form = await visit.form()
+    draft = Draft.of_form(form)
+    found = await _read(visit, draft)
+    traffic = "current" if form.get("traffic") == "current" else "recorded"
+    body = {"policy": found["policy"] or {}, **draft.partial, "traffic": traffic}
+    values: dict[str, Any] = {"draft": draft, "traffic": traffic, "found": None, "problem": None}
+    try:
+        values["found"] = (await visit.api.ask("POST", "/v1/policy:simulate", body=body)).content
+    except ApiProblem as error:
+        values["problem"] = error.document
+    return visit.render("policy_effect.html" if visit.partial else "policy_effect_page.html", **values)
+
+
+async def _share(visit: Visit, draft: Draft) -> Response:
+    """The draft at an address of its own."""
+    return visit.go(f"/policy/draft?d={draft.packed}") if draft.packed else await _preview(visit, draft)
+
+
+_ACTS: Mapping[str, Callable[[Visit, Draft], Awaitable[Response]]] = {
+    "yaml": _editor,
+    "form": _form,
+    "share": _share,
+    "apply": _apply,
+    "approve": _approve,
+}
+"""What buttons ask for; all else shows what the draft changes."""

@@ -1,0 +1,131 @@
+"""Revisions of the policy: who changed what, when and why, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gtm.core.model.access import Role
+from gtm.dashboard.inside import ApiProblem, Query
+from gtm.dashboard.pages.policy_words import SLUGS, TITLES
+from gtm.dashboard.visits import Visit, page
+
+PAGE = 50
+"""Revisions on a page."""
+MOST_CHANGES = 200
+"""Resources whose changes a page lists."""
+FORCED = "forced against the safety rules "
+"""How what control adds to a forced change's reason begins."""
+
+
+def routes() -> list[Route]:
+    """The timeline, a revision, and the way back to it."""
+    return [
+        page("/policy/revisions", _timeline),
+        page("/policy/revisions/{number:int}", _revision),
+        page("/policy/revisions/{number:int}/roll-back", _ask_back, role=Role.OPERATOR),
+        page("/policy/revisions/{number:int}/roll-back", _go_back, methods=("POST",), role=Role.OPERATOR),
+    ]
+
+
+async def _timeline(visit: Visit) -> Response:
+    """Newest first."""
+    newest, found = await asyncio.gather(
+        visit.api.get("/v1/revisions", limit=1),
+        visit.api.get("/v1/revisions", limit=PAGE, cursor=visit.query("after")),
+    )
+    return visit.render(
+        "policy_revisions.html",
+        items=[{**one, "forced": FORCED in one["comment"]} for one in found["items"]],
+        in_force=_newest(newest),
+        next_cursor=found["next_cursor"],
+        titles=TITLES,
+    )
+
+
+def _newest(found: Mapping[str, Any]) -> int:
+    return int(found["items"][0]["number"]) if found["items"] else 0
+
+
+def _number(visit: Visit) -> int:
+    number: int = visit.request.path_params["number"]
+    if not 1 <= number < 2**63 - 1:
+        raise ApiProblem(404, {"title": "not found", "detail": f"there is no revision {str(number)[:20]}"})
+    return number
+
+
+async def _revision(visit: Visit) -> Response:
+    """One of them, and what differs from the one before."""
+    number = _number(visit)
+    before, changed, newest = await asyncio.gather(
+        visit.api.get("/v1/revisions", limit=1, below=number + 1),
+        visit.api.get(f"/v1/revisions/{number}/diff"),
+        visit.api.get("/v1/revisions", limit=1),
+    )
+    return visit.render(
+        "policy_revision.html",
+        one=before["items"][0],
+        forced=FORCED in before["items"][0]["comment"],
+        in_force=_newest(newest),
+        titles=TITLES,
+        **shown(changed["changes"]),
+    )
+
+
+def shown(changes: list[Any]) -> dict[str, Any]:
+    """Changes as pages list them: no more than somebody may read."""
+    return {
+        "changes": changes[:MOST_CHANGES],
+        "unlisted": max(0, len(changes) - MOST_CHANGES),
+        "slugs": SLUGS,
+    }
+
+
+async def _ask_back(visit: Visit) -> Response:
+    """What going back would change, and what stands against it."""
+    return await _question(visit, _number(visit), 200)
+
+
+async def _question(
+    visit: Visit, number: int, status: int, refused: Mapping[str, Any] | None = None
+) -> Response:
+    tried = await visit.api.ask("POST", f"/v1/revisions/{number}:rollback", body={"dry_run": True})
+    given = {} if visit.request.method == "GET" else await visit.form()
+    return visit.render(
+        "policy_roll_back.html",
+        status,
+        number=number,
+        tried=tried.content,
+        refused=refused,
+        given=given,
+        titles=TITLES,
+        **shown(tried.content["changes"]),
+    )
+
+
+async def _go_back(visit: Visit) -> Response:
+    """Go back, if nothing was changed since it was shown what that does."""
+    number, form = _number(visit), await visit.form()
+    reason = form.get("reason", "").strip()
+    if not reason:
+        return await _question(visit, number, 422, {"detail": "say why: it is kept with the revision"})
+    overruled = form.get("force_reason", "").strip()
+    forced: Query = {"force": True, "force_reason": overruled} if overruled else {}
+    seen = form.get("revision", "")
+    try:
+        done = await visit.api.ask(
+            "POST",
+            f"/v1/revisions/{number}:rollback",
+            forced,
+            {"comment": reason},
+            {"If-Match": f'"{seen}"'} if seen.isascii() and seen.isdigit() else {},
+        )
+    except ApiProblem as found:
+        if found.status not in (400, 403, 409, 412, 422):
+            raise
+        return await _question(visit, number, found.status, found.document)
+    return visit.go(f"/policy/revisions/{done.content['revision']}")

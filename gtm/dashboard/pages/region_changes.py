@@ -1,0 +1,233 @@
+"""Drain, activate or disable a region: first what it would do to real requests, then the act, with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gtm.core.model.access import Role
+from gtm.dashboard.inside import ApiProblem, Inside, Query, name
+from gtm.dashboard.visits import Visit, page
+
+MOST_COUNTRIES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What can be done to a region: the admin state that it leads to, and what that means."""
+
+    verb: str
+    state: str
+    words: str
+
+
+CHANGES = {
+    one.verb: one
+    for one in (
+        Change(
+            "drain",
+            "draining",
+            "The region takes no new clients. Those with affinity leave it step by step; requests under way end there.",
+        ),
+        Change(
+            "activate",
+            "active",
+            "The region takes clients again, step by step, as fast as its health and room allow.",
+        ),
+        Change(
+            "disable",
+            "disabled",
+            "The region takes nobody from now on, with affinity or without, and edges stop probing it.",
+        ),
+    )
+}
+TRAFFIC = {
+    "now": "as of this moment",
+    "1h": "of the last hour",
+    "24h": "of the last 24 hours",
+    "7d": "of the last 7 days",
+}
+"""What a change can be tried with: the choice in the address, in words."""
+_BACK = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
+USUAL = "24h"
+"""What `gtm simulate --traffic recorded` takes too."""
+
+
+def routes() -> list[Route]:
+    """The page of a change; its preview is a part of it."""
+    return [page("/regions/{name}/{verb}", _change, methods=("GET", "POST"), role=Role.OPERATOR)]
+
+
+async def _change(visit: Visit) -> Response:
+    change = CHANGES.get(visit.request.path_params["verb"])
+    if change is None:
+        raise HTTPException(404)
+    which = name(visit.request.path_params["name"])
+    top = await visit.api.get("/v1/top")
+    region = next((one for one in top["regions"] if one["region"] == which), None)
+    if region is None:
+        raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
+    chosen = visit.query("traffic")
+    shown = {
+        "change": change,
+        "region": region,
+        "traffic": TRAFFIC,
+        "chosen": chosen if chosen in TRAFFIC else USUAL,
+        "preview": None,
+        "reason": "",
+        "refusal": None,
+        "problem": None,
+        "commands": commands(which, change, chosen if chosen in TRAFFIC else USUAL),
+    }
+    if visit.request.method == "POST":
+        return await _done(visit, which, change, shown)
+    asked = visit.query("preview")
+    if asked == "now":
+        shown["preview"] = await preview(visit.api, which, change, shown["chosen"])
+    return visit.render(
+        "region_preview.html" if visit.partial else "region_change.html", skip=asked == "skip", **shown
+    )
+
+
+async def _done(visit: Visit, which: str, change: Change, shown: dict[str, Any]) -> Response:
+    """Make the change; what refuses it is shown with the form, as it was filled in."""
+    form = await visit.form()
+    reason, forced = form.get("reason", "").strip(), form.get("force") == "yes"
+    shown |= {"reason": reason[:1000], "skip": True}
+    if not reason:
+        words = "say why: the reason is kept with the revision, for those who look later"
+        shown["problem"] = {"title": "no reason given", "detail": words}
+        return visit.render("region_change.html", 422, **shown)
+    said: Query = {"force": True, "force_reason": reason} if forced else {"comment": reason}
+    try:
+        await visit.api.ask("POST", f"/v1/regions/{which}:{change.verb}", said)
+    except ApiProblem as found:
+        shown["refusal" if found.document.get("breaches") else "problem"] = found.document
+        return visit.render("region_change.html", found.status, **shown)
+    return visit.go(f"/regions/{which}")
+
+
+async def preview(api: Inside, which: str, change: Change, chosen: str) -> dict[str, Any]:
+    """What a change would do: a simulation, as `gtm simulate` makes it, and what the safety rules say.
+
+    Where one of the two cannot be had, its problem is in its place.
+
+    Raises:
+        ApiProblem: the policy cannot be read.
+    """
+    found = await api.get("/v1/policy", admin_states=True)
+    draft = drafted(found["policy"], which, change.state)
+    simulated, judged = await asyncio.gather(
+        _simulated(api, draft, chosen),
+        _answer(api, "/v1/policy:apply", {"policy": draft, "dry_run": True}),
+    )
+    made, taken = simulated
+    return {
+        "made": made if made is None or "average" in made else None,
+        "trouble": made if made is not None and "average" not in made else None,
+        "taken": taken,
+        "safety": judged.get("safety"),
+        "unjudged": judged if "safety" not in judged else None,
+        **(told(made) if made is not None and "average" in made else {}),
+    }
+
+
+def drafted(policy: Mapping[str, Any], which: str, state: str) -> dict[str, Any]:
+    """A policy with a region's admin state changed, and nothing else."""
+    regions = [
+        {**region, "admin_state": state, "draining_since": None} if region["name"] == which else region
+        for region in policy["regions"]
+    ]
+    return {**policy, "regions": regions}
+
+
+async def _simulated(api: Inside, draft: Mapping[str, Any], chosen: str) -> tuple[dict[str, Any] | None, str]:
+    """A simulation, and with which traffic: that chosen or, where it was not recorded, that of this moment; none without demand."""
+    for one in dict.fromkeys((chosen, "now")):
+        asked: dict[str, Any] = {"policy": draft, "traffic": "current"}
+        if one in _BACK:
+            asked |= {"traffic": "recorded", "since": (datetime.now(UTC) - _BACK[one]).isoformat()}
+        made = await _answer(api, "/v1/policy:simulate", asked)
+        if made.get("status") != 404:
+            return made, one
+    return None, "now"
+
+
+async def _answer(api: Inside, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """What an endpoint answers, or the problem that it refuses with."""
+    try:
+        found: dict[str, Any] = (await api.ask("POST", path, body=body)).content
+    except ApiProblem as problem:
+        return dict(problem.document)
+    return found
+
+
+def told(made: Mapping[str, Any]) -> dict[str, Any]:
+    """What a simulation says, as the page shows it."""
+    sides = [made[when][side] for when in ("average", "peak") for side in ("before", "after")]
+    by_region = [{one["region"]: one for one in side["regions"]} for side in sides]
+    regions = [
+        {
+            "region": one["region"],
+            "sides": [side.get(one["region"]) for side in by_region],
+            "change": _rate(by_region[1], one["region"]) - _rate(by_region[0], one["region"]),
+        }
+        for one in made["regions"]
+    ]
+    gains = sorted((one for one in regions if one["change"] > 0.005), key=lambda one: -one["change"])
+    countries = [one for one in made["countries"] if one["before"] != one["after"]]
+    return {
+        "sides": sides,
+        "regions": regions,
+        "gains": gains,
+        "countries": countries[:MOST_COUNTRIES],
+        "more": max(0, len(countries) - MOST_COUNTRIES),
+        "refusals": _refusals(sides, "reasons"),
+        "rules": _refusals(sides, "rules"),
+    }
+
+
+def _rate(side: Mapping[str, Any], region: str) -> float:
+    return float(side[region]["rate"]) if region in side else 0.0
+
+
+def _refusals(sides: list[Any], kind: str) -> list[tuple[str, list[float]]]:
+    """Each reason, or rule, with its requests per second in the four projections."""
+    found = [side["refused"][kind] for side in sides]
+    return [
+        (one, [side.get(one, 0.0) for side in found])
+        for one in sorted({key for side in found for key in side})
+    ]
+
+
+def commands(which: str, change: Change, chosen: str) -> dict[str, list[str]]:
+    """What does the same: the preview, and the act."""
+    api = 'curl -X POST -H "Authorization: Bearer $GTM_TOKEN"'
+    edit = f'\'(.regions[] | select(.name == "{which}")).admin_state = "{change.state}"\''
+    tried = f"gtm export - --admin-states --json | jq {edit} > draft.yaml"
+    since = f" --since {chosen}" if chosen in _BACK else ""
+    body = '\'{"policy": …, "traffic": "current"}\'' if chosen == "now" else "'{\"policy\": …}'"
+    simulate = [f"gtm simulate --policy draft.yaml --traffic recorded{since}"] if chosen in _BACK else []
+    return {
+        "preview": [
+            tried,
+            *simulate,
+            f'{api} "$GTM_CONTROL_URL/v1/policy:simulate" -H "Content-Type: application/json" -d {body}',
+            "gtm plan draft.yaml",
+        ],
+        "act": [
+            f'gtm regions {change.verb} {which} --comment "WHY"',
+            f'{api} "$GTM_CONTROL_URL/v1/regions/{which}:{change.verb}?comment=WHY"',
+        ],
+        "force": [
+            f'gtm regions {change.verb} {which} --force --reason "WHY"',
+            f'{api} "$GTM_CONTROL_URL/v1/regions/{which}:{change.verb}?force=true&force_reason=WHY"',
+        ],
+    }

@@ -1,0 +1,226 @@
+"""Regions: a table of all, and for each what is known of its health, load, capacity and neighbours, with the evidence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from gtm.dashboard.inside import ApiProblem, Inside, name
+from gtm.dashboard.pages.world import STREAM, still_signed_in
+from gtm.dashboard.rendering import rendered
+from gtm.dashboard.visits import Visit, page
+
+MOST_ROWS = 2000
+"""Rows of demand that the countries of a region's clients are from, the largest first."""
+MOST_COUNTRIES = 12
+STATES = ("up", "down", "unknown", "draining", "disabled", "full")
+"""What regions can be narrowed to."""
+
+
+def routes() -> list[Route]:
+    """The two pages, and their streams."""
+    return [
+        page("/regions", _regions),
+        page("/live/regions", _live_regions),
+        page("/regions/{name}", _region),
+        page("/live/regions/{name}", _live_region),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which regions are shown; None: all. `find` is a part of the name, `country` where they stand."""
+
+    find: str | None = None
+    state: str | None = None
+    country: str | None = None
+
+    @classmethod
+    def of(cls, visit: Visit) -> Filter:
+        """What the address says."""
+        return cls(**{one: visit.query(one) for one in cls.__slots__})
+
+    def holds(self, one: Mapping[str, Any]) -> bool:
+        """Whether a region is among them."""
+        return (
+            (self.find is None or self.find.lower() in one["region"])
+            and (self.country is None or self.country == one["country"])
+            and (
+                self.state is None
+                or self.state == state_of(one)
+                or (self.state == "full" and one["exhausted"])
+            )
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether any is left out."""
+        return any(value is not None for value in asdict(self).values())
+
+
+def state_of(one: Mapping[str, Any]) -> str:
+    """What somebody has switched, else what edges see."""
+    return str(one["health"] if one["admin_state"] == "active" else one["admin_state"])
+
+
+async def _regions(visit: Visit) -> Response:
+    chosen = Filter.of(visit)
+    shown = table(await visit.api.get("/v1/top"), chosen)
+    countries = sorted({one["country"] for one in shown["top"]["regions"]})
+    return visit.render(
+        "regions.html",
+        chosen=chosen,
+        states_to_choose=STATES,
+        countries=countries,
+        query=visit.request.url.query,
+        **shown,
+    )
+
+
+async def _live_regions(visit: Visit) -> Response:
+    chosen, api = Filter.of(visit), visit.api
+
+    async def render() -> Mapping[str, str]:
+        return {"regions": rendered("regions_table.html", table(await api.get("/v1/top"), chosen))}
+
+    key = json.dumps(["regions", asdict(chosen)])
+    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit))
+    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+
+
+def table(top: Mapping[str, Any], chosen: Filter) -> dict[str, Any]:
+    """What the table shows: the regions chosen, and how many of all there are in each state."""
+    counts: dict[str, int] = defaultdict(int)
+    for one in top["regions"]:
+        counts[state_of(one)] += 1
+        counts["full"] += one["exhausted"]
+        counts["unsure"] += one["freshness"] in ("stale", "lost")
+    return {"top": top, "counts": counts, "regions": [one for one in top["regions"] if chosen.holds(one)]}
+
+
+async def _region(visit: Visit) -> Response:
+    which = name(visit.request.path_params["name"])
+    shown = await look(visit.api, which)
+    document, missing = await _document(visit.api, which)
+    return visit.render(
+        "region.html",
+        document=document,
+        missing=missing,
+        may=visit.may("operator"),
+        **shown,
+    )
+
+
+async def _document(api: Inside, which: str) -> tuple[Mapping[str, Any] | None, str]:
+    """What the policy says of a region, or why that cannot be said: the database has it, all else is in memory."""
+    try:
+        return await api.get(f"/v1/regions/{which}"), ""
+    except ApiProblem as found:
+        return None, str(found)
+
+
+async def _live_region(visit: Visit) -> Response:
+    which, api, may = name(visit.request.path_params["name"]), visit.api, visit.may("operator")
+
+    async def render() -> Mapping[str, str]:
+        try:
+            shown = {**await look(api, which), "may": may}
+        except ApiProblem as found:
+            return {"head": rendered("problem_part.html", {"problem": found.document})}
+        return {part: rendered(f"region_{part}.html", shown) for part in ("head", "now")}
+
+    stream = visit.dashboard.live.stream(
+        json.dumps(["region", which, may]), render, lambda: still_signed_in(visit)
+    )
+    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+
+
+async def look(api: Inside, which: str) -> dict[str, Any]:
+    """All that is known now of a region, from answers that come from memory.
+
+    Raises:
+        ApiProblem: 404, there is no such region.
+    """
+    top = await api.get("/v1/top")
+    region = _of(which, top["regions"])
+    if region is None:
+        raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
+    health, load, balancers, status, demand = await asyncio.gather(
+        api.get("/v1/health", region=which),
+        api.get("/v1/load", region=which),
+        api.get("/v1/balancers"),
+        api.get("/v1/status"),
+        api.get("/v1/demand", limit=MOST_ROWS, region=which),
+    )
+    capacity = _of(which, load["regions"])
+    return {
+        "at": top["at"],
+        "region": region,
+        "state": state_of(region),
+        "health": _of(which, health["regions"]),
+        "capacity": capacity,
+        "reductions": [] if capacity is None else list(reductions(capacity)),
+        "balancers": [one for one in balancers["items"] if one["region"] == which],
+        "sync": status["sync"],
+        "clients": clients(demand),
+        **neighbours(top, which),
+    }
+
+
+def _of(which: str, found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What a list has of a region."""
+    return next((one for one in found if one["region"] == which), None)
+
+
+def clients(demand: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """Where those are whom edges send somewhere: country, service, requests per second; the most first."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for row in demand["rows"]:
+        cell = row["cell"]
+        found[cell["country"] or "unknown", cell["service"]] += row["requests_per_second"]
+    most = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:MOST_COUNTRIES]
+    return [(*place, rps) for place, rps in most if rps >= 0.005]
+
+
+def neighbours(top: Mapping[str, Any], which: str) -> dict[str, Any]:
+    """What leaves a region and what comes to it: by plan, by free slots, and by its balancers; and the rules of that."""
+    return {
+        name: [one for one in top[name] if which in (one["from"], one["to"])]
+        for name in ("spill", "corrections", "pushes")
+    } | {"quotas": [one for one in top["quotas"] if one["from"] == which or which in one["to"]]}
+
+
+def reductions(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What makes a region's capacity for new clients less than its limits: how much, and why."""
+    if capacity["admin_state"] != "active":
+        yield "nothing is left", f"The region is {capacity['admin_state']}: it takes no new clients."
+    if capacity["health"] < 1:
+        up = "This share of its endpoints is up." if capacity["health"] else "None of its endpoints is up."
+        yield f"× {_percent(capacity['health'])}", up
+    if capacity["slow_start"] < 1:
+        yield (
+            f"× {_percent(capacity['slow_start'])}",
+            "Slow start: so far have endpoints that came back ramped up.",
+        )
+    if capacity["freshness"] == "stale":
+        yield "no gain", "Load reports are late: until new ones come, the region gets no more than before."
+    if capacity["freshness"] == "lost":
+        yield "× 50%", "Load reports have stopped: a region that falls silent counts half."
+    if capacity["backlog"] > 0:
+        yield (
+            f"{capacity['backlog']:,.0f} waiting",
+            "Requests that wait for a slot: what they need to be gone in 10 s is not for new clients.",
+        )
+    if capacity["reserve"] > 0:
+        yield f"× {_percent(1 - capacity['reserve'])}", "The reserve, which no plan uses."
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}%"

@@ -1,0 +1,173 @@
+"""Templates, and how numbers, times and states are written in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from gtm.dashboard import static_files
+
+MENU: set[str] = set()
+"""Paths of the pages that there are; filled by `gtm.dashboard.app`."""
+_HOME = Path(__file__).parent / "templates"
+
+
+@cache
+def environment() -> Environment:
+    """All templates. What is not there is an error, and all text is escaped."""
+    made = Environment(
+        loader=FileSystemLoader(_HOME),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"static": static_files.url, "states": STATES, "pages": MENU}
+    made.filters |= {
+        "rate": rate,
+        "share": share,
+        "ms": ms,
+        "count": count,
+        "ago": ago,
+        "moment": moment,
+        "lasting": lasting,
+        "words": words,
+        "json": as_json,
+        "coded": coded,
+    }
+    return made
+
+
+def rendered(template: str, values: Mapping[str, Any]) -> str:
+    """A template with these values."""
+    return environment().get_template(template).render(values)
+
+
+def words(value: Any) -> str:
+    """A state's or a code's name as people read it: `near_real_time` is `near real time`."""
+    return str(value).replace("_", " ")
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON, for people to read.
+
+    >>> as_json({"a": [1, "ß"]})
+    '{"a": [1, "ß"]}'
+    """
+    return json.dumps(value, ensure_ascii=False)
+
+
+def coded(text: Any) -> Markup:
+    """A message of the API with what stands between backticks as code.
+
+    >>> str(coded("no `<x>`"))
+    'no <code>&lt;x&gt;</code>'
+    """
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
+
+
+def count(value: float | None) -> str:
+    """A number: three digits, thousands apart; a dash where nothing is known.
+
+    >>> [count(value) for value in (None, 0, 0.034, 3.14159, 42.0, 31_415.9)]
+    ['–', '0', '0.03', '3.14', '42', '31,416']
+    """
+    if value is None:
+        return "–"
+    size = abs(value)
+    if size >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def rate(value: float | None) -> str:
+    """Requests per second."""
+    return "–" if value is None else f"{count(value)}/s"
+
+
+def share(value: float | None) -> str:
+    """A part of one, in percent.
+
+    >>> [share(value) for value in (None, 0.0, 0.004, 0.5, 1.0)]
+    ['–', '0%', '0.4%', '50%', '100%']
+    """
+    if value is None:
+        return "–"
+    part = 100 * value
+    return f"{part:.1f}%" if 0 < part < 10 and round(part, 1) != round(part) else f"{part:.0f}%"
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds."""
+    return "–" if value is None else f"{count(value)} ms"
+
+
+def lasting(seconds: float | None) -> str:
+    """How long something takes, or took.
+
+    >>> [lasting(value) for value in (None, 0.25, 3.0, 61, 7300, 200_000)]
+    ['–', '0.3 s', '3 s', '1 min', '2 h', '2 days']
+    """
+    if seconds is None:
+        return "–"
+    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 1.5 * size or (seconds >= size and unit != "days"):
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 or not seconds else f"{seconds:.1f} s"
+
+
+def _time(value: Any) -> datetime | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return found.astimezone(UTC)
+
+
+def moment(value: Any) -> Markup:
+    """A time, POSIX seconds or ISO 8601, in UTC; the page adds the reader's own."""
+    found = _time(value)
+    if found is None:
+        return Markup("–")
+    stamp = found.strftime("%Y-%m-%d %H:%M:%S")
+    return Markup('<time datetime="{}" data-local>{} UTC</time>').format(found.isoformat(), stamp)
+
+
+def ago(value: Any) -> Markup:
+    """How long ago a time was: the page goes on counting."""
+    found = _time(value)
+    if found is None:
+        return Markup("never")
+    past = max(0.0, (datetime.now(UTC) - found).total_seconds())
+    return Markup('<time datetime="{}" data-ago title="{}">{} ago</time>').format(
+        found.isoformat(), found.strftime("%Y-%m-%d %H:%M:%S UTC"), lasting(past)
+    )
+
+
+STATES = {
+    "up": ("good", "●", "up"),
+    "down": ("bad", "✕", "down"),
+    "unknown": ("dim", "?", "unknown"),
+    "active": ("good", "●", "active"),
+    "draining": ("warn", "◐", "draining"),
+    "disabled": ("dim", "■", "disabled"),
+    "fresh": ("good", "●", "fresh"),
+    "stale": ("warn", "◐", "late"),
+    "lost": ("bad", "✕", "lost"),
+    "never": ("dim", "–", "none"),
+}
+"""State → its class of colours, its sign and its word: never the colour alone."""

@@ -1,0 +1,106 @@
+"""What keeps pages from doing what nobody asked for: headers, cookies, where a form comes from, how often somebody may try.
+
+Sources: Content Security Policy Level 3; RFC 6265bis (cookie name prefixes, SameSite); the Fetch Metadata draft (Sec-Fetch-Site); OWASP's
+cheat sheet on cross-site request forgery (signed double submit).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # `no-referrer` would take the Origin from forms, too
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+"""Of every answer. `frame-ancestors` keeps others from laying a page under their own."""
+_PLAIN, _SECURE = "gtm", "__Host-gtm"
+_MOST_ADDRESSES = 10_000
+CSRF = "csrf"
+"""The field of a form, and `X-CSRF-Token` the header, that shows that a page of ours sent it."""
+
+
+def is_secure(request: Request, url: str | None) -> bool:
+    """Whether the browser's connection is encrypted: this process's own, or by its known address that of what stands before it."""
+    return request.url.scheme == "https" or (url or "").startswith("https://")
+
+
+def cookie_name(*, secure: bool) -> str:
+    """`__Host-` says that nobody else may have set it: the browser takes such a one over TLS alone."""
+    return _SECURE if secure else _PLAIN
+
+
+def set_cookie(response: Response, secret: str, *, secure: bool, lasts: int) -> None:
+    """Hand the browser a session's secret, which no script sees."""
+    response.set_cookie(
+        cookie_name(secure=secure),
+        secret,
+        max_age=lasts,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def clear_cookie(response: Response, *, secure: bool) -> None:
+    """Take it back."""
+    response.delete_cookie(
+        cookie_name(secure=secure), path="/", secure=secure, httponly=True, samesite="strict"
+    )
+
+
+def csrf_token(secret: str) -> str:
+    """What forms of a session show; it follows from the secret, and the secret not from it."""
+    return hmac.new(secret.encode(errors="replace"), b"gtm form", sha256).hexdigest()
+
+
+def is_same_origin(request: Request) -> bool:
+    """Whether a page of this very address sent a request, as far as the browser says."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("origin")
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+    except ValueError:
+        return False
+
+
+class Attempts:
+    """How often an address may try in vain: ten times at once, then once in six seconds.
+
+    There is no bound on all together: it would let a few keep everybody out.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    BURST, EVERY_S = 10.0, 6.0
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, address: str) -> bool:
+        """Whether one more attempt from an address may be looked at."""
+        now = self._clock()
+        if len(self._left) >= _MOST_ADDRESSES and address not in self._left:
+            self._left = {}
+        left, at = self._left.get(address, (self.BURST, now))
+        left = min(self.BURST, left + (now - at) / self.EVERY_S)
+        allowed = left >= 1.0
+        self._left[address] = (left - 1.0 if allowed else left), now
+        return allowed

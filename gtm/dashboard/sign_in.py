@@ -1,0 +1,142 @@
+"""Signing in: with a token, or by a link that works once; and out."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from gtm.api.context import authenticate
+from gtm.control.errors import ControlError
+from gtm.control.live import sessions
+from gtm.control.live.sessions import LASTS, Person, digest
+from gtm.core.model.access import Role, permits
+from gtm.dashboard import security
+from gtm.dashboard.security import HEADERS
+from gtm.dashboard.visits import Dashboard, Visit, page, plain, read_form, visit_of
+from gtm.storage.errors import StorageUnavailable
+
+_TOO_OFTEN = "too many attempts: wait a minute, then try again"
+
+
+def routes() -> list[Route]:
+    """The pages."""
+    return [
+        Route("/sign-in", _ask, methods=["GET"]),
+        Route("/sign-in", _token, methods=["POST"]),
+        Route("/sign-in/{secret}", _link, methods=["GET"]),
+        page("/sign-out", _out, methods=["POST"]),
+    ]
+
+
+def inside(path: str | None) -> str:
+    """A path of ours to go on to: nobody is sent elsewhere."""
+    if path is None or not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
+        return "/"
+    return path
+
+
+async def _ask(request: Request) -> Response:
+    if visit_of(request) is not None:
+        return RedirectResponse(inside(request.query_params.get("next")), 303, HEADERS)
+    return form(request)
+
+
+def form(request: Request, problem: str = "", status: int = 200, to: str | None = None) -> Response:
+    """The page that asks who it is, perhaps with what was wrong."""
+    dashboard: Dashboard = request.app.state.dashboard
+    host = request.url.hostname or ""
+    open_line = not security.is_secure(request, dashboard.url) and host not in (
+        "127.0.0.1",
+        "localhost",
+        "::1",
+    )
+    following = inside(request.query_params.get("next") if to is None else to)
+    values = {
+        "problem": problem,
+        "next": following,
+        "open_line": open_line,
+        "provider": dashboard.identity and dashboard.identity.host,
+    }
+    return plain(request, "sign_in.html", status, values)
+
+
+async def _token(request: Request) -> Response:
+    dashboard: Dashboard = request.app.state.dashboard
+    if not security.is_same_origin(request):
+        return form(request, "this form was sent from another site", 403)
+    try:
+        fields = await read_form(request)
+    except HTTPException as error:
+        return form(request, error.detail, error.status_code)
+    to = inside(fields.get("next"))
+    text = fields.get("token", "").strip()
+    if not _known(dashboard, text) and not may_try(request):
+        return form(request, _TOO_OFTEN, 429, to)
+    try:
+        who = await authenticate(dashboard.context, text)
+    except ControlError as error:
+        if error.status == 401:
+            failed(request, error.detail)
+        return form(request, error.detail, error.status, to)
+    if not permits(who.role, Role.VIEWER):
+        words = f"this token's role is `{who.role.value}`, which is for programs: sign in with one of role viewer, operator, fence-admin or admin"
+        failed(request, f"a token of role {who.role.value}")
+        return form(request, words, 403, to)
+    return await begun(request, Person(who.name, who.role, who.sha256), to, "token")
+
+
+async def _link(request: Request) -> Response:
+    dashboard: Dashboard = request.app.state.dashboard
+    who = dashboard.context.links.follow(request.path_params["secret"])
+    if who is None and not may_try(request):
+        return form(request, _TOO_OFTEN, 429)
+    if who is None:
+        failed(request, "a link that has been used or has expired")
+        words = "this link has been used, or has expired: make another with `gtm dashboard`"
+        return form(request, words, 403)
+    return await begun(request, who, "/", "link")
+
+
+def _known(dashboard: Dashboard, text: str) -> bool:
+    """Whether a token is one that counts, as far as memory says: who has it need not wait for those who guess."""
+    return dashboard.context.present.token(digest(text).hex(), time.time()) is not None
+
+
+def may_try(request: Request) -> bool:
+    """Whether one more attempt from an address may be looked at: each may ask the database."""
+    dashboard: Dashboard = request.app.state.dashboard
+    return dashboard.attempts.take(request.client.host if request.client else "")
+
+
+def failed(request: Request, reason: str) -> None:
+    """Count it for the audit log."""
+    dashboard: Dashboard = request.app.state.dashboard
+    dashboard.context.failed.note(request.client.host if request.client else "", reason)
+
+
+async def begun(request: Request, who: Person, to: str, how: str) -> Response:
+    """Signed in: hand out the cookie."""
+    dashboard: Dashboard = request.app.state.dashboard
+    try:
+        agent = request.headers.get("user-agent", "")
+        _, secret = await sessions.begin(dashboard.context.database, who, agent, datetime.now(UTC), how)
+        await dashboard.context.replica.watch.refresh()
+    except StorageUnavailable:
+        words = "the database cannot be reached, so nobody can sign in: try again. Who is signed in, stays so"
+        return form(request, words, 503, to)
+    answer = RedirectResponse(to, 303, HEADERS)
+    secure = security.is_secure(request, dashboard.url)
+    security.set_cookie(answer, secret, secure=secure, lasts=int(LASTS.total_seconds()))
+    return answer
+
+
+async def _out(visit: Visit) -> Response:
+    await visit.api.ask("DELETE", f"/v1/sessions/{visit.session.id}")
+    answer = RedirectResponse("/sign-in", 303, HEADERS)
+    security.clear_cookie(answer, secure=security.is_secure(visit.request, visit.dashboard.url))
+    return answer

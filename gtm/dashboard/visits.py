@@ -1,0 +1,230 @@
+"""Who looks at a page: from the cookie to what they may do, and what a page is answered with."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from gtm.api.context import Context, Principal
+from gtm.control.live import sessions
+from gtm.control.live.sessions import NOTED, digest
+from gtm.core.model.access import Role, permits
+from gtm.dashboard import security
+from gtm.dashboard.identity import Identity
+from gtm.dashboard.inside import ApiProblem, Inside
+from gtm.dashboard.live import Live
+from gtm.dashboard.rendering import rendered
+from gtm.dashboard.security import HEADERS, Attempts
+from gtm.storage.audit import Via
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.sessions import Session
+
+MAX_FORM = 2 * 1024 * 1024
+"""Bytes of a form."""
+_MAX_FIELDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """What all pages of a process share.
+
+    `api` answers what they ask, `url` is where people find them if that is known, `identity` the provider by which they sign in
+    if there is one, `live` renders what moves.
+    """
+
+    api: ASGIApp
+    context: Context
+    live: Live
+    url: str | None = None
+    identity: Identity | None = None
+    attempts: Attempts = field(default_factory=lambda: Attempts(time.monotonic))
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request by somebody who is signed in."""
+
+    dashboard: Dashboard
+    request: Request
+    session: Session
+    role: Role
+    secret: str
+    api: Inside
+
+    @property
+    def csrf(self) -> str:
+        """What forms of theirs show."""
+        return security.csrf_token(self.secret)
+
+    @property
+    def partial(self) -> bool:
+        """Whether a part of a page is asked for, by htmx."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def may(self, role: str) -> bool:
+        """Whether they may do what a role may."""
+        return permits(self.role, Role(role))
+
+    def query(self, name: str) -> str | None:
+        """A parameter of the address; None if it is left out or empty."""
+        return self.request.query_params.get(name, "").strip() or None
+
+    async def form(self) -> dict[str, str]:
+        """What was filled in: the last of each name.
+
+        Raises:
+            HTTPException: it is no form, or too large.
+        """
+        kept: dict[str, str] | None = getattr(self.request.state, "form", None)
+        return await read_form(self.request) if kept is None else kept
+
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """A page."""
+        return HTMLResponse(
+            self.fragment(template, **values), status, HEADERS | {"Cache-Control": "no-store"}
+        )
+
+    def fragment(self, template: str, **values: Any) -> str:
+        """The text of a template."""
+        return rendered(template, {"visit": self, "now": time.time(), **values})
+
+    def problem(self, found: ApiProblem) -> Response:
+        """What the API refused, as a page or as a part of one."""
+        return self.render(
+            "problem_part.html" if self.partial else "problem.html", found.status, problem=found.document
+        )
+
+    def go(self, path: str) -> Response:
+        """On to another page, after something was done."""
+        if self.partial:
+            return Response(status_code=204, headers={**HEADERS, "HX-Redirect": path})
+        return RedirectResponse(path, 303, HEADERS)
+
+
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form; see `Visit.form`."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "a form is `application/x-www-form-urlencoded`")
+    raw = bytearray()
+    async for piece in request.stream():
+        raw += piece
+        if len(raw) > MAX_FORM:
+            raise HTTPException(413, f"a form may have {MAX_FORM} bytes")
+    try:
+        return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
+    except ValueError as error:
+        raise HTTPException(400, f"the form cannot be read: {error}") from error
+
+
+def visit_of(request: Request) -> Visit | None:
+    """Who is signed in, if anybody is."""
+    dashboard: Dashboard = request.app.state.dashboard
+    present = dashboard.context.present
+    name = security.cookie_name(secure=security.is_secure(request, dashboard.url))
+    secret = request.cookies.get(name)
+    if secret is None:
+        return None
+    held = present.session(digest(secret).hex(), time.time())
+    if held is None:
+        return None
+    session, role = held
+    token = present.tokens.get(session.token)
+    bound = (token.edges, token.regions) if token else (None, None)
+    who = Principal(session.name, role, session.token, *bound, via=Via.DASHBOARD)
+    return Visit(dashboard, request, session, role, secret, Inside(dashboard.api, who))
+
+
+def page(
+    path: str, handler: Handler, *, methods: Sequence[str] = ("GET",), role: Role = Role.VIEWER
+) -> Route:
+    """A page for people who are signed in and may do what a role may.
+
+    Whoever is not signed in is asked to; a form without its token, or from another site, does nothing.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        visit = visit_of(request)
+        if visit is None:
+            return _unknown(request)
+        if request.method not in ("GET", "HEAD") and not await _ours(visit):
+            words = "this form is from another page or has expired: load the page again, then repeat it"
+            return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
+        if not permits(visit.role, role):
+            words = f"this needs role `{role.value}`; yours is `{visit.role.value}`"
+            return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
+        _note(visit)
+        try:
+            return await handler(visit)
+        except ApiProblem as found:
+            return visit.problem(found)
+
+    return Route(path, endpoint, methods=list(methods))
+
+
+async def _ours(visit: Visit) -> bool:
+    """Whether a page of ours sent a form. A form's body is kept, so that the handler reads it again."""
+    if not security.is_same_origin(visit.request):
+        return False
+    shown = visit.request.headers.get("x-csrf-token")
+    if shown is None:
+        fields = await visit.form()
+        shown = fields.get(security.CSRF, "")
+        visit.request.state.form = fields
+    return hmac.compare_digest(shown.encode(errors="replace"), visit.csrf.encode())
+
+
+def _unknown(request: Request) -> Response:
+    """Where somebody goes who is not signed in."""
+    if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
+        # Followed from elsewhere, a link comes without the cookie (SameSite=Strict): the page asks for itself once more, and has it.
+        again = (
+            '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0"><title>gtm</title>'
+        )
+        return HTMLResponse(again, 200, HEADERS | {"Cache-Control": "no-store"})
+    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    to = "/sign-in" if request.method != "GET" or path == "/" else f"/sign-in?next={quote(path, safe='')}"
+    if request.headers.get("hx-request") == "true":
+        return Response(status_code=401, headers={**HEADERS, "HX-Redirect": to})
+    return RedirectResponse(to, 303, HEADERS)
+
+
+def _note(visit: Visit) -> None:
+    """Remember that a session was used, now and then."""
+    now = datetime.now(UTC)
+    if now - visit.session.seen_at < NOTED:
+        return
+
+    async def noted() -> None:
+        try:
+            await sessions.seen(visit.dashboard.context.database, visit.session, now)
+        except StorageUnavailable:
+            return
+
+    task = asyncio.ensure_future(noted())
+    visit.dashboard.tasks.add(task)
+    task.add_done_callback(visit.dashboard.tasks.discard)
+
+
+def plain(
+    request: Request, template: str, status: int = 200, values: Mapping[str, Any] | None = None
+) -> Response:
+    """A page for somebody who is not signed in."""
+    text = rendered(template, {"visit": None, "now": time.time(), "request": request, **(values or {})})
+    return HTMLResponse(text, status, HEADERS | {"Cache-Control": "no-store"})

@@ -1,0 +1,162 @@
+"""The audit log: who did what, when, by what, and why.
+
+Law: entries are added, and forgotten once they are too old; nothing changes one. The database holds to that too: a trigger refuses every
+update, and to delete what is younger than a day (migration 0013).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import delete, func, insert, or_, select
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gtm.core.model.access import Role
+from gtm.storage import tables
+
+_LONGEST = 4000
+"""Characters of a text that are kept."""
+
+
+class Via(StrEnum):
+    """By what somebody did something."""
+
+    API = "api"
+    """The API, as commands use it."""
+    DASHBOARD = "dashboard"
+    DIRECT = "direct"
+    """A command that works on the database itself (`--direct`)."""
+    CONTROL = "control"
+    """Control did it by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something: a token's name or a person, their role (None: none that control knows of), and by what."""
+
+    name: str
+    role: Role | None
+    via: Via
+
+
+CONTROL = Actor("gtm", None, Via.CONTROL)
+"""Control itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry.
+
+    `action` is a family and a verb (`token.revoke`), `target` what it was done to. `revision` is the one that it made, if it made one. `reason`
+    is what somebody gave as such, `detail` all else worth knowing, in words. `forced`: safety rules were overruled. `count`: how often it
+    happened, where several are one entry.
+    """
+
+    id: int
+    at: datetime
+    who: str
+    role: Role | None
+    via: Via
+    action: str
+    target: str
+    revision: int | None
+    reason: str
+    detail: str
+    forced: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which entries are looked for; None: all.
+
+    `who` and `target` are parts of those texts in any case, `action` is an action or a family of them. `since` is within, `until` without.
+    `hidden` are families that are left out.
+    """
+
+    who: str | None = None
+    action: str | None = None
+    target: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    forced: bool | None = None
+    hidden: Sequence[str] = ()
+
+
+class AuditRepository:
+    """Entries by number, which grows."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(
+        self,
+        by: Actor,
+        action: str,
+        target: str,
+        *,
+        revision: int | None = None,
+        reason: str = "",
+        detail: str = "",
+        forced: bool = False,
+        count: int = 1,
+    ) -> None:
+        """Write down what is done in this transaction; see `Entry`. Texts that are too long are cut."""
+        values = {
+            "who": _cut(by.name),
+            "role": by.role and by.role.value,
+            "via": by.via.value,
+            "action": action,
+            "target": _cut(target),
+            "revision": revision,
+            "reason": _cut(reason),
+            "detail": _cut(detail),
+            "forced": forced,
+            "count": count,
+        }
+        await self._connection.execute(insert(tables.audit).values(values))
+
+    async def list(
+        self, wanted: Wanted, after: int | None = None, limit: int = 100, *, oldest_first: bool = False
+    ) -> list[Entry]:
+        """At most `limit` entries, the newest first unless told otherwise, starting behind the number `after`."""
+        table = tables.audit
+        query = select(table).order_by(table.c.id.asc() if oldest_first else table.c.id.desc()).limit(limit)
+        if after is not None:
+            query = query.where(table.c.id > after if oldest_first else table.c.id < after)
+        if wanted.who is not None:
+            query = query.where(table.c.who.icontains(wanted.who, autoescape=True))
+        if wanted.target is not None:
+            query = query.where(table.c.target.icontains(wanted.target, autoescape=True))
+        if wanted.action is not None:
+            family = table.c.action.startswith(f"{wanted.action}.", autoescape=True)
+            query = query.where(or_(table.c.action == wanted.action, family))
+        if wanted.since is not None:
+            query = query.where(table.c.at >= wanted.since)
+        if wanted.until is not None:
+            query = query.where(table.c.at < wanted.until)
+        if wanted.forced is not None:
+            query = query.where(table.c.forced == wanted.forced)
+        if wanted.hidden:
+            query = query.where(func.split_part(table.c.action, ".", 1).not_in(wanted.hidden))
+        return [_entry(row) for row in (await self._connection.execute(query)).mappings()]
+
+    async def forget(self, before: datetime) -> int:
+        """Delete what is older; how many entries were."""
+        table = tables.audit
+        return (await self._connection.execute(delete(table).where(table.c.at < before))).rowcount
+
+
+def _cut(text: str) -> str:
+    """What Postgres can hold of a text, and a person read."""
+    clean = text.replace("\0", "").encode(errors="replace").decode()
+    return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 1]}…"
+
+
+def _entry(row: RowMapping) -> Entry:
+    role = row["role"]
+    return Entry(**{**row, "role": role and Role(role), "via": Via(row["via"])})

@@ -1,0 +1,107 @@
+"""Pages over real HTTP: the control tier as it runs, on a database of each test's own, and people who sign in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+
+from gtm.core.model.access import Role
+from tests.api.conftest import TOKENS, Api, api, world  # noqa: F401 - fixtures
+
+HTML = {"Accept": "text/html"}
+
+
+@dataclass
+class Person:
+    """Somebody's browser: it keeps cookies, follows redirects, and sends the token of forms."""
+
+    client: httpx.Client
+    csrf: str = ""
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        """Open a page."""
+        answer = self.client.get(path, headers=HTML | headers)
+        found = re.search(r'name="csrf" value="([0-9a-f]+)"', answer.text)
+        if found:
+            self.csrf = found[1]
+        return answer
+
+    def page(self, path: str) -> str:
+        """A page that has to open."""
+        answer = self.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def post(self, path: str, fields: dict[str, str] | None = None, **headers: str) -> httpx.Response:
+        """Send a form, as a page of ours does."""
+        if not self.csrf:
+            self.get("/")
+        return self.client.post(path, data={"csrf": self.csrf, **(fields or {})}, headers=HTML | headers)
+
+
+People = Callable[[Role], Person]
+
+
+def sign_in(url: str, token: str) -> Person:
+    """A browser that signs in with a token."""
+    person = Person(httpx.Client(base_url=url, trust_env=False, timeout=60, follow_redirects=True))
+    answer = person.client.post("/sign-in", data={"token": token}, headers=HTML)
+    assert answer.status_code == 200, answer.text
+    return person
+
+
+@pytest.fixture
+def people(world: Api) -> Iterator[People]:  # noqa: F811 - the fixture
+    """Somebody of each role, in the world of three regions; the same for the same role."""
+    known: dict[Role, Person] = {}
+
+    def of(role: Role) -> Person:
+        if role not in known:
+            known[role] = sign_in(world.url, TOKENS[role])
+        return known[role]
+
+    yield of
+    for one in known.values():
+        one.client.close()
+
+
+class Markup(HTMLParser):
+    """What of a page could run or be loaded: tags with their attributes, and text by tag."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+
+def assert_inert(text: str) -> None:
+    """Nothing in a page runs or is loaded but our own files: no inline script or style, no handler, no address elsewhere."""
+    for tag, attrs in Markup(text).tags:
+        assert tag not in ("style", "iframe", "object", "embed", "base"), tag
+        if tag == "script":
+            assert attrs.get("src", "").startswith("/static/") or attrs.get("type") == "application/json", (
+                attrs
+            )
+        for name, value in attrs.items():
+            assert not name.startswith("on"), (tag, name)
+            assert name != "style", (tag, value)
+            if name in (
+                "href",
+                "src",
+                "action",
+                "formaction",
+                "hx-get",
+                "hx-post",
+                "data-stream",
+                "data-land",
+            ):
+                assert value.startswith(("/", "#", "?")), (tag, name, value)
+                assert not value.startswith("//"), (tag, name, value)

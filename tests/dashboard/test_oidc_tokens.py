@@ -1,0 +1,254 @@
+"""What of a provider's answers is believed: everything that an attacker may have forged is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
+
+from gtm.core.model.access import Role
+from gtm.dashboard.identity import name_of, role_of
+from gtm.dashboard.oidc import OidcError, Provider
+from gtm.options import base_url, grants, issuer
+from gtm.settings import OidcSettings
+
+pytestmark = pytest.mark.anyio
+ISSUER = "https://login.example.com"
+KEY = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
+OTHER = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
+NOW = 1_800_000_000
+METADATA = {
+    "issuer": ISSUER,
+    "authorization_endpoint": f"{ISSUER}/auth?tenant=1",
+    "token_endpoint": f"{ISSUER}/token",
+    "jwks_uri": f"{ISSUER}/keys",
+}
+CLAIMS = {
+    "iss": ISSUER,
+    "aud": "gtm",
+    "sub": "7",
+    "exp": NOW + 300,
+    "iat": NOW,
+    "nonce": "n",
+    "groups": ["a"],
+}
+
+
+class Fake:
+    """A provider that says what it is told to."""
+
+    def __init__(
+        self, token: str = "", metadata: Any = METADATA, keys: Any = None, raw: bytes | None = None
+    ) -> None:
+        self.token = token
+        self.metadata = metadata
+        self.keys = keys or KeySet([KEY]).as_dict(private=False)
+        self.raw = raw
+        self.asked: list[str] = []
+        self.now = 0.0
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        """Of each endpoint."""
+        self.asked.append(request.url.path)
+        if self.raw is not None:
+            return httpx.Response(200, content=self.raw)
+        found: Any = {"id_token": self.token}
+        if request.url.path.endswith("openid-configuration"):
+            found = self.metadata
+        elif request.url.path == "/keys":
+            found = self.keys
+        return httpx.Response(200, json=found)
+
+    def provider(self) -> Provider:
+        """As control sees it."""
+        return Provider(
+            ISSUER,
+            client_id="gtm",
+            secret=None,
+            url="https://gtm.example.com/",
+            clock=lambda: NOW,
+            monotonic=lambda: self.now,
+            transport=httpx.MockTransport(self.answer),
+        )
+
+
+def signed(claims: dict[str, Any], key: Any = KEY, **header: Any) -> str:
+    """An ID token."""
+    said = {"alg": "RS256", "kid": "one", **header}
+    return jwt.encode(said, claims, key, algorithms=[said["alg"]])
+
+
+async def test_what_holds() -> None:
+    """A token by the provider's key, for this attempt; and the address that people are sent to."""
+    fake = Fake(signed(CLAIMS))
+    provider = fake.provider()
+    assert (await provider.finish("c", None, "v", "n"))["groups"] == ["a"]
+    attempt = await provider.begin()
+    asked = httpx.URL(attempt.url)
+    assert asked.params["tenant"] == "1"
+    assert asked.params["redirect_uri"] == "https://gtm.example.com/sign-in/oidc/callback"
+    assert asked.params["code_challenge_method"] == "S256"
+    assert asked.params["scope"] == "openid email profile"
+    assert fake.asked.count("/.well-known/openid-configuration") == 1
+    fake.now = 3601.0
+    await provider.begin()
+    assert fake.asked.count("/.well-known/openid-configuration") == 2
+
+
+FORGED: dict[str, Callable[[], str]] = {
+    "nothing": lambda: "",
+    "no token": lambda: "a.b.c",
+    "another key": lambda: signed(CLAIMS, OTHER),
+    "another nonce": lambda: signed({**CLAIMS, "nonce": "m"}),
+    "no nonce": lambda: signed({key: value for key, value in CLAIMS.items() if key != "nonce"}),
+    "another audience": lambda: signed({**CLAIMS, "aud": "other"}),
+    "others as well": lambda: signed({**CLAIMS, "aud": ["gtm", "other"]}),
+    "another party": lambda: signed({**CLAIMS, "azp": "other"}),
+    "another issuer": lambda: signed({**CLAIMS, "iss": "https://evil.example"}),
+    "an end long past": lambda: signed({**CLAIMS, "exp": NOW - 61}),
+    "no end": lambda: signed({key: value for key, value in CLAIMS.items() if key != "exp"}),
+    "a future": lambda: signed({**CLAIMS, "iat": NOW + 3600}),
+    "nobody": lambda: signed({**CLAIMS, "sub": ""}),
+    "no name of anybody": lambda: signed({**CLAIMS, "sub": 7}),
+    "no algorithm": lambda: jwt.encode({"alg": "none"}, CLAIMS, OctKey.import_key(""), algorithms=["none"]),
+    "the public key as a secret": lambda: signed(
+        CLAIMS, OctKey.import_key(KEY.as_pem(private=False)), alg="HS256"
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", FORGED)
+async def test_what_does_not_hold(what: str) -> None:
+    """Whatever of an ID token is not as it must be."""
+    try:
+        token = FORGED[what]()
+    except ValueError:  # joserfc does not even write such a one
+        token = f"eyJhbGciOiJub25lIn0.{signed(CLAIMS).split('.')[1]}."
+    with pytest.raises(OidcError):
+        await Fake(token).provider().finish("c", None, "v", "n")
+
+
+async def test_keys_that_are_replaced_are_read_again() -> None:
+    """But not for every token that somebody forges."""
+    new = ECKey.generate_key("P-256", {"kid": "two", "use": "sig"})
+    fake = Fake(signed(CLAIMS, new, alg="ES256", kid="two"))
+    provider = fake.provider()
+    with pytest.raises(OidcError):
+        await provider.finish("c", None, "v", "n")
+    assert fake.asked.count("/keys") == 1
+    fake.keys, fake.now = KeySet([KEY, new]).as_dict(private=False), 11.0
+    assert (await provider.finish("c", None, "v", "n"))["sub"] == "7"
+
+
+@pytest.mark.parametrize(
+    "fake",
+    [
+        Fake(metadata={**METADATA, "issuer": "https://evil.example"}),
+        Fake(metadata={**METADATA, "token_endpoint": None}),
+        Fake(metadata={**METADATA, "jwks_uri": "file:///etc/passwd"}),
+        Fake(metadata={**METADATA, "authorization_response_iss_parameter_supported": True}),
+        Fake(keys={"keys": 1}),
+        Fake(keys={"keys": [{"kty": "RSA"}]}),
+        Fake(keys={"keys": []}),
+        Fake(raw=b"[" * 100_000),
+        Fake(raw=b"[]"),
+        Fake(raw=b"x" * 2_000_000),
+    ],
+)
+async def test_providers_that_are_none(fake: Fake) -> None:
+    """Whatever they say, it is told in words."""
+    fake.token = signed(CLAIMS)
+    with pytest.raises(OidcError):
+        await fake.provider().finish("c", None, "v", "n")
+
+
+async def test_who_the_answer_says_it_is_from() -> None:
+    """RFC 9207: another issuer beside the code is an attack."""
+    fake = Fake(signed(CLAIMS))
+    assert await fake.provider().finish("c", ISSUER, "v", "n")
+    with pytest.raises(OidcError, match="not the provider's"):
+        await fake.provider().finish("c", "https://evil.example", "v", "n")
+
+
+@pytest.mark.parametrize(
+    ("claims", "role"),
+    [
+        ({}, None),
+        ({"groups": "ops"}, Role.OPERATOR),
+        ({"groups": ["all", "ops"]}, Role.OPERATOR),
+        ({"groups": ["opsx", 7, None, ["ops"]]}, None),
+        ({"groups": {"ops": True}}, None),
+        ({"realm_access": {"roles": ["root"]}}, Role.ADMIN),
+        ({"realm_access.roles": ["root"], "groups": ["ops"]}, Role.ADMIN),
+        ({"realm_access": "root"}, None),
+    ],
+)
+def test_roles(claims: dict[str, Any], role: Role | None) -> None:
+    """By values of claims, also of claims in others; the highest of them."""
+    given = grants(["viewer=group:all,operator=group:ops", "admin=realm_access.roles:root"])
+    assert role_of(claims, given) == role
+
+
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        ({"email": "A@b.example", "email_verified": True}, "a@b.example"),
+        ({"email": "a@b.example", "email_verified": "true"}, "7@login.example.com"),
+        ({"email": "a/b@b.example", "email_verified": True}, "7@login.example.com"),
+        ({"email": "nothing", "email_verified": True}, "7@login.example.com"),
+        ({"email": "a b@c.example", "email_verified": True}, "7@login.example.com"),
+        ({"email": ["a@b.example"], "email_verified": True}, "7@login.example.com"),
+    ],
+)
+def test_names(claims: dict[str, Any], name: str) -> None:
+    """A verified address of mail, or what is the provider's alone; never a token's name, always one of a path."""
+    assert name_of({"sub": "7", **claims}, ISSUER) == name
+    odd = name_of({"sub": "auth0|/:\ud800" * 50}, ISSUER)
+    assert odd.endswith("@login.example.com")
+    assert len(odd) < 80
+
+
+def test_settings_say_what_is_missing() -> None:
+    """At the start, by the option's name."""
+    for wrong in ("admin", "admin=group", "king=group:x", "edge=group:x", "admin=:x", "admin=a:"):
+        with pytest.raises(ValueError, match=r"is not ROLE|no role for people"):
+            grants([wrong])
+    for wrong in (
+        "login",
+        "ftp://x",
+        "http://login.example.com",
+        "https://a/?b",
+        "https://u@h",
+        "https://a:b",
+    ):
+        with pytest.raises(ValueError, match="is not"):
+            issuer(wrong)
+    assert issuer("https://tenant.example/") == "https://tenant.example/"
+    assert base_url(" https://gtm.example.com/x/ ") == "https://gtm.example.com/x"
+    assert issuer("") is None
+    whole = OidcSettings(ISSUER, "gtm", roles=grants(["admin=a:b"]))
+    whole.require("https://gtm.example.com")
+    OidcSettings().require(None)
+    for part, missing in (
+        (whole, "--dashboard-url"),
+        (replace(whole, client_id=None), "--oidc-client-id"),
+        (replace(whole, roles=()), "--oidc-roles"),
+    ):
+        with pytest.raises(ValueError, match=missing):
+            part.require(None if part is whole else "https://gtm.example.com")
+
+
+def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
+    """Alone, with what editors put at its end."""
+    file = tmp_path / "secret"
+    file.write_text("s3cret\n")
+    assert OidcSettings(client_secret="other", client_secret_file=file).secret() == "s3cret"
+    assert OidcSettings(client_secret="s3cret").secret() == "s3cret"
+    assert OidcSettings().secret() is None

@@ -1,0 +1,211 @@
+"""Who gets in, how, and for how long: what docs/dashboard.md says of signing in."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from gtm.control.live.sessions import LINK_LASTS, Person, SignInLinks
+from gtm.core.model.access import Role
+from gtm.dashboard.security import Attempts
+from tests.api.conftest import TOKENS, Api
+from tests.dashboard.conftest import HTML, People, assert_inert, sign_in
+
+
+def _client(api: Api) -> httpx.Client:
+    return httpx.Client(base_url=api.url, trust_env=False, timeout=60)
+
+
+def test_without_a_session_every_page_asks_who_it_is(world: Api) -> None:
+    """A page leads to the sign-in and back again, a part of one tells the browser to; a form does nothing."""
+    with _client(world) as client:
+        answer = client.get("/?service=chat", headers=HTML)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in?next=%2F%3Fservice%3Dchat")
+        answer = client.get("/live/world", headers={"HX-Request": "true"})
+        assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/sign-in?next=%2Flive%2Fworld")
+        assert client.post("/sign-out").status_code == 303
+        assert client.get("/nothing", headers=HTML).status_code == 404
+        page = client.get("/sign-in", headers=HTML)
+        assert page.status_code == 200
+        assert_inert(page.text)
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN, Role.ADMIN])
+def test_a_token_signs_in(world: Api, role: Role) -> None:
+    """The cookie is for this host and for no script; what it holds is no token."""
+    with _client(world) as client:
+        answer = client.post(
+            "/sign-in", data={"token": f" {TOKENS[role]} ", "next": "/?service=chat"}, headers=HTML
+        )
+        assert (answer.status_code, answer.headers["location"]) == (303, "/?service=chat")
+        cookie = answer.headers["set-cookie"]
+        assert {"HttpOnly", "Path=/", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+        assert TOKENS[role].rpartition("_")[2] not in cookie
+        page = client.get("/", headers=HTML)
+        assert page.status_code == 200
+        assert f"{role.value}-one" in page.text
+        assert page.headers["cache-control"] == "no-store"
+        policy = page.headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert_inert(page.text)
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "words"),
+    [
+        ("", 401, "not known"),
+        ("gtm_0000000000_nothing", 401, "not known"),
+        ("x" * 5000, 401, "not known"),
+        ("\x00\ud7ff<script>", 401, "not known"),
+        (TOKENS[Role.EDGE], 403, "for programs"),
+        (TOKENS[Role.BALANCER], 403, "for programs"),
+    ],
+)
+def test_what_signs_nobody_in(world: Api, token: str, status: int, words: str) -> None:
+    """It says why, and sets no cookie."""
+    with _client(world) as client:
+        answer = client.post("/sign-in", data={"token": token}, headers=HTML)
+        assert answer.status_code == status
+        assert words in answer.text
+        assert "set-cookie" not in answer.headers
+        assert_inert(answer.text)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/\n/evil"],
+)
+def test_nobody_is_sent_elsewhere(world: Api, elsewhere: str) -> None:
+    """After signing in, one is here."""
+    with _client(world) as client:
+        answer = client.post("/sign-in", data={"token": TOKENS[Role.VIEWER], "next": elsewhere}, headers=HTML)
+        assert answer.headers["location"] == "/"
+
+
+def test_a_link_works_once(world: Api) -> None:
+    """For whoever's token made it; then it is nobody's."""
+    made = world.operator.post("/v1/sign-in-links").json()
+    with _client(world) as one, _client(world) as two:
+        answer = one.get(made["path"], headers=HTML)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert "operator-one" in one.get("/", headers=HTML).text
+        again = two.get(made["path"], headers=HTML)
+        assert again.status_code == 403
+        assert "has been used, or has expired" in again.text
+    assert world.edge.post("/v1/sign-in-links").status_code == 403
+    assert world.anonymous.post("/v1/sign-in-links").status_code == 401
+
+
+def test_links_expire_and_are_bounded() -> None:
+    """A link that nobody follows is forgotten."""
+    now = 0.0
+    links = SignInLinks(lambda: now)
+    who = Person("a", Role.VIEWER)
+    first = links.make(who)
+    now = LINK_LASTS - 1
+    second = links.make(who)
+    now = LINK_LASTS
+    assert links.follow(first) is None
+    assert links.follow(second) == who
+    assert links.follow(second) is None
+
+
+def test_attempts_are_bounded() -> None:
+    """By address; time brings them back, nobody keeps others out, and what is remembered is bounded."""
+    now = 0.0
+    attempts = Attempts(lambda: now)
+    assert [attempts.take("a") for _ in range(12)] == [True] * 10 + [False] * 2
+    assert attempts.take("b")
+    now = 6.0
+    assert [attempts.take("a") for _ in range(2)] == [True, False]
+    assert all(attempts.take(f"c{number}") for number in range(1000))
+    for number in range(30_000):
+        now += 1.0
+        attempts.take(f"d{number}")
+    assert len(attempts._left) <= 10_000
+
+
+def test_too_many_attempts_are_told(world: Api) -> None:
+    """429, with what to do; whoever has a token that counts, or a link, gets in all the same."""
+    with _client(world) as client:
+        found = [
+            client.post("/sign-in", data={"token": "wrong"}, headers=HTML).status_code for _ in range(11)
+        ]
+        assert found == [401] * 10 + [429]
+        answer = client.post("/sign-in", data={"token": "another"}, headers=HTML)
+        assert "wait a minute" in answer.text
+        assert client.get("/sign-in/nothing", headers=HTML).status_code == 429
+        assert client.post("/sign-in", data={"token": TOKENS[Role.ADMIN]}, headers=HTML).status_code == 303
+        made = world.operator.post("/v1/sign-in-links").json()
+        assert client.get(made["path"], headers=HTML).status_code == 303
+
+
+def test_forms_of_others_do_nothing(people: People, world: Api) -> None:
+    """From another site, without the token of the session, with another's."""
+    person, other = people(Role.OPERATOR), people(Role.VIEWER)
+    person.page("/")
+    other.page("/")
+    for fields, headers in (
+        ({"csrf": ""}, {}),
+        ({"csrf": other.csrf}, {}),
+        ({}, {"Origin": "https://evil.example"}),
+        ({}, {"Origin": "null"}),
+        ({}, {"Sec-Fetch-Site": "cross-site"}),
+        ({}, {"Sec-Fetch-Site": "same-site"}),
+    ):
+        answer = person.post("/sign-out", fields, **headers)
+        assert answer.status_code == 403, (fields, headers)
+        assert "load the page again" in answer.text
+    assert person.get("/").status_code == 200
+    with _client(world) as client:
+        answer = client.post(
+            "/sign-in", data={"token": TOKENS[Role.ADMIN]}, headers=HTML | {"Origin": "https://evil.example"}
+        )
+        assert answer.status_code == 403
+    assert person.post("/sign-out", {}, Origin=world.url).url.path == "/sign-in"
+
+
+def test_a_link_from_elsewhere_finds_the_session(people: People) -> None:
+    """The cookie does not come with what another site leads to: the page asks for itself once more."""
+    with httpx.Client(base_url=people(Role.VIEWER).client.base_url, trust_env=False) as client:
+        answer = client.get("/", headers=HTML | {"Sec-Fetch-Site": "cross-site"})
+        assert answer.status_code == 200
+        assert '<meta http-equiv="refresh" content="0">' in answer.text
+
+
+def test_a_session_ends_with_its_token(world: Api) -> None:
+    """Revoked, it opens no page any more, at once; what it may do is what its token may."""
+    made = world.admin.post("/v1/tokens", json={"name": "guest", "role": "viewer"}).json()
+    person = sign_in(world.url, made["token"])
+    assert person.get("/").status_code == 200
+    assert world.admin.delete("/v1/tokens/guest").status_code == 200
+    assert person.get("/").url.path == "/sign-in"
+
+
+def test_sessions_are_listed_and_ended(people: People, world: Api) -> None:
+    """One's own by everybody, all by an admin; signing out ends one at once."""
+    viewer, operator = people(Role.VIEWER), people(Role.OPERATOR)
+    second = sign_in(world.url, TOKENS[Role.VIEWER])
+    names = [one["name"] for one in world.viewer.get("/v1/sessions").json()["items"]]
+    assert names == ["viewer-one", "viewer-one"]
+    every = world.admin.get("/v1/sessions").json()["items"]
+    assert sorted(one["name"] for one in every) == ["operator-one", "viewer-one", "viewer-one"]
+    theirs = next(one["id"] for one in every if one["name"] == "operator-one")
+    assert world.viewer.delete(f"/v1/sessions/{theirs}").status_code == 403
+    assert world.admin.delete(f"/v1/sessions/{theirs}").status_code == 204
+    assert operator.get("/").url.path == "/sign-in"
+    assert world.admin.delete(f"/v1/sessions/{theirs}").status_code == 404
+    assert viewer.post("/sign-out").url.path == "/sign-in"
+    assert viewer.get("/").url.path == "/sign-in"
+    assert second.get("/").status_code == 200
+    assert world.viewer.delete("/v1/people/viewer-one/sessions").status_code == 403
+    assert world.admin.delete("/v1/people/viewer-one/sessions").json() == {"ended": 1}
+    assert second.get("/").url.path == "/sign-in"
+
+
+def test_programs_are_told_what_this_is(world: Api) -> None:
+    """At `/` only browsers get a page; and a session opens no endpoint of the API."""
+    assert world.anonymous.get("/").json()["service"] == "gtm control"
+    person = sign_in(world.url, TOKENS[Role.ADMIN])
+    assert person.client.get("/v1/top").status_code == 401
