@@ -15,7 +15,7 @@ from tests.effort import ALL
 from tests.system.harness import Process, System, system
 from tests.tools import tool
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 90_000
 """Longest wait for what a page is to show, in milliseconds: the machine may be busy."""
 expect.set_options(timeout=PATIENCE_MS)
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 360, "height": 780}

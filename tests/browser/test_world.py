@@ -6,6 +6,7 @@ import json
 
 import pytest
 from playwright.sync_api import Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.browser.checks import assert_good
 from tests.browser.conftest import NARROW, PATIENCE_MS, WIDE, Open
@@ -21,7 +22,11 @@ def flows(page: Page) -> dict[str, float]:
 def until_flows(page: Page, holds: str) -> None:
     """Wait until something holds of the map's flows, `f`, without loading the page again."""
     script = f"() => {{ const f = JSON.parse(document.getElementById('map').dataset.flows || '{{}}'); return {holds}; }}"
-    page.wait_for_function(script, timeout=PATIENCE_MS)
+    try:
+        page.wait_for_function(script, timeout=PATIENCE_MS)
+    except PlaywrightTimeout as error:
+        said = page.locator(".side").inner_text()
+        raise AssertionError(f"never {holds}; at last {flows(page)}; beside the map: {said}") from error
 
 
 def test_a_region_that_fails_is_seen(traffic: System, visit: Open) -> None:
