@@ -35,8 +35,6 @@ MOST_WAYS = 50_000
 """Most ways of requests, from a service before to a service after, that are looked at."""
 _FEW = 20
 """A wall about more services is looked at whatever the service."""
-_MOST_PARTS = 200
-"""After so many parts of what one rule opens, the rest of it is not told."""
 
 UNNAMED = ""
 """Stands for a service that no rule names."""
@@ -146,20 +144,19 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
         why = "the rules tell more services or locations apart than can be compared"
         return Openings((), {rule.name: why for rule in binding})
     search = _Search([*new.walls(facts), *new.refused(facts)], Budget(steps))
-    parts: dict[str, list[Wall]] = {}
+    opened: dict[str, Wall] = {}
     for name, wall in old.walls(facts):
         try:
-            found = parts.setdefault(name, [])
-            for part in search.missing(wall):
-                if len(found) >= _MOST_PARTS:
-                    break
-                found.append(part)
+            # What is within all that is told of the rule already would tell nothing new.
+            if name not in opened or not _within(wall, opened[name]):
+                for part in search.missing(wall):
+                    opened[name] = _around(opened.get(name, part), part)
         except OutOfBudget:
             doubtful[name] = "too many rules differ to compare them all"
     told = _Teller(ground, facts, before, rules, tuple(ways.values()))
     order = [rule.name for rule in before.policy.residency_rules]
-    opened = tuple(told.opening(name, parts[name]) for name in order if parts.get(name))
-    return Openings(opened, {name: doubtful[name] for name in order if name in doubtful})
+    found = tuple(told.opening(name, opened[name]) for name in order if name in opened)
+    return Openings(found, {name: doubtful[name] for name in order if name in doubtful})
 
 
 def _not_understood(before: Policy, rules: Mapping[str, ResidencyRule]) -> Iterator[tuple[str, str]]:
@@ -272,6 +269,25 @@ def _same_services(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str
                 yield other, name
 
 
+def _around(one: Wall, other: Wall) -> Wall:
+    """The least wall that has two within it."""
+    box, also = one[0], other[0]
+    around = Box(
+        box.services | also.services,
+        box.facts | also.facts,
+        box.tenants | also.tenants,
+        box.classes | also.classes,
+        min(box.starts, also.starts),
+        max(box.ends, also.ends),
+    )
+    return around, one[1] | other[1]
+
+
+def _within(narrow: Wall, wide: Wall) -> bool:
+    """Whether every request of a wall, and every place that it closes, is of another, too."""
+    return covers(wide[0], narrow[0]) and not narrow[1] & ~wide[1]
+
+
 class _Search:
     """Finds what of the old walls the new ones do not close.
 
@@ -342,18 +358,13 @@ class _Teller:
         self._new = rules
         self._hosts = hosts
 
-    def opening(self, name: str, parts: Sequence[Wall]) -> Opening:
-        """What a rule kept, put together from its parts."""
-        services = facts = tenants = classes = places = 0
-        starts, ends = inf, -inf
-        for box, left in parts:
-            services, facts = services | box.services, facts | box.facts
-            tenants, classes, places = tenants | box.tenants, classes | box.classes, places | left
-            starts, ends = min(starts, box.starts), max(ends, box.ends)
+    def opening(self, name: str, opened: Wall) -> Opening:
+        """What a rule kept: `opened` is around all parts of it that nothing closes now."""
+        box, places = opened
         regions, stand, run = self._ground.named(places)
-        ways = list(bits(services))
+        ways = list(bits(box.services))
         hosts = [self._hosts[number] for number in ways]
-        countries, certain = self._facts.countries(facts)
+        countries, certain = self._facts.countries(box.facts)
         now = self._new.get(name)
         return Opening(
             rule=name,
@@ -366,11 +377,11 @@ class _Teller:
             edges=tuple(self._ground.edges(places)),
             countries=countries,
             certain=certain,
-            tenants=_named(self._ground.tenants, tenants),
-            classes=_named(self._ground.classes, classes),
-            starts=starts,
-            ends=ends,
-            later=starts > self._ground.now,
+            tenants=_named(self._ground.tenants, box.tenants),
+            classes=_named(self._ground.classes, box.classes),
+            starts=box.starts,
+            ends=box.ends,
+            later=box.starts > self._ground.now,
         )
 
 

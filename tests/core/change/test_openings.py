@@ -860,6 +860,21 @@ def test_what_is_opened_is_told() -> None:
     assert one.run == ("BR", "an unknown country")[:1]
 
 
+def test_all_of_a_rule_that_changes_often_is_told() -> None:
+    """Members come and go for years: each place of each time is told, whichever comes first."""
+    terms = tuple(
+        Term(("FR", "IE")[number % 2], at(start), at(start + 100))
+        for number, start in enumerate(range(200, 200 + 98 * 100, 100))
+    )
+    home = Jurisdiction("HOME", members=("DE", "FR", "IE"), terms=terms)
+    changing = ResidencyRule("changing", deny=Places(("HOME",), (), ("HOME",)))
+    before = replace(BEFORE, jurisdictions=(home,), residency_rules=(changing,))
+    (one,) = found(replace(before, residency_rules=()), before).found
+    assert (one.regions, one.stand) == (("de",), ("DE", "FR", "IE"))
+    assert one.run == ("an unknown country", "DE", "FR", "IE")
+    assert (one.starts, one.ends) == (NOW, inf)
+
+
 def test_what_is_not_understood_counts_as_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A field that this comparison does not know, rules that differ too much: nobody can tell, and that is said."""
     known = {kind: names - {"max_accuracy_km", "tenants"} for kind, names in subject.KNOWN_FIELDS.items()}
