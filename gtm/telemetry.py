@@ -6,7 +6,7 @@ to their agent every second, and the agent keeps the totals of the whole edge in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
 from threading import Lock
@@ -168,6 +168,11 @@ _DECISIONS = "gtm_decisions_total"
 _TOP_CLIENTS = "gtm_dns_top_clients"
 _TOP = 10
 _DEMAND = "demand"
+_DNS = {
+    "gtm_dns_queries_total": "answered",
+    "gtm_dns_limited_total": "limited",
+    "gtm_dns_dropped_total": "dropped",
+}
 _CORRECTIONS = "gtm_edge_corrections_total"
 
 
@@ -189,6 +194,19 @@ def correction_key(drawn: Option, moved: Option | None, why: str) -> str:
     """The key under which what became of the plan's choice is counted; `moved` is None where it stands."""
     taken = "" if moved is None else moved.region
     return f"{_CORRECTIONS}\t{drawn.region or ''}\t{taken}\t{why}"
+
+
+def dns_part(name: str, labels: Sequence[str]) -> str | None:
+    """What control is told of a counter of DNS, tabs between; None for any other counter.
+
+    `answered`, type, rcode and transport; `limited` and what became of the reply; `dropped` and why.
+    """
+    part = _DNS.get(name)
+    if part is None:
+        return None
+    return "\t".join(
+        (part, *(labels[1:] if part == "answered" else labels))
+    )  # without the name that was asked for
 
 
 def metric_key(key: str) -> str:
@@ -237,6 +255,7 @@ class EdgeMetrics:
         self.registry.register(_Gauges(gauges))
         self._demand: dict[str, float] = {}
         self._corrections: dict[str, float] = {}
+        self._dns: dict[str, float] = {}
         self._counters = {
             name: Counter(name, text, labels, registry=self.registry)
             for name, (text, labels) in METRICS.items()
@@ -275,6 +294,9 @@ class EdgeMetrics:
                     self._clients[prefix] = self._clients.get(prefix, 0) + increment
             if name in METRICS and len(labels) == len(METRICS[name][1]):
                 self._counters[name].labels(*labels).inc(increment)
+                part = dns_part(name, labels)
+                if part is not None:
+                    self._dns[part] = self._dns.get(part, 0) + increment
 
     def overruled(self, regions: int) -> None:
         """For how many regions the edge goes by its own probes against the common verdict."""
@@ -293,6 +315,11 @@ class EdgeMetrics:
         """Hand over the requests moved since the last time: by the region that the plan chose and the one that took them, a tab between."""
         corrections, self._corrections = self._corrections, {}
         return corrections
+
+    def take_dns(self) -> dict[str, float]:
+        """Hand over what DNS did since the last time (`dns_part`)."""
+        dns, self._dns = self._dns, {}
+        return dns
 
     def text(self) -> str:
         """The metrics in Prometheus's text format; the top clients are those since the last time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gtm.control.lead import edges
+from gtm.control.lead import edges, told
 from gtm.control.lead.active import Active
 from gtm.control.live.present import Present
 from gtm.control.replica import Replica
@@ -36,7 +36,8 @@ def warnings(replica: Replica, now: float) -> list[str]:
 
 def _of_active(present: Present, active: Active, now: float) -> list[str]:
     """Of where edges stand and of where clients are, which the active control alone hears of."""
-    found = edges.outside_rules(present.compiled, active.reports.vantages.live(), now)
+    live = active.reports.vantages.live()
+    found = [*edges.outside_rules(present.compiled, live, now), *told.ending_certificates(live, now)]
     doubtful = sum(one.doubt.doubtful for one in active.latency.disputed)
     if doubtful:
         found.append(f"locations: round trips contradict those of {doubtful} networks; see `gtm latency`")

@@ -20,8 +20,10 @@ import msgspec
 
 from gtm.core.balance.spill.room import Room, Slots
 from gtm.core.handoff.keys import PublicKeys
+from gtm.core.health.history import Probed
 from gtm.core.latency import Delta, LatencyTable, Witness
 from gtm.core.model.access import Access
+from gtm.core.model.certificates import ShownCertificate
 from gtm.core.model.policy import Jurisdiction, Policy
 from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.compile import compile_policy
@@ -244,6 +246,20 @@ class _SnapshotContent(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
+class DnsLimits:
+    """What an edge's DNS grants a client prefix (/24 or /56) each second and process (`gtm.settings.DnsSettings`).
+
+    `replies` over UDP, 0: any number; `excess_bytes` beyond twice the queries'. Of what is limited each `slip`-th reply is sent,
+    without records; 0: none. `exempt` counts the networks that are not limited.
+    """
+
+    replies: int
+    excess_bytes: int
+    slip: int
+    exempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeReport:
     """Edge → control, `POST /v1/edges/{name}/report`: what this vantage sees, what it answers from, and what it was asked.
 
@@ -255,6 +271,10 @@ class EdgeReport:
     it signs handoffs with, or will, or did (`gtm.core.handoff.keys.key_text`). `corrections` counts requests that it moved by
     free slots over the last `seconds`, by the region that the plan chose (empty: the plan refused them) and the one that took them, a
     tab between.
+
+    What edges of before do not tell is None: `dns` counts over the last `seconds` what DNS did (`gtm.telemetry.dns_part`), `dns_limits`
+    is how it limits abuse; `probed` has the outcomes of probes since the last report, `certificates` what endpoints showed to the last
+    one, now and then: None is no news there.
     """
 
     version: str
@@ -271,6 +291,10 @@ class EdgeReport:
     place: EdgePlace = NOWHERE
     handoff_keys: tuple[str, ...] = ()
     corrections: dict[str, float] = field(default_factory=dict)
+    dns: dict[str, float] | None = None
+    dns_limits: DnsLimits | None = None
+    probed: tuple[Probed, ...] | None = None
+    certificates: tuple[ShownCertificate, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ Laws:
   2. Every check opens a connection of its own. A kept one would hide that nobody listens any more.
   3. The timeout is for the whole exchange, from the name's resolution to the end of the body. Slower is failed.
   4. Nothing an endpoint sends can hurt: at most 64 KiB are read, nothing is decompressed, patterns are RE2's.
-  5. Nothing an endpoint sends is repeated but its status: whoever reads of health may not read what edges can.
+  5. Nothing an endpoint sends is repeated but its status, and of a certificate that was verified whose it is: whoever reads of
+     health may not read what edges can.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 import msgspec
 import re2
-from cryptography.x509 import load_der_x509_certificate
 
 from gtm.core.health.verdicts import ProbeResult
+from gtm.core.model.certificates import Certificate
 from gtm.core.model.regions import Probe, ProbeType
+from gtm.prober import certificates
 from gtm.prober.targets import CheckError, Target, addresses
 from gtm.settings import Network
 from gtm.transport import tls_context
@@ -96,7 +98,7 @@ class Checker:
             probe: what to check.
         """
         started = monotonic()
-        connection = _Connection()
+        connection = _Connection(verifies=probe.verify_tls)
         try:
             target = target_of(url, probe)
             if probe.type is not ProbeType.TCP:  # a context takes longer to make than a check
@@ -143,7 +145,8 @@ class Checker:
             detail=detail,
             latency_ms=latency_ms,
             connect_ms=connection.round_trip_ms,
-            certificate_expires=connection.certificate_expires,
+            certificate=connection.certificate,
+            status=connection.status,
         )
 
     def _transport(self, *, verify: bool) -> httpx.AsyncHTTPTransport:
@@ -166,14 +169,17 @@ class _Connection:
     """Of `tcpi_rtt`, in microseconds: eight bytes, then fifteen numbers of four before it."""
 
     round_trip_ms: float | None = None
-    certificate_expires: float | None = None
+    certificate: Certificate | None = None
+    status: int | None = None
+
+    def __init__(self, *, verifies: bool) -> None:
+        self._verifies = verifies
 
     def secured(self, ssl_object: Any) -> None:
-        """Note when the certificate ends that a TLS server has shown, be it accepted or not looked at."""
+        """Note the certificate that a TLS server has shown, be it accepted or not looked at."""
         shown = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
         if shown is not None:
-            with suppress(ValueError):
-                self.certificate_expires = load_der_x509_certificate(shown).not_valid_after_utc.timestamp()
+            self.certificate = certificates.read(shown, verified=self._verifies)
 
     def made(self, sock: Any) -> None:
         """Read a connected socket; nothing is known where the system has no TCP_INFO."""
@@ -221,6 +227,7 @@ async def _exchange(
         request.extensions["sni_hostname"] = urlsplit(f"//{host}").hostname or host
     # The transport itself, not a client: no redirects, cookies, proxies from the environment or second timeouts.
     response = await transport.handle_async_request(request)
+    connection.status = response.status_code
     try:
         body, whole = await _read(response)
     finally:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,9 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
+from gtm.core.health.history import Probed
 from gtm.core.health.verdicts import ProbeResult, Track, advance
+from gtm.core.model.certificates import ShownCertificate
 from gtm.core.model.regions import AdminState, Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.snapshot import Snapshot
@@ -53,6 +55,9 @@ SUSPECTED = 1.0
 """Seconds for which a region counts as suspect after it was called one."""
 _SUSPECT_PAUSE = 0.1
 """Seconds between a failed check of a suspect and the next."""
+
+MOST_OUTCOMES = 5_000
+"""Outcomes kept until somebody takes them."""
 
 _CLOCK_EVERY = 1.0
 _CLOCK_STEP = 0.5
@@ -106,6 +111,7 @@ class Prober:
         self._tracks: dict[tuple[str, str], Track] = {}
         self.latest: dict[tuple[str, str], ProbeResult] = {}
         """The newest result of each region's endpoints, by region and URL."""
+        self._outcomes: deque[Probed] = deque(maxlen=MOST_OUTCOMES)
         self._probes: dict[tuple[str, str], _Key] = {}
         self._locks: dict[Target | None, tuple[asyncio.Lock, int]] = {}
         self._slots = asyncio.Semaphore(CONCURRENCY)
@@ -203,6 +209,20 @@ class Prober:
             table.setdefault(region, {})[url] = track.health
         return table
 
+    def take_outcomes(self) -> tuple[Probed, ...]:
+        """Hand over the outcomes since the last time, in their order; of too many the newest."""
+        taken = tuple(self._outcomes)
+        self._outcomes.clear()
+        return taken
+
+    def certificates(self) -> tuple[ShownCertificate, ...]:
+        """What endpoints showed to the newest probe of each."""
+        return tuple(
+            ShownCertificate(*place, result.certificate)
+            for place, result in self.latest.items()
+            if result.certificate is not None
+        )
+
     def _add(self, url: str, probe: Probe, delay: float) -> _Watch:
         watch = _Watch(url, probe)
         trigger = IntervalTrigger(
@@ -275,6 +295,8 @@ class Prober:
             self._tracks[region, watch.url] = after
             self.latest[region, watch.url] = result
             self.results[region, "ok" if result.ok else "failed"] += 1
+            failure = "" if result.ok else result.detail or "failed"
+            self._outcomes.append(Probed(region, watch.url, result.latency_ms, result.status, failure))
             if result.connect_ms is not None and self._measured is not None:
                 self._measured(region, result.connect_ms)
             if after.health.status is not before.health.status:

@@ -10,14 +10,16 @@ import psycopg
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.rows import row_text
 from gtm.core.model.access import Role
+from gtm.core.model.certificates import Certificate, ShownCertificate
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.edges import EdgePlace
-from gtm.feed.wire import EdgeReport
+from gtm.feed.wire import DnsLimits, EdgeReport
 from tests.api.conftest import CHAT, ZONE, Api
 from tests.dashboard.conftest import People, assert_inert
 
+URL = "http://127.0.1.1:9000"
 HOSTILE = "<script>alert(1)</script>\"'\u202e"
 
 
@@ -141,3 +143,84 @@ def test_it_moves(people: People, world: Api) -> None:
         lines = answer.iter_lines()
         assert "event: edges" in lines
         assert any("/edges/a" in line for line in lines)
+
+
+def told(api: Api, name: str, **more: object) -> None:
+    """An edge of this version reports."""
+    health = {"eu-central": {URL: EndpointHealth(HealthStatus.UP, 1.0)}}
+    body = EdgeReport("9.9.9", 2, 1, health, seconds=60.0, **more)  # type: ignore[arg-type]
+    answer = api.edge.post(
+        f"/v1/edges/{name}/report",
+        content=msgspec.json.encode(body),
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_what_dns_does_and_which_certificates_end(people: People, world: Api) -> None:
+    """Types, response codes and transports with shares; limits; certificates with what is left; nothing of it runs."""
+    now = time.time()
+    hostile = Certificate("cd" * 32, now, now + 5.4 * 86_400, HOSTILE, HOSTILE, (HOSTILE,))
+    counts = {
+        "answered\tHTTPS\tNOERROR\tudp": 540.0,
+        "answered\tA\tREFUSED\ttcp": 60.0,
+        "limited\tslipped": 60.0,
+    }
+    told(
+        world,
+        "fra-1",
+        dns=counts,
+        dns_limits=DnsLimits(100, 2000, 2, 1),
+        certificates=(ShownCertificate("eu-central", URL, hostile),),
+    )
+    text = people(Role.VIEWER).page("/edges/fra-1")
+    assert_inert(text)
+    for words in (
+        "HTTPS",
+        "REFUSED",
+        "UDP",
+        "90%",
+        "10%",
+        "/s slipped",
+        "100 replies",
+        "each 2nd reply",
+        "! 5 days",
+    ):
+        assert words in text, words
+    assert "has ended" not in text
+    assert "the certificate of" in people(Role.VIEWER).page("/")
+
+
+def test_an_edge_of_before_says_less(people: People, world: Api) -> None:
+    """It is named as what it is: a version that does not tell, not one where nothing happens."""
+    report(world, "old", 2)
+    text = people(Role.VIEWER).page("/edges/old")
+    assert text.count("Not told by version 9.9.9") == 2
+    told(world, "new", dns={}, certificates=())
+    text = people(Role.VIEWER).page("/edges/new")
+    assert "Not told" not in text
+    for words in ("answered nothing over DNS", "none is probed by", "none now"):
+        assert words in text
+
+
+def test_an_edge_that_is_gone_is_forgotten(people: People, world: Api) -> None:
+    """By operators, once it is silent; viewers are not offered it, and refused if they ask."""
+    with psycopg.connect(world.database_url, autocommit=True) as session:
+        session.execute(
+            "INSERT INTO edges (name, version, address, first_seen, last_seen, revision_applied, epoch_applied) "
+            "VALUES ('gone', '1', '192.0.2.1', now() - interval '1 day', now() - interval '1 day', 1, 1)"
+        )
+    assert "/edges/gone/forget" not in people(Role.VIEWER).page("/edges/gone")
+    assert people(Role.VIEWER).post("/edges/gone/forget").status_code == 403
+    operator = people(Role.OPERATOR)
+    told(world, "here", dns={})
+    assert "/edges/here/forget" not in operator.page("/edges/here")
+    refused = operator.post("/edges/here/forget")
+    assert (refused.status_code, "is live" in refused.text) == (409, True)
+    assert 'action="/edges/gone/forget"' in operator.page("/edges/gone")
+    after = operator.post("/edges/gone/forget")
+    assert (after.status_code, after.url.path) == (200, "/edges")
+    assert "gone" not in after.text
+    entries = world.admin.get("/v1/audit", params={"action": "edge.forget"}).json()["items"]
+    assert [(one["target"], one["via"]) for one in entries] == [("edge gone", "dashboard")]
+    assert operator.post("/edges/gone/forget").status_code == 404

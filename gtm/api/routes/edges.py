@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from time import time
 from typing import Annotated
@@ -15,12 +16,14 @@ from fastapi.responses import StreamingResponse
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
 from gtm.api.query import MAX_REVISION, HeldChecksum, HeldRevision, strict_router
 from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
+from gtm.api.reported_by_edges import MOST_COUNTS, MOST_SHOWN, MOST_TOLD, told_problems
 from gtm.api.schemas.base import Schema, errors
-from gtm.api.schemas.state import EdgeSchema
-from gtm.control.errors import Forbidden, Invalid
+from gtm.api.schemas.edges import EdgeDetail, EdgeSchema
+from gtm.control.errors import Forbidden, Invalid, NotFound
 from gtm.control.lead import edges
 from gtm.control.lead.latency import MAX_DELTAS
 from gtm.control.lead.takeover import plan_problem
+from gtm.control.lead.told import told_by
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
 from gtm.core.handoff.keys import MOST
@@ -173,6 +176,35 @@ _REPORT = {
                         "reporter, samples against it, samples that fit it, quickest round trip in ms, POSIX seconds.",
                         "items": {"type": "array", "minItems": 8, "maxItems": 8},
                     },
+                    "dns": {
+                        "type": ["object", "null"],
+                        "maxProperties": MOST_COUNTS,
+                        "description": "What DNS did over the last `seconds`, tabs between: `answered`, type, response code and "
+                        "transport; `limited` and what became of the reply; `dropped` and why.",
+                        "additionalProperties": {"type": "number", "minimum": 0},
+                    },
+                    "dns_limits": {
+                        "type": ["object", "null"],
+                        "description": "What DNS grants a client prefix each second and process.",
+                        "properties": {
+                            field: {"type": "integer", "minimum": 0}
+                            for field in ("replies", "excess_bytes", "slip", "exempt")
+                        },
+                    },
+                    "probed": {
+                        "type": ["array", "null"],
+                        "maxItems": MOST_TOLD,
+                        "description": "Outcomes of probes since the last report: region, endpoint URL, ms, HTTP status, failure "
+                        "(empty: none).",
+                        "items": {"type": "array", "minItems": 5, "maxItems": 5},
+                    },
+                    "certificates": {
+                        "type": ["array", "null"],
+                        "maxItems": MOST_SHOWN,
+                        "description": "What endpoints showed to their last probe: region, url, and the certificate. Null: no "
+                        "news.",
+                        "items": {"type": "object"},
+                    },
                     "plan": {
                         "type": ["object", "null"],
                         "description": "The plan that the edge follows, as the feed sent it, if the last reply wanted it.",
@@ -272,9 +304,10 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
         problems.append(Problem("seconds", "out_of_range", "must be between 0 and 3600"))
     problems += [
         Problem(field, "out_of_range", "counts must be between 0 and 10^12")
-        for field in ("demand", "corrections")
-        if not all(0 <= count < 1e12 for count in getattr(found, field).values())
+        for field in ("demand", "corrections", "dns")
+        if not all(0 <= count < 1e12 for count in (getattr(found, field) or {}).values())
     ]
+    problems += told_problems(found)
     problems += learned_problems(found.latency, found.witnesses)
     if found.plan is not None and (text := plan_problem(found.plan)) is not None:
         problems.append(Problem("plan", "out_of_range", text))
@@ -306,6 +339,29 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
         decisions = await asyncio.to_thread(active.reports.reported.decisions)
     now = datetime.now(UTC)
     return reply({"items": await edges.list_all(ctx.database, ctx.replica.edges(), now, decisions)})
+
+
+@router.get(
+    "/edges/{name:segment}",
+    tags=["edges"],
+    operation_id="get_edge",
+    summary="An edge, with what its DNS does and the certificates that it meets",
+    response_model=EdgeDetail,
+    responses=errors(404),
+)
+async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> Response:
+    """One of them."""
+    active, decisions = ctx.replica.active, {}
+    if active is not None:
+        decisions = await asyncio.to_thread(active.reports.reported.decisions)
+    now = datetime.now(UTC)
+    known = await edges.list_all(ctx.database, ctx.replica.edges(), now, decisions)
+    found = next((one for one in known if one.name == name), None)
+    if found is None:
+        raise NotFound(f"there is no edge `{name}`")
+    rates = (lambda _: {}) if active is None else active.reports.dns_rates
+    told = told_by(name, ctx.replica.edges(), rates, now)
+    return reply({**asdict(found), **told})
 
 
 @router.delete(

@@ -38,30 +38,6 @@ class TokenCreated(TokenView):
     """The token's text. It is shown this once and stored nowhere."""
 
 
-class EdgeSchema(Schema):
-    """An edge as last heard of."""
-
-    name: str
-    version: str
-    address: str
-    revision: int
-    epoch: int
-    last_seen: datetime
-    live: bool
-    instances: int
-    """How many edges run under this name: 1, unless two were given the same."""
-    token: str | None
-    """The token that it reports with, while it is live."""
-    overruled: list[str]
-    """Regions for which it goes by its own probes against the common verdict."""
-    country: str | None
-    """Where it stands; null: unknown, and so outside of every residency rule that binds edges."""
-    operator_country: str | None
-    """Where whoever runs it is established; null: unknown."""
-    decisions: dict[str, float] | None
-    """Per second by tier (`dns`, `lookup`, `redirect`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
-
-
 class EndpointHealthSchema(Schema):
     """What a vantage, or all together, say of an endpoint."""
 

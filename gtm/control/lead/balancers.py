@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gtm.control.errors import Conflict
-from gtm.control.lead.corrections import CorrectionBook
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
+from gtm.control.lead.rates import RateBook
 from gtm.feed.wire import BalancerReply, BalancerReport
 
 MOST = 64
@@ -64,11 +64,11 @@ class Balancers:
         leases: Leases,
         latency: LatencyBook,
         monotonic: Callable[[], float],
-        pushes: CorrectionBook | None = None,
+        pushes: RateBook | None = None,
     ) -> None:
         self._leases = leases
         self._latency = latency
-        self._pushes = pushes or CorrectionBook()
+        self._pushes = pushes or RateBook()
         self._monotonic = monotonic
         self._told: dict[tuple[str, str], ToldKeys] = {}
 

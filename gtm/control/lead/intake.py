@@ -6,6 +6,7 @@ further, however much of it there is. The rest of the report counts.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,7 +15,9 @@ from math import isfinite
 
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES
 from gtm.core.demand.rows import Row
+from gtm.core.health.history import Probed
 from gtm.core.health.verdicts import HealthTable
+from gtm.core.model.certificates import Certificate, ShownCertificate
 from gtm.core.model.state import EndpointHealth, Plan
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
@@ -26,6 +29,9 @@ MAX_DETAIL = 200
 MAX_LEASES = 10_000
 """Quotas kept of a report while no policy is loaded to tell which there are."""
 _MAX_LATENCY = 1e7
+_DNS_PART = re.compile(
+    r"answered\t[A-Za-z0-9]{1,12}\t[A-Z]{1,12}\t[a-z]{1,12}|(limited|dropped)\t[a-z_]{1,40}", re.ASCII
+)
 
 
 class Intake:
@@ -63,6 +69,9 @@ class Intake:
             plan=None if report.plan is None else self._plan(report.plan, now),
             overruled=tuple(name for name in report.overruled if name in self._endpoints),
             corrections=self._corrections(report.corrections),
+            dns=None if report.dns is None else self._dns(report.dns),
+            probed=None if report.probed is None else self._probed(report.probed),
+            certificates=None if report.certificates is None else self._certificates(report.certificates),
         )
 
     def wanted(self, row: Row) -> bool:
@@ -91,6 +100,35 @@ class Intake:
                 found[pair] = count
         self.dropped["corrections"] += len(counts) - len(found)
         return found
+
+    def _dns(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """Those whose words could be a type's, a response code's and the like."""
+        found = {part: count for part, count in counts.items() if _DNS_PART.fullmatch(part)}
+        self.dropped["dns"] += len(counts) - len(found)
+        return found
+
+    def _probed(self, told: tuple[Probed, ...]) -> tuple[Probed, ...]:
+        found = tuple(
+            one._replace(
+                ms=one.ms if one.ms is not None and 0 <= one.ms <= _MAX_LATENCY else None,
+                status=one.status if one.status is not None and 0 <= one.status <= 999 else None,
+                failure=_interned(one.failure[:MAX_DETAIL]),
+            )
+            for one in told
+            if one.url in self._endpoints.get(one.region, ())
+        )
+        self.dropped["probes"] += len(told) - len(found)
+        return found
+
+    def _certificates(self, told: tuple[ShownCertificate, ...]) -> tuple[ShownCertificate, ...]:
+        """One of each endpoint."""
+        found = {
+            (one.region, one.url): replace(one, certificate=_shared(one.certificate))
+            for one in told
+            if one.url in self._endpoints.get(one.region, ())
+        }
+        self.dropped["certificates"] += len(told) - len(found)
+        return tuple(found.values())
 
     def _leases(self, use: LeaseUse) -> LeaseUse:
         def known(names: Iterable[QuotaText]) -> frozenset[QuotaText]:
@@ -149,6 +187,12 @@ def _bounded(one: EndpointHealth, now: float) -> EndpointHealth:
         detail=_interned(one.detail[:MAX_DETAIL]),
         latency_ms=latency if latency is not None and 0 <= latency <= _MAX_LATENCY else None,
     )
+
+
+@lru_cache(4096)
+def _shared(one: Certificate) -> Certificate:
+    """One copy of a certificate that many edges see."""
+    return one
 
 
 @lru_cache(4096)

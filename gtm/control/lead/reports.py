@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from gtm.control.lead.corrections import CorrectionBook
 from gtm.control.lead.demand import DemandBook, Reported
 from gtm.control.lead.intake import Intake
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
+from gtm.control.lead.rates import RateBook
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import Vantages
 from gtm.control.live.present import Current
+from gtm.core.health.history import History
 from gtm.feed.wire import EdgeReply, EdgeReport
 
 
@@ -49,8 +50,11 @@ class Reports:
     ) -> None:
         self.vantages = Vantages(clock, monotonic)
         self.demand = DemandBook()
-        self.corrections = CorrectionBook()
-        self.pushes = CorrectionBook()
+        self.corrections = RateBook()
+        self.dns = RateBook()
+        """What DNS does at each edge (`gtm.telemetry.dns_part`)."""
+        self.history = History()
+        self.pushes = RateBook()
         """What balancers found no slot for, by their region and \"service, region, why\"."""
         self.takeover = Takeover()
         self.dropped: Counter[str] = Counter()
@@ -86,11 +90,17 @@ class Reports:
         known = self.vantages.take(token, edge, address, report, token_id)
         self.demand.take(known.source, report.demand, report.seconds, now, self._intake.wanted)
         self.corrections.take(known.source, report.corrections, report.seconds, now)
+        self.dns.take(known.source, report.dns or {}, report.seconds, now)
+        self.history.heard(token or edge, edge, report.health, report.probed, self._clock())
         self._latency.take(report.latency, token or edge, report.witnesses)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
         return replace(reply, leases=self._leases.answer(edge, report.leases, now))
+
+    def dns_rates(self, source: str) -> dict[str, float]:
+        """What DNS does at an edge now, per second, by the edge's source."""
+        return self.dns.of(source, self._monotonic())
 
     @property
     def corrected(self) -> dict[tuple[str, str], float]:

@@ -19,6 +19,7 @@ from gtm.control.errors import Conflict
 from gtm.control.live.present import Health
 from gtm.core.health.alarm import Alarm, look, presumed, withdrawn
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
+from gtm.core.model.certificates import ShownCertificate
 from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import EdgeReport
 
@@ -41,7 +42,8 @@ _FORGET = 86_400.0
 class LiveEdge:
     """An edge as this control last heard of it. `heard` is monotonic, `seen_at` the time of day.
 
-    `report` is what is kept of its last report: no demand, samples, leases or plan. `source` tells its demand from that
+    `report` is what is kept of its last report: no demand, samples, leases, plan or outcomes, the certificates as last told, and of `dns`
+    whether it tells any. `source` tells its demand from that
     of others. `token` is a token's name, which another may have once it is revoked, `token_id` the token itself.
     """
 
@@ -141,6 +143,9 @@ class Vantages:
             overruled=report.overruled,
             place=report.place,
             handoff_keys=report.handoff_keys,
+            dns=None if report.dns is None else {},
+            dns_limits=report.dns_limits,
+            certificates=_newest(report, place),
         )
         seen_at = datetime.fromtimestamp(self._clock(), UTC)
         edge = LiveEdge(name, address, kept, now, seen_at, token, instance, source, token_id)
@@ -236,10 +241,17 @@ class Vantages:
                 if age > _FORGET or (age > MAX_AGE and place.replaced is not None):
                     del places[instance]
                 elif age > MAX_AGE and place.edge.report.health:
-                    bare = replace(place.edge.report, health={}, overruled=())
+                    bare = replace(place.edge.report, health={}, overruled=(), certificates=None)
                     place.edge = replace(place.edge, report=bare)
             if not places:
                 del self._places[key]
+
+
+def _newest(report: EdgeReport, place: _Place | None) -> tuple[ShownCertificate, ...] | None:
+    """The certificates as last told; None: never."""
+    if report.certificates is None and place is not None:
+        return place.edge.report.certificates
+    return report.certificates
 
 
 def _key(edge: LiveEdge) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from gtm.core.model.certificates import Certificate
 from gtm.core.model.regions import Probe
 from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
 
@@ -29,8 +30,8 @@ HealthTable = Mapping[str, Mapping[str, EndpointHealth]]
 class ProbeResult:
     """The outcome of one check. `at` in POSIX seconds, `latency_ms` of the whole exchange where there was one.
 
-    `connect_ms` is the network's round trip alone, where the connection's handshake told it; `certificate_expires` (POSIX
-    seconds) is when the certificate that was shown ends.
+    `status` is HTTP's, where the endpoint sent one. `connect_ms` is the network's round trip alone, where the connection's
+    handshake told it; `certificate` is the one that was shown.
     """
 
     ok: bool
@@ -38,7 +39,8 @@ class ProbeResult:
     detail: str = ""
     latency_ms: float | None = None
     connect_ms: float | None = None
-    certificate_expires: float | None = None
+    certificate: Certificate | None = None
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

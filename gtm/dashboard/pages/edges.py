@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages.world import STREAM, still_signed_in
 from gtm.dashboard.rendering import rendered
@@ -24,7 +25,12 @@ MOST_DIFFERING = 100
 
 def routes() -> list[Route]:
     """The page, its stream, and a page of each edge."""
-    return [page("/edges", _edges), page("/edges/{name}", _edge), page("/live/edges", _live)]
+    return [
+        page("/edges", _edges),
+        page("/edges/{name}", _edge),
+        page("/edges/{name}/forget", _forget, methods=("POST",), role=Role.OPERATOR),
+        page("/live/edges", _live),
+    ]
 
 
 async def _edges(visit: Visit) -> Response:
@@ -45,12 +51,13 @@ async def _live(visit: Visit) -> Response:
 
 
 async def _edge(visit: Visit) -> Response:
-    """What one edge sees."""
+    """What one edge sees, answers and limits."""
     wanted = name(visit.request.path_params["name"])
     seen = await look(visit.api)
     found = next((one for one in body(seen)["edges"] if one["name"] == wanted), None)
     if found is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"no edge named `{wanted}` was ever heard of"})
+    told = await visit.api.get(f"/v1/edges/{wanted}")
     rows = [row for row in _rows(seen["health"]) if row["edge"].partition("/")[0] == wanted]
     rows.sort(
         key=lambda row: (row["status"] == row["agreed"], row["status"] == "up", row["region"], row["url"])
@@ -58,10 +65,35 @@ async def _edge(visit: Visit) -> Response:
     return visit.render(
         "edge.html",
         one=found,
+        dns=None if told["dns"] is None else dns_shares(told["dns"]),
+        limits=told["dns_limits"],
+        certificates=told["certificates"],
+        may=visit.may("operator"),
         revision=seen["status"]["sync"]["revision"],
         rows=rows[:MOST_DIFFERING],
         left_out=max(0, len(rows) - MOST_DIFFERING),
     )
+
+
+async def _forget(visit: Visit) -> Response:
+    """Strike an edge off that is gone; the API refuses while it is live."""
+    wanted = name(visit.request.path_params["name"])
+    await visit.api.ask("DELETE", f"/v1/edges/{wanted}")
+    return visit.go("/edges")
+
+
+def dns_shares(dns: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers per second by type, response code and transport, each with its share of all; and what was limited and dropped."""
+    total = sum(one["per_second"] for one in dns["answered"])
+
+    def by(key: str) -> list[tuple[str, float, float]]:
+        added: Counter[str] = Counter()
+        for one in dns["answered"]:
+            added[one[key]] += one["per_second"]
+        return [(word, rate, rate / total) for word, rate in added.most_common()] if total else []
+
+    kinds = {"type": by("type"), "response code": by("rcode"), "transport": by("transport")}
+    return {"total": total, "kinds": kinds, "limited": dns["limited"], "dropped": dns["dropped"]}
 
 
 async def look(api: Inside) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from gtm.cli.common.exits import Exit
+from gtm.cli.live.edges import certificate_rows, dns_rows
 from tests.cli.conftest import Control, Gtm
 
 
@@ -24,3 +25,51 @@ def test_an_edge_that_is_gone_is_forgotten(run: Gtm, control: Control) -> None:
     assert run.ok("edges", "list", "--json").json == []
     again = run("edges", "forget", "old")
     assert (again.code, "there is no edge `old`" in again.err) == (Exit.BAD_INPUT, True)
+
+
+def test_an_edge_is_shown(run: Gtm, control: Control) -> None:
+    """What it tells; what one that is silent or of before does not, in words."""
+    with psycopg.connect(control.database_url, autocommit=True) as session:
+        session.execute(
+            "INSERT INTO edges (name, version, address, first_seen, last_seen, revision_applied, epoch_applied) "
+            "VALUES ('old', '1', '192.0.2.1', now() - interval '1 day', now() - interval '1 day', 1, 1)"
+        )
+    assert "it is not live" in run.ok("edges", "show", "old").out
+    assert run.ok("edges", "show", "old", "--json").json["dns"] is None
+    assert run("edges", "show", "nobody").code == Exit.BAD_INPUT
+
+
+def test_what_it_tells_is_a_table() -> None:
+    """Answers, limits, and certificates, of which those that end soon are marked."""
+    dns = {
+        "answered": [{"type": "A", "rcode": "NOERROR", "transport": "udp", "per_second": 1.5}],
+        "limited": {"slipped": 2.0},
+        "dropped": {"short": 0.25},
+    }
+    assert dns_rows(dns) == [
+        ("A", "NOERROR", "udp", "1.50"),
+        ("limited", "slipped", "udp", "2.00"),
+        ("dropped", "short", "", "0.25"),
+    ]
+    certificate = {
+        "region": "eu",
+        "endpoint": "https://eu.example.com",
+        "names": ["eu.example.com"],
+        "subject": "",
+        "issuer": "",
+        "not_after": "2026-12-01T00:00:00Z",
+        "days_left": 3.4,
+        "ends_soon": True,
+        "sha256": "ab" * 32,
+    }
+    assert certificate_rows([certificate]) == [
+        (
+            "eu",
+            "https://eu.example.com",
+            "eu.example.com",
+            "not verified",
+            "2026-12-01 00:00:00",
+            "3 !",
+            "ab" * 8,
+        )
+    ]

@@ -104,6 +104,7 @@ class Agent:
             leases=self._leases,
             connected=lambda: self.connected,
             own_keys=own_keys,
+            dns=settings.dns,
         )
         self._tasks = Tasks(self.stop)
         self._reporting: asyncio.Task[None] | None = None

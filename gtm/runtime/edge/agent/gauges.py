@@ -56,5 +56,5 @@ def edge_gauges(facts: EdgeFacts) -> Iterator[GaugeValue]:
         yield "gtm_edge_probe_timestamp_seconds", place, result.at
         if result.latency_ms is not None:
             yield "gtm_edge_probe_seconds", place, result.latency_ms / 1000
-        if result.certificate_expires is not None:
-            yield "gtm_edge_certificate_expiry_timestamp_seconds", place, result.certificate_expires
+        if result.certificate is not None:
+            yield "gtm_edge_certificate_expiry_timestamp_seconds", place, result.certificate.not_after

@@ -12,19 +12,22 @@ from gtm import __version__
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import ControlUnreachable, FeedClient
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import EdgeReport
+from gtm.feed.wire import DnsLimits, EdgeReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.process.clocks import boot_time
+from gtm.settings import DnsSettings
 from gtm.telemetry import EdgeMetrics
 
 logger = logging.getLogger(__name__)
 
 REPORT_EVERY = 1.0
 """Seconds between reports to control when nothing changes."""
+CERTIFICATES_EVERY = 15.0
+"""Seconds between reports that have certificates: they change with the seasons, and are much text."""
 
 
 class Reporter:
@@ -39,6 +42,7 @@ class Reporter:
         leases: what it did with the quotas' leases.
         connected: whether control is heard.
         own_keys: what it signs handoffs with.
+        dns: how its DNS limits abuse.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Reporter:
         leases: LeaseHolder,
         connected: Callable[[], bool],
         own_keys: OwnKeys,
+        dns: DnsSettings,
     ) -> None:
         self.due = asyncio.Event()
         """Set where control should hear soon."""
@@ -65,6 +70,10 @@ class Reporter:
         self._leases = leases
         self._connected = connected
         self._own_keys = own_keys
+        self._limits = DnsLimits(
+            dns.rate_limit, dns.rate_limit_excess, dns.rate_limit_slip, len(dns.rate_limit_exempt)
+        )
+        self._told_certificates = -CERTIFICATES_EVERY
         self._reported_at = time.monotonic()
         self._notice = ""
 
@@ -93,6 +102,9 @@ class Reporter:
         now = time.monotonic()
         seconds, self._reported_at = now - self._reported_at, now
         deltas, witnesses = self._round_trips.take() if self._connected() else ((), ())
+        certificates = None
+        if now - self._told_certificates >= CERTIFICATES_EVERY:
+            self._told_certificates, certificates = now, self._prober.certificates()
         return EdgeReport(
             version=__version__,
             place=self._current.place,
@@ -108,4 +120,8 @@ class Reporter:
             overruled=tuple(sorted(self._veto.regions)),
             handoff_keys=self._own_keys.public,
             corrections=self._metrics.take_corrections(),
+            dns=self._metrics.take_dns(),
+            dns_limits=self._limits,
+            probed=self._prober.take_outcomes(),
+            certificates=certificates,
         )

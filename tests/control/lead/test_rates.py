@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gtm.control.lead.corrections import MAX_PAIRS, CorrectionBook
 from gtm.control.lead.demand import KEPT
+from gtm.control.lead.rates import MAX_PAIRS, RateBook
 from gtm.control.lead.rooms import Rooms
 from gtm.control.live.present import Current, Present
 from gtm.core.balance.spill.room import KNOWN_FOR, Slots
@@ -15,7 +15,7 @@ from gtm.feed.wire import RoomReport
 
 def test_rates_add_up_and_end() -> None:
     """A steady stream of two edges comes out as its rate; what is moved no more fades away, and nothing of it stays."""
-    book = CorrectionBook()
+    book = RateBook()
     for second in range(60):
         book.take("one", {"us\tie": 3.0, "\tde": 1.0}, 1.0, float(second))
         book.take("two", {"us\tie": 2.0}, 1.0, float(second))
@@ -27,7 +27,7 @@ def test_rates_add_up_and_end() -> None:
 
 def test_an_edge_that_falls_silent_is_forgotten() -> None:
     """Its last rates count as long as its demand does."""
-    book = CorrectionBook()
+    book = RateBook()
     book.take("one", {"us\tie": 9.0}, 1.0, 0.0)
     assert book.rates(KEPT).keys() == {("us", "ie")}
     assert book.rates(KEPT + 0.1) == {}
@@ -35,7 +35,7 @@ def test_an_edge_that_falls_silent_is_forgotten() -> None:
 
 def test_pairs_are_bounded() -> None:
     """The highest rates are kept, however many there are."""
-    book = CorrectionBook()
+    book = RateBook()
     book.take("one", {f"{number}\tde": float(number) for number in range(2 * MAX_PAIRS)}, 1.0, 0.0)
     found = book.rates(0.0)
     assert len(found) == MAX_PAIRS
