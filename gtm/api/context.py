@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -34,6 +35,9 @@ from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token
 
+_READERS = 2
+"""Threads that read drafts: others compile what is put in force."""
+
 
 class _Segment(StringConvertor):
     """Up to the next slash or colon: `/v1/regions/x:drain` is no region named `x:drain`."""
@@ -50,7 +54,7 @@ class Context:
 
     `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
     have to approve of what opens a fence, `failed` counts sign-ins that fail, `answers` says what an edge would send, `apart` looks at drafts,
-    `links` sign people in.
+    `links` sign people in, `readers` bounds the short drafts that are read at once.
     """
 
     database: Database
@@ -63,6 +67,7 @@ class Context:
     answers: Answers | None = None
     apart: Apart = field(default_factory=Apart)
     links: SignInLinks = field(default_factory=lambda: SignInLinks(time.monotonic))
+    readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
 
     @property
     def present(self) -> Present:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -170,15 +171,18 @@ def read_yaml(file: Path) -> tuple[list[tuple[Any, yamls.Marks]], list[Problem]]
         return [], [Problem(str(file), "invalid_yaml", str(error))]
 
 
-def read_text(text: str, called: str) -> Folder:
-    """As `read_folder`, of one text that is in no file: in places it goes by the name that it is given."""
+def read_text(text: str, called: str, most: float = inf) -> Folder:
+    """As `read_folder`, of one text that is in no file: in places it goes by the name that it is given.
+
+    Reading ends where more than `most` problems are found.
+    """
     folder = Folder()
     try:
         documents = yamls.load_marked(text)
     except yamls.YamlError as error:
         folder.problems.append(Problem(called, "invalid_yaml", str(error)))
     else:
-        _read_documents(folder, called, documents)
+        _read_documents(folder, called, documents, most)
     return folder
 
 
@@ -188,26 +192,38 @@ def _read_file(folder: Folder, file: Path) -> None:
     _read_documents(folder, str(file), documents)
 
 
-def _read_documents(folder: Folder, file: str, documents: list[tuple[Any, yamls.Marks]]) -> None:
+def _read_documents(
+    folder: Folder, file: str, documents: list[tuple[Any, yamls.Marks]], most: float = inf
+) -> None:
     for document, marks in documents:
         if document is None:
             continue  # nothing between two `---`, or an empty file
-        if not isinstance(document, dict):
+        if isinstance(document, dict):
+            for kind, items in document.items():
+                _read_kind(folder, kind, items, Place(file, marks, (kind,)), most)
+        else:
             message = f"must be a mapping with any of {', '.join(KINDS)}"
             folder.problems.append(Problem(file, "wrong_type", message))
-            continue
-        for kind, items in document.items():
-            where = f"{Place(file, marks, (kind,)).at()}: {kind}"
-            if kind not in KINDS:
-                close = get_close_matches(str(kind), KINDS, n=1)
-                meant = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(KINDS)}"
-                message = f"unknown kind{meant}"
-                folder.problems.append(Problem(where, "unknown_field", message))
-            elif items is not None and not isinstance(items, list):
-                folder.problems.append(Problem(where, "wrong_type", "must be a list of objects"))
-            else:
-                for index, item in enumerate(items or ()):
-                    _read_item(folder, kind, item, index, Place(file, marks, (kind, index)))
+        if len(folder.problems) > most:
+            return
+
+
+def _read_kind(folder: Folder, kind: str, items: Any, place: Place, most: float) -> None:
+    if len(folder.problems) > most:
+        return
+    where = f"{place.at()}: {kind}"
+    if kind not in KINDS:
+        close = get_close_matches(str(kind), KINDS, n=1)
+        meant = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(KINDS)}"
+        message = f"unknown kind{meant}"
+        folder.problems.append(Problem(where, "unknown_field", message))
+    elif items is not None and not isinstance(items, list):
+        folder.problems.append(Problem(where, "wrong_type", "must be a list of objects"))
+    else:
+        for index, item in enumerate(items or ()):
+            if len(folder.problems) > most:
+                return
+            _read_item(folder, kind, item, index, Place(place.file, place.marks, (kind, index)))
 
 
 def _read_item(folder: Folder, kind: str, item: Any, index: int, place: Place) -> None:

@@ -77,9 +77,9 @@ def problems_of_errors(
 ) -> list[Problem]:
     """As `problems_of`, for the error dictionaries themselves. Errors of a union's branches become one."""
     found: dict[str, Problem] = {}
-    locations = [tuple(item["loc"]) for item in errors]
+    outer = {tuple(item["loc"][:depth]) for item in errors for depth in range(len(item["loc"]))}
     for item in errors:
-        if item["type"] == "too_short" and any(_inside(loc, item["loc"]) for loc in locations):
+        if item["type"] == "too_short" and tuple(item["loc"]) in outer:
             continue  # the list is too short only because its items were rejected
         path = _path(item["loc"], document, prefix if isinstance(prefix, str) else prefix(item["loc"]))
         message = _message(item)
@@ -118,10 +118,6 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [found for argument in get_args(annotation) for found in _models(argument)]
-
-
-def _inside(loc: Sequence[str | int], outer: Sequence[str | int]) -> bool:
-    return len(loc) > len(outer) and tuple(loc[: len(outer)]) == tuple(outer)
 
 
 def _path(loc: Sequence[str | int], document: Any, prefix: str) -> str:

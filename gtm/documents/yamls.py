@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -75,13 +75,18 @@ class Marks:
     """Where the values of a document stand in its file."""
 
     node: yaml.Node
+    _keys: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = field(default_factory=dict)
+    """By mapping that was asked about (its `id`), so that thousands of problems in one take no longer than they have to."""
 
     def line(self, path: Sequence[str | int]) -> int:
         """The line, from 1, of the value at a path of keys and places; of the last one on the way that is there."""
         node, mark = self.node, self.node.start_mark
         for part in path:
             if isinstance(node, yaml.MappingNode):
-                found = next(((key, value) for key, value in node.value if key.value == part), None)
+                known = self._keys.get(id(node))
+                if known is None:
+                    known = self._keys[id(node)] = {key.value: (key, value) for key, value in node.value}
+                found = known.get(str(part))
                 if found is None:
                     continue  # of another name: a branch, a default
                 mark, node = found[0].start_mark, found[1]

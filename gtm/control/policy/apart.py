@@ -11,6 +11,7 @@ from asyncio.subprocess import PIPE
 
 from gtm.control.errors import ContentTooLarge, Unavailable
 from gtm.control.policy.drafts import Job, understood
+from gtm.control.policy.reading import Reading
 from gtm.environment import inherited
 
 AT_WORK = 2
@@ -57,7 +58,7 @@ class Apart:
         self._slots = asyncio.Semaphore(AT_WORK)
         self._present = 0
 
-    async def run(self, job: Job) -> bytes:
+    async def run(self, job: Job | Reading) -> bytes:
         """Do a job; the answer as JSON.
 
         Raises:

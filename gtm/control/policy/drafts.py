@@ -19,6 +19,7 @@ from gtm.control import errors
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, NotFound
 from gtm.control.policy import simulation
 from gtm.control.policy.questions import Answers, ExplainRequest, asked
+from gtm.control.policy.reading import Reading, read
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import TrafficDocument
 from gtm.core.demand.traffic import Traffic
@@ -147,13 +148,15 @@ def explained(job: Job, question: ExplainRequest, snapshot: Snapshot) -> dict[st
     }
 
 
-def done(job: Job) -> dict[str, Any]:
+def done(job: Job | Reading) -> dict[str, Any]:
     """Do a job that has a draft.
 
     Raises:
         ControlError: the body or what it asks is wrong.
         PolicyError: the draft does not compile.
     """
+    if isinstance(job, Reading):
+        return read(job)
     if job.task == "explain":
         question = parsed(ExplainRequest, job.body)
         if question.policy is None:
@@ -173,7 +176,7 @@ def done(job: Job) -> dict[str, Any]:
     return {**simulation.simulated(job.situation, traffic, running, draft), "revision": job.revision}
 
 
-def answer(job: Job) -> bytes:
+def answer(job: Job | Reading) -> bytes:
     """What the process says to control: a digit for what came of it, and JSON."""
     said = _answer(job)
     if len(said) <= MAX_ANSWER:
@@ -181,7 +184,7 @@ def answer(job: Job) -> bytes:
     return _refused(ContentTooLarge(f"the answer has {len(said)} bytes; at most {MAX_ANSWER} are given"))
 
 
-def _answer(job: Job) -> bytes:
+def _answer(job: Job | Reading) -> bytes:
     try:
         return b"1" + msgspec.json.encode(done(job))
     except ControlError as error:

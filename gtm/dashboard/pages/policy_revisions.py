@@ -14,6 +14,8 @@ from gtm.dashboard.inside import ApiProblem, Query
 from gtm.dashboard.pages.policy_words import SLUGS, TITLES
 from gtm.dashboard.visits import Visit, page
 
+_DIGITS = 18
+"""Of a revision's number: Postgres knows none that is longer."""
 PAGE = 50
 """Revisions on a page."""
 MOST_CHANGES = 200
@@ -26,9 +28,9 @@ def routes() -> list[Route]:
     """The timeline, a revision, and the way back to it."""
     return [
         page("/policy/revisions", _timeline),
-        page("/policy/revisions/{number:int}", _revision),
-        page("/policy/revisions/{number:int}/roll-back", _ask_back, role=Role.OPERATOR),
-        page("/policy/revisions/{number:int}/roll-back", _go_back, methods=("POST",), role=Role.OPERATOR),
+        page("/policy/revisions/{number}", _revision),
+        page("/policy/revisions/{number}/roll-back", _ask_back, role=Role.OPERATOR),
+        page("/policy/revisions/{number}/roll-back", _go_back, methods=("POST",), role=Role.OPERATOR),
     ]
 
 
@@ -52,10 +54,10 @@ def _newest(found: Mapping[str, Any]) -> int:
 
 
 def _number(visit: Visit) -> int:
-    number: int = visit.request.path_params["number"]
-    if not 1 <= number < 2**63 - 1:
-        raise ApiProblem(404, {"title": "not found", "detail": f"there is no revision {str(number)[:20]}"})
-    return number
+    text: str = visit.request.path_params["number"]
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text)):
+        raise ApiProblem(404, {"title": "not found", "detail": f"there is no revision {text[:20]}"})
+    return int(text)
 
 
 async def _revision(visit: Visit) -> Response:

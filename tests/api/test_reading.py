@@ -1,0 +1,25 @@
+"""Where texts of drafts are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gtm.api.routes import reading as route
+from gtm.control.policy.reading import Reading
+from tests.api.conftest import Api
+
+
+def test_long_texts_are_read_apart(world: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control's own process, which serves feeds, reads short ones alone."""
+
+    def never(_: Reading) -> dict[str, Any]:
+        raise AssertionError("read in control's own process")
+
+    monkeypatch.setattr(route.reading, "read", never)
+    long = "#" * route.SHORT + "\ntenants:\n- name: clinic\n  weight: 0\n"
+    found = world.viewer.post("/v1/policy:read", json={"text": long, "partial": True})
+    assert found.status_code == 200, found.text
+    assert [(one["line"], one["path"]) for one in found.json()["problems"]] == [(4, "tenants.clinic.weight")]
+    assert found.json()["revision"] == world.viewer.get("/v1/status").json()["sync"]["revision"]
