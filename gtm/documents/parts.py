@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -64,10 +65,14 @@ def merged(policy: Policy, part: Policy, deleted: Iterable[tuple[str, str]] = ()
 
 
 def _items(kind: str, policy: Policy, part: Policy, gone: set[tuple[str, str]]) -> tuple[Any, ...]:
-    # A name that the part has twice stays there twice: the compiler says so.
-    new = getattr(part, kind)
-    names = {item.name for item in new}
+    # In the place of the old ones, so that regions keep their numbers. A name that the part has twice stays there twice: the
+    # compiler says so.
+    new: dict[str, list[Any]] = {}
+    for item in getattr(part, kind):
+        new.setdefault(item.name, []).append(item)
     kept = [
-        item for item in getattr(policy, kind) if item.name not in names and (kind, item.name) not in gone
+        one
+        for item in getattr(policy, kind)
+        for one in new.pop(item.name, () if (kind, item.name) in gone else (item,))
     ]
-    return (*kept, *new)
+    return (*kept, *chain.from_iterable(new.values()))

@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from time import perf_counter
 
@@ -26,7 +27,7 @@ from gtm.core.model.outcomes import Outcome
 from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.plan.advance import advance
-from gtm.core.plan.build import problem_of
+from gtm.core.plan.build import problem_of, ranking_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, Problem, Solution
 from gtm.core.policy.snapshot import Snapshot
@@ -107,7 +108,7 @@ class Planner:
             given.capacity,
             sent=self._sent(given.rates),
         )
-        problem = problem_of(view, self._ranker, demand, fixed, capacity.supply)
+        problem = problem_of(view, partial(ranking_of, self._ranker), demand, fixed, capacity.supply)
         solution, plan, failure = self.latest.solution, self.latest.plan, ""
         try:
             tick = solve_tick(problem, plan, self._fill)

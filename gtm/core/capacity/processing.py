@@ -98,7 +98,7 @@ def advance(
     service_ms: dict[Key, float] = {}
     wait_ms: dict[Key, float] = {}
     keep = exp(-max(0.0, now - before.at) / SMOOTHING)
-    for service in policy.services:
+    for service in policy.services if loads else ():
         for member in service.members:
             key = (member.region, service.name)
             load = _usable(loads, key, lone, now)
@@ -112,13 +112,13 @@ def advance(
     processing: dict[Key, float] = {}
     typical: dict[str, float] = {}
     occupancy, inferred = _occupied(before, policy, loads, now, sent)
+    waits = {**wait_ms, **dict.fromkeys(bounded, 0.0)}
     for service in policy.services:
         keys = [(member.region, service.name) for member in service.members]
         mean = _mean(service_ms.get(key) for key in keys)
         known = _mean(service_ms.get(key, inferred.get(key)) for key in keys)
         if known is not None:
             typical[service.name] = known
-        waits = {**wait_ms, **dict.fromkeys(bounded, 0.0)}
         processing.update(_processing(service, service_ms, waits, before.processing_ms, mean or 0.0))
     return Times(now, service_ms, wait_ms, processing, typical, inferred, occupancy)
 
@@ -220,14 +220,15 @@ def _settled(before: float | None, value: float) -> float:
 
 def _bounded(policy: Policy, loads: Mapping[Key, Load]) -> set[Key]:
     """The regions and services that some known capacity bounds, declared or reported."""
-    declared = {region.name for region in policy.regions if region.capacity != Capacity()}
+    unbounded = Capacity()
+    declared = {region.name for region in policy.regions if region.capacity != unbounded}
     reported = {key for key, load in loads.items() if load.limit is not None}
     return {
         (member.region, service.name)
         for service in policy.services
         for member in service.members
         if member.region in declared
-        or member.capacity != Capacity()
+        or member.capacity != unbounded
         or (member.region, "") in reported
         or (member.region, service.name) in reported
     }

@@ -203,20 +203,30 @@ def _region(
     own = {service.name: moment.loads.get((region.name, service.name)) for service, _ in served}
     load = moment.loads.get((region.name, "")) or whole(region.name, filter(None, own.values()))
     seen = freshness(load, moment.now)
+    still = known is not None and (known.factor, known.reserve) == (found.factor, found.reserve)
     single = []
     for service, declared in served:
         of_it = own[service.name]
+        # A region that fell silent did so for the services that it never told apart, too.
+        fresh = freshness(of_it, moment.now) if of_it is not None else seen
         time, source = service_time(moment.times, region.name, service)
-        limits = _Limits(
-            of_it,
-            # A region that fell silent did so for the services that it never told apart, too.
-            freshness(of_it, moment.now) if of_it is not None else seen,
-            declared,
-            time,
-            source,
-            moment.times.processing_ms.get((region.name, service.name), 0.0),
-        )
-        single.append(_part(service.name, limits, found, before.get(service.name)))
+        processing = moment.times.processing_ms.get((region.name, service.name), 0.0)
+        part = before.get(service.name)
+        # Most parts of a large policy are as they were, and take most of the time: they follow from these alone.
+        if not (
+            still
+            and part is not None
+            and part.load is of_it
+            and part.freshness is fresh
+            and part.service_time_ms == time
+            and part.service_time_source is source
+            and part.processing_ms == processing
+            and part.slots.declared == declared.outstanding
+            and part.rate.declared == declared.requests_per_second
+        ):
+            limits = _Limits(of_it, fresh, declared, time, source, processing)
+            part = _part(service.name, limits, found, part)
+        single.append(part)
     time = mean(
         [(part.service_time_ms, part.load.requests_per_second if part.load else None) for part in single]
     )

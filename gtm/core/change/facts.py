@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import inf
@@ -33,6 +33,8 @@ class Facts:
 
     groups: tuple[tuple[str, ...], ...]
     certainties: tuple[tuple[bool, bool, float], ...]
+    firsts: Mapping[str, int]
+    """The first country of each group → the group's bit in a block."""
 
     @classmethod
     def of(cls, rules: Iterable[CompiledRule]) -> Facts:
@@ -54,7 +56,8 @@ class Facts:
         certainties = tuple(product((False, True), (False, True), radii))
         if (len(groups) + 1) * len(certainties) > MOST_FACTS:
             raise TooManyFacts
-        return cls(tuple(map(tuple, groups.values())), certainties)
+        firsts = {group[0]: 1 << number for number, group in enumerate(groups.values())}
+        return cls(tuple(map(tuple, groups.values())), certainties, firsts)
 
     @property
     def width(self) -> int:
@@ -79,7 +82,7 @@ class Facts:
         key = settings, not countries, countries >= COUNTRIES
         if key not in known:
             known[key] = tuple(self._concerned(settings, countries))
-        inside = sum(1 << number for number, group in enumerate(self.groups) if group[0] in countries)
+        inside = sum(self.firsts[code] for code in countries if code in self.firsts)
         unknown = 1 << len(self.groups)
         outside = unknown - 1 & ~inside
         found = (matches_place(settings, countries, _ANYWHERE) is not None) << self._last

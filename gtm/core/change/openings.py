@@ -27,6 +27,7 @@ from gtm.core.change.facts import Facts, TooManyFacts
 from gtm.core.change.ground import Ground, Way
 from gtm.core.change.walls import Bounded
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
+from gtm.core.model.regions import AdminState
 from gtm.core.policy.snapshot import Snapshot, bits
 
 MOST_STEPS = 4_000_000
@@ -132,7 +133,7 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
     rules = {rule.name: rule for rule in after.policy.residency_rules}
     doubtful = dict(_not_understood(before.policy, rules))
     binding = [rule for rule in before.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
-    if not binding:
+    if not binding or _law(before) == _law(after):
         return Openings()
     try:
         ways = _ways(before, after)
@@ -157,6 +158,19 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
     order = [rule.name for rule in before.policy.residency_rules]
     found = tuple(told.opening(name, opened[name]) for name in order if name in opened)
     return Openings(found, {name: doubtful[name] for name in order if name in doubtful})
+
+
+def _law(snapshot: Snapshot) -> object:
+    """All that walls are made from: two policies of the same law have the same, and a change between them opens nothing.
+
+    Of regions it is all but whether they are drained or disabled, of services the names that they are asked for by.
+    """
+    regions = [
+        replace(region, admin_state=AdminState.ACTIVE, draining_since=None) for region in snapshot.regions
+    ]
+    policy = snapshot.policy
+    names = list(snapshot.services), snapshot.hostnames, snapshot.stated, snapshot.existing
+    return regions, policy.residency_rules, policy.tenants, policy.data_classes, snapshot.jurisdictions, names
 
 
 def _not_understood(before: Policy, rules: Mapping[str, ResidencyRule]) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gtm.core.decision.ranking import alike_services
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.demand.traffic import Sample
@@ -107,8 +108,9 @@ def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved
     if not demand:
         return Verdict(tuple(breaches), ("capacity and moved: no demand is known",))
     unchecked = []
-    changed = Ranked(after, demand)
-    made = compare(Ranked(before, demand), changed, Sample(demand, 1.0))
+    present = Ranked(before, demand)
+    changed = Ranked(after, demand, present)
+    made = compare(present, changed, Sample(demand, 1.0))
     breaches += _capacity(made, before, after, changed)
     lawful = _moved_by_law(made, changed)
     if made.before.rate >= LEAST_DEMAND:
@@ -153,9 +155,13 @@ _Group = tuple[str | None, tuple[str, ...]]
 def _reach(before: View, after: View) -> Iterator[Breach]:
     """A breach for each kind of request that some clients of a service of both policies lose."""
     old, new = Router(before), Router(after)
+    lost_regions = before.snapshot.active & ~after.snapshot.active | before.up & ~after.up
+    untouched = alike_services(before.basis, after.basis, lost_regions)
     for name in before.snapshot.services:
         if name not in after.snapshot.services:
             continue  # deleting a service is what its operator asked for; what demand it has, rule 3 counts
+        if name in untouched:
+            continue  # each of its members is as usable as before, for the same requests
         lost: dict[str, set[str]] = {}
         for request, countries in _requests(before, after, name):
             if _served(old, request) and not _served(new, request):
@@ -190,10 +196,14 @@ def _requests(before: View, after: View, service: str) -> Iterator[tuple[Request
 
 def _groups(names: frozenset[str], scopes: Sequence[frozenset[str] | None]) -> list[_Group]:
     """The names, those together that are in the same scopes."""
-    distinct = [scope for scope in dict.fromkeys(scopes) if scope is not None]
-    found: dict[tuple[bool, ...], list[str]] = {}
-    for name in sorted(names):
-        found.setdefault(tuple(name in scope for scope in distinct), []).append(name)
+    scoped: dict[str, list[int]] = {name: [] for name in sorted(names)}
+    for number, scope in enumerate(dict.fromkeys(scopes)):
+        for name in scope or ():
+            if name in scoped:
+                scoped[name].append(number)
+    found: dict[tuple[int, ...], list[str]] = {}
+    for name, numbers in scoped.items():
+        found.setdefault(tuple(numbers), []).append(name)
     return [(group[0], tuple(group)) for group in found.values()]
 
 

@@ -144,6 +144,35 @@ def families(basis: Basis) -> dict[str, int]:
     return found
 
 
+def alike_services(one: Basis, other: Basis, touched: int) -> frozenset[str]:
+    """The services of which two Bases say the same, and that have no member among the regions `touched` (a mask).
+
+    With the regions whose admin state differs touched, these are ranked alike: it is all that `rank` reads. None, if the two
+    tell regions, names that requests may state, or round trips apart.
+    """
+    old, new = one.snapshot, other.snapshot
+    if (
+        _seen_of(old) != _seen_of(new)
+        or one.estimator.table is not other.estimator.table
+        or one.outside != other.outside
+    ):
+        return frozenset()
+    return frozenset(
+        name
+        for name, service in old.services.items()
+        if not service.mask & touched
+        and service == new.services.get(name)
+        and one.rules[name] == other.rules[name]
+        and one.processing.get(name) == other.processing.get(name)
+    )
+
+
+def _seen_of(snapshot: Snapshot) -> object:
+    """What rankings of all services rest on."""
+    regions = [(region.name, region.lat, region.lon, region.models) for region in snapshot.regions]
+    return regions, snapshot.tenants, snapshot.data_classes, snapshot.models
+
+
 def alike(basis: Basis, ranking: Ranking, service: str, classes: Classes) -> Ranking:
     """The ranking of the same request of another service of the same family.
 

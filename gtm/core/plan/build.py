@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gtm.core.capacity.supply import Supply
@@ -37,7 +37,7 @@ class _Class:
 
 def problem_of(
     view: View,
-    ranker: Ranker,
+    ranking: Callable[[str], Ranking | None],
     demand: Demand,
     fixed: Mapping[tuple[str, str], float],
     supply: dict[str, Supply],
@@ -46,16 +46,16 @@ def problem_of(
 
     Args:
         view: policy and health.
-        ranker: of the view's basis.
+        ranking: of a demand cell by the view's basis; None where this policy does not know it (`ranking_of`).
         demand: of services whose steering can be planned; cells that this policy does not know are left out.
         fixed: service and region → requests per second of the other services, which only take up capacity.
         supply: what each region can take.
     """
     classes: dict[str, _Class] = {}
     for (key, cell), rate in demand.items():
-        ranking = ranking_of(ranker, cell)
-        if ranking is not None and rate > 0 and ranking.group.service.service.steering in PLANNED:
-            classes.setdefault(key, _Class()).cells.append((ranking, rate))
+        known = ranking(cell)
+        if known is not None and rate > 0 and known.group.service.service.steering in PLANNED:
+            classes.setdefault(key, _Class()).cells.append((known, rate))
     asked = [_class_demand(view, key, found) for key, found in sorted(classes.items())]
     policy = view.snapshot.policy
     return Problem(

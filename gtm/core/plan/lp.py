@@ -21,8 +21,9 @@ Few columns. The solver first sees only the `_NEAREST` of each class, and those 
 However much is added, no class can send more than d[c], so the sum can fall by no more than Σ d[c] × (the largest gain of
 a request of c): while that bound is above the gap, the best columns of each class go in (column generation).
 
-Warm start. Every run goes on from the last one's basis. Columns join at 0 and classes join unserved (`_join` puts v[c] into
-the basis in place of the demand's own row), which keeps it primal feasible: the primal simplex method goes on. Where only
+Warm start. Every run goes on from the last one's basis. Columns join at 0, and classes with all their demand where it costs
+least or, where a bound is in the way, unserved (`_begin` puts that column, or v[c], into the basis in place of the demand's own
+row), which keeps it primal feasible: the primal simplex method goes on, from an optimum if nothing is full. Where only
 bounds change it is dual feasible still, and the dual one takes the fewest steps. Nothing is kept from tick to tick but
 the plan, so that the same question has the same answer.
 
@@ -126,6 +127,8 @@ class Programme:
             np.zeros(2 * count), np.zeros(2 * count), (np.arange(2 * count), rows, np.ones(2 * count))
         )
         self._columns = np.zeros(0, dtype=np.intp)
+        self._cost, self._most = np.zeros(0), np.zeros(0)  # of these columns, as the solver sees them
+        self._flow = np.zeros(len(of_class))
         self._active = np.zeros(len(of_class), dtype=np.bool_)
         self._demand = np.zeros(count)
 
@@ -175,15 +178,47 @@ class Programme:
         return True
 
     def _join(self, joining: Flags, demand: Floats) -> None:
-        """Let classes in that had no demand. They begin unserved, so that the basis stays feasible."""
+        """Let classes in that had no demand."""
         classes, of_class = np.flatnonzero(joining), self.model.columns.classes
+        first = len(self._columns)
         near = np.arange(len(of_class)) - self.model.offsets[of_class] < _NEAREST
         self._add(np.flatnonzero(near & joining[of_class]))
         kept = np.flatnonzero((self._kept > 0) & joining[of_class])
         self._add(kept, self._kept[kept])
         self._simplex.change_rows(classes + self._first, demand[classes])
-        self._simplex.enter(classes, classes + self._first)
+        self._begin(first, classes, demand)
         self._demand = demand
+
+    def _begin(self, first: int, classes: Ints, demand: Floats) -> None:
+        """Give the solver a basis that is feasible, and the best one where nothing is full.
+
+        Each class that joins begins with its demand where that costs least; those that meet a bound so begin unserved.
+
+        Args:
+            first: of the solver's columns those from here on are theirs.
+            classes: those that join.
+            demand: of each class.
+        """
+        joined, model = self._columns[first:], self.model
+        order = np.lexsort((self._cost[first:], model.columns.classes[joined]))
+        column = joined[order]
+        of_class = model.columns.classes[column]
+        most = np.minimum(self._most[first:][order], demand[of_class])
+        starts = np.searchsorted(of_class, classes)
+        before = np.cumsum(most) - most
+        before -= np.repeat(before[starts], np.diff(np.append(starts, len(column))))
+        rate = np.clip(demand[of_class] - before, 0.0, most)
+        rate[rate <= _ROUNDING * demand[of_class]] = 0.0
+        used = model.rows.matrix.dot(self._flow + total(column, rate, len(self._flow)))
+        meeting = model.rows.matrix.transposed_dot((used > model.rows.limits).astype(np.float64))[column] > 0
+        unserved = np.zeros(len(demand), dtype=np.bool_)
+        unserved[of_class[meeting & (rate > 0)]] = True
+        sending = (rate > 0) & ~unserved[of_class]
+        last = sending & ~np.append(sending[1:] & (of_class[1:] == of_class[:-1]), False)
+        place = order + first + 2 * len(demand)
+        entering = np.concatenate((place[last], np.flatnonzero(unserved)))
+        rows = np.concatenate((of_class[last], np.flatnonzero(unserved))) + self._first
+        self._simplex.enter(entering, rows, place[sending & ~last])
 
     def _add(self, columns: Ints, most: Floats | None = None) -> None:
         """Let the solver see columns, or the parts of them (`most`, in requests/s) that the previous plan has."""
@@ -205,6 +240,7 @@ class Programme:
             cost = cost - self._keep_ms
         self._simplex.add(cost / self._unit, most, (starts, rows, values))
         self._columns = np.concatenate((self._columns, columns))
+        self._cost, self._most = np.concatenate((self._cost, cost)), np.concatenate((self._most, most))
 
     def _run(self, *, primal: bool) -> Answer:
         """The optimum over the columns that the solver sees."""
@@ -218,6 +254,7 @@ class Programme:
         price = np.maximum(-dual[: self._first], 0.0)
         answer = Answer(total(self._columns, rate[2 * count :], len(self.relative)), unserved, price)
         self._verify(answer)
+        self._flow = answer.flow
         reduced = self.relative + model.rows.matrix.transposed_dot(price)
         self._reduced = reduced - dual[self._first :][model.columns.classes]
         return answer

@@ -18,6 +18,7 @@ _DANTZIG = 0
 _FINAL = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit)
 _BASIC = highspy.HighsBasisStatus.kBasic
 _LOWER = highspy.HighsBasisStatus.kLower
+_UPPER = highspy.HighsBasisStatus.kUpper
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,14 @@ class Simplex:
         """Set the right-hand sides of equalities, by number of all rows. The basis stays dual feasible."""
         self._highs.changeRowsBounds(len(rows), rows.astype(np.int32), values, values)
 
-    def enter(self, columns: Ints, rows: Ints) -> None:
-        """Let columns take the place of rows in the basis."""
+    def enter(self, columns: Ints, rows: Ints, full: Ints) -> None:
+        """Let columns take the place of rows in the basis, and others (`full`) stand at their upper bound."""
         basis = self._highs.getBasis()
         of_columns, of_rows = basis.col_status, basis.row_status
         for column, row in zip(columns.tolist(), rows.tolist(), strict=True):
             of_columns[column], of_rows[row] = _BASIC, _LOWER
+        for column in full.tolist():
+            of_columns[column] = _UPPER
         basis.col_status, basis.row_status, basis.valid = of_columns, of_rows, True
         self._highs.setBasis(basis)
 

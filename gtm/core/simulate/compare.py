@@ -93,7 +93,8 @@ def simulate(traffic: Traffic, before: World, after: World) -> Simulation:
     if not (traffic.whole.seconds > 0 and traffic.peak.seconds > 0):
         raise ValueError("traffic needs to last more than 0 seconds")
     cells = {**traffic.whole.counts, **traffic.peak.counts}
-    old, new = Ranked(before, cells), Ranked(after, cells)
+    old = Ranked(before, cells)
+    new = Ranked(after, cells, old)
     known = old.rankings.keys() | new.rankings.keys()
     unknown = {cell: count for cell, count in traffic.whole.counts.items() if cell not in known}
     whole = _known(traffic.whole, unknown)

@@ -178,7 +178,7 @@ def _problem(ranked: Ranked, rates: Mapping[str, float]) -> Problem:
         for option, weight in zip(chosen.options, chosen.weights, strict=True):
             if option.region is not None:
                 pinned[service.name, option.region] += rate * weight / sum(chosen.weights)
-    return problem_of(ranked.world.view, ranked.ranker, demand, pinned, dict(ranked.world.supply))
+    return problem_of(ranked.world.view, ranked.rankings.get, demand, pinned, dict(ranked.world.supply))
 
 
 def _settled(problem: Problem, previous: Projection | None, knobs: Knobs) -> Tick:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.decision.choice import Choice, choice
-from gtm.core.decision.ranking import Ranking, RankingClass
+from gtm.core.decision.ranking import Ranking, RankingClass, alike_services
 from gtm.core.decision.router import Ranker
-from gtm.core.decision.view import View
+from gtm.core.decision.view import Basis, View
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import EndpointHealth, HealthStatus
@@ -46,17 +46,25 @@ class Ranked:
     """The demand cells of some traffic as one world ranks them.
 
     `rankings` maps a cell to its ranking; cells that the policy does not know are left out.
+
+    Args:
+        world: what ranks them.
+        cells: what is ranked.
+        other: the same cells as another world ranks them; what both rank alike is taken from there.
     """
 
-    def __init__(self, world: World, cells: Iterable[str]) -> None:
+    def __init__(self, world: World, cells: Iterable[str], other: Ranked | None = None) -> None:
         self.world = world
-        self.ranker = Ranker(world.view.basis)
         self.rankings: dict[str, Ranking] = {}
-        for cell in cells:
-            ranking = ranking_of(self.ranker, cell)
-            if ranking is not None:
-                self.rankings[cell] = ranking
         self._choices: dict[RankingClass, Choice] = {}
+        ranker = Ranker(world.view.basis)
+        same = frozenset[str]() if other is None else _alike(other.world.view.basis, world.view.basis)
+        for cell in cells:
+            known = None if other is None else other.rankings.get(cell)
+            if known is None or known.group.service.service.name not in same:
+                known = ranking_of(ranker, cell)
+            if known is not None:
+                self.rankings[cell] = known
 
     def choice(self, group: RankingClass) -> Choice:
         """What becomes of a class where no plan says it."""
@@ -64,3 +72,8 @@ class Ranked:
         if found is None:
             found = self._choices[group] = choice(self.world.view, group)
         return found
+
+
+def _alike(one: Basis, other: Basis) -> frozenset[str]:
+    """The services that two Bases rank alike."""
+    return alike_services(one, other, one.snapshot.active ^ other.snapshot.active)

@@ -120,13 +120,12 @@ async def preview(api: Inside, which: str, change: Change, chosen: str) -> dict[
     Where one of the two cannot be had, its problem is in its place.
 
     Raises:
-        ApiProblem: the policy cannot be read.
+        ApiProblem: the region cannot be read.
     """
-    found = await api.get("/v1/policy", admin_states=True)
-    draft = drafted(found["policy"], which, change.state)
+    draft = drafted(await api.get(f"/v1/regions/{which}"), change.state)
     simulated, judged = await asyncio.gather(
         _simulated(api, draft, chosen),
-        _answer(api, "/v1/policy:apply", {"policy": draft, "dry_run": True}),
+        _answer(api, "/v1/policy:apply", {**draft, "dry_run": True}),
     )
     made, taken = simulated
     return {
@@ -139,19 +138,16 @@ async def preview(api: Inside, which: str, change: Change, chosen: str) -> dict[
     }
 
 
-def drafted(policy: Mapping[str, Any], which: str, state: str) -> dict[str, Any]:
-    """A policy with a region's admin state changed, and nothing else."""
-    regions = [
-        {**region, "admin_state": state, "draining_since": None} if region["name"] == which else region
-        for region in policy["regions"]
-    ]
-    return {**policy, "regions": regions}
+def drafted(region: Mapping[str, Any], state: str) -> dict[str, Any]:
+    """The part of a policy that a region's admin state is, as endpoints take drafts."""
+    changed = {**region, "admin_state": state, "draining_since": None}
+    return {"policy": {"regions": [changed]}, "partial": True}
 
 
 async def _simulated(api: Inside, draft: Mapping[str, Any], chosen: str) -> tuple[dict[str, Any] | None, str]:
     """A simulation, and with which traffic: that chosen or, where it was not recorded, that of this moment; none without demand."""
     for one in dict.fromkeys((chosen, "now")):
-        asked: dict[str, Any] = {"policy": draft, "traffic": "current"}
+        asked: dict[str, Any] = {**draft, "traffic": "current"}
         if one in _BACK:
             asked |= {"traffic": "recorded", "since": (datetime.now(UTC) - _BACK[one]).isoformat()}
         made = await _answer(api, "/v1/policy:simulate", asked)

@@ -295,3 +295,50 @@ def test_a_backlog_of_unknown_length_takes_slots_one_for_one() -> None:
         for queue in (0.0, 10.0, 500.0)
     ]
     assert usable == [60.0, 50.0, 30.0]
+
+
+_reported = st.one_of(
+    st.none(),
+    st.fixed_dictionaries(
+        {
+            "service": st.sampled_from(("", "chat", "web")),
+            "limit": st.sampled_from((None, 0.0, 60.0)),
+            "outstanding": st.sampled_from((None, 5.0, 90.0)),
+            "queue": st.sampled_from((None, 0.0, 40.0)),
+            "service_time_ms": st.sampled_from((None, 100.0, 900.0)),
+        }
+    ),
+)
+_second = st.fixed_dictionaries(
+    {
+        "passes": st.sampled_from((1.0, 4.0, 12.0, 70.0, 4000.0)),
+        "report": _reported,
+        "health": st.sampled_from(
+            (HEALTH, {"r": {A: UP, B: DOWN}}, {"r": {A: BACK, B: UP}, "q": {A: UP}}, {})
+        ),
+        "state": st.sampled_from((AdminState.ACTIVE, AdminState.ACTIVE, AdminState.DRAINING)),
+        "capacity": st.sampled_from((UNSTATED, Capacity(100, 50.0))),
+    }
+)
+
+
+@given(seconds=st.lists(_second, min_size=2, max_size=8))
+@quick(200)
+def test_parts_that_are_as_they_were_need_no_second_look(seconds: list[dict[str, Any]]) -> None:
+    """An assessment that goes on from the last is the one that looks at every part again."""
+    now, loads = T0, dict[Key, Load]()
+    short = long = NO_ASSESSMENT
+    for one in seconds:
+        now += one["passes"]
+        if one["report"] is not None:
+            said = dict(one["report"])
+            service = said.pop("service")
+            loads["r", service] = Load("r", service, now, 1, **said)
+        policy = _world(capacity=one["capacity"], admin_state=one["state"])
+        web = Service("web", (Member("q"), Member("r", capacity=one["capacity"])))
+        policy = replace(policy, services=(*policy.services, web))
+        # No region has such a reserve, so that nothing of these is taken over.
+        looked = {name: replace(region, reserve=-1.0) for name, region in long.regions.items()}
+        short = assess(policy, one["health"], loads, now, short)
+        long = assess(policy, one["health"], loads, now, replace(long, regions=looked))
+        assert short == long

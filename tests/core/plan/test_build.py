@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -25,7 +26,7 @@ SUPPLY = {"de": Supply(rate=10.0)}
 def _ask(
     view: View, demand: dict[tuple[str, str], float], fixed: dict[tuple[str, str], float] | None = None
 ) -> Problem:
-    return problem_of(view, Ranker(view.basis), demand, fixed or {}, SUPPLY)
+    return problem_of(view, partial(ranking_of, Ranker(view.basis)), demand, fixed or {}, SUPPLY)
 
 
 def _counted(view: View, request: Request) -> tuple[str, str]:

@@ -1,0 +1,163 @@
+"""What a change does not touch is not worked out again: with and without that, the same is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from unittest.mock import patch
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from gtm.core.capacity.supply import assess
+from gtm.core.change import openings as opening
+from gtm.core.change import safety
+from gtm.core.decision.ranking import Ranking
+from gtm.core.decision.view import Window, view_of
+from gtm.core.demand.cells import cell_of
+from gtm.core.latency import LatencyTable
+from gtm.core.model.policy import Policy
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.regions import AdminState
+from gtm.core.model.services import HostName, OnUnusable, Priority
+from gtm.core.policy.compile import compile_policy
+from gtm.core.simulate.world import Ranked, World
+from tests.core.strategies import SHIPPED, policies, quick, requests, rules, states
+
+NOW = 300.0
+
+
+def _first(items: Sequence[object], **changes: object) -> tuple[object, ...]:
+    return (replace(items[0], **changes), *items[1:])  # type: ignore[type-var]
+
+
+EDITS: dict[str, Callable[[Policy], Policy]] = {
+    "nothing": lambda policy: policy,
+    "drain": lambda policy: replace(
+        policy, regions=_first(policy.regions, admin_state=AdminState.DRAINING, draining_since=None)
+    ),
+    "activate": lambda policy: replace(policy, regions=_first(policy.regions, admin_state=AdminState.ACTIVE)),
+    "move": lambda policy: replace(policy, regions=_first(policy.regions, lat=1.0, country="SG")),
+    "models": lambda policy: replace(policy, regions=_first(policy.regions, models=("small",))),
+    "reorder": lambda policy: replace(policy, regions=policy.regions[::-1]),
+    "weight": lambda policy: replace(
+        policy,
+        services=_first(policy.services, members=_first(policy.services[0].members, weight=0.0, share=None)),
+    ),
+    "unusable": lambda policy: replace(
+        policy, services=_first(policy.services, on_unusable=OnUnusable.IGNORE_HEALTH)
+    ),
+    "host": lambda policy: replace(
+        policy, services=_first(policy.services, hostnames=(HostName("other.test"),))
+    ),
+    "fewer services": lambda policy: replace(policy, services=policy.services[1:] or policy.services),
+    "fewer rules": lambda policy: replace(policy, residency_rules=policy.residency_rules[1:]),
+    "tenants": lambda policy: replace(policy, tenants=_first(policy.tenants, country=None)),
+    "fewer tenants": lambda policy: replace(policy, tenants=policy.tenants[1:]),
+}
+"""Small changes, each of something that one of the short ways looks at."""
+
+
+@st.composite
+def edited(draw: st.DrawFn) -> tuple[Policy, Policy]:
+    """A random policy, and the same with one or two edits or another rule."""
+    first = second = draw(policies())
+    for name in draw(st.lists(st.sampled_from(sorted(EDITS)), min_size=1, max_size=2)):
+        event(name)
+        second = EDITS[name](second)
+    if draw(st.booleans()):
+        more = draw(rules("more", first.regions, tuple(one.name for one in first.services)))
+        second = replace(second, residency_rules=(*second.residency_rules, more))
+    return first, second
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[World, World, list[str]] | None:
+    """Both of them in the world, with cells of requests to the first; None: one does not compile."""
+    pair = draw(edited())
+    state = draw(states(pair[0]))
+    processing = draw(st.sampled_from(({}, {pair[0].regions[0].name: {"": 40.0}})))
+    table = LatencyTable(processing_ms=processing)
+    other = draw(st.sampled_from((state, draw(states(pair[0])))))
+    asked = draw(st.lists(requests(pair[0]), min_size=1, max_size=8))
+    found = []
+    for policy, seen in zip(pair, (state, other), strict=True):
+        try:
+            snapshot = compile_policy(policy, SHIPPED)
+        except PolicyError:
+            return None
+        view = view_of(snapshot, seen, Window(NOW, NOW), table)
+        found.append(World(view, assess(policy, seen.health, {}, NOW).supply))
+    cells = list(dict.fromkeys(cell_of(one, Priority.REAL_TIME) for one in asked))
+    return found[0], found[1], cells
+
+
+def plain(rankings: Iterable[tuple[str, Ranking]]) -> dict[str, object]:
+    """Rankings as values."""
+    return {
+        cell: (
+            [getattr(one.group, field.name) for field in fields(one.group)],
+            one.within,
+            one.paths,
+            one.tenant,
+            one.cell,
+        )
+        for cell, one in rankings
+    }
+
+
+@given(case=worlds())
+@quick(300)
+def test_what_both_rank_alike_is_ranked_once(case: tuple[World, World, list[str]] | None) -> None:
+    """The rankings are those that the second world finds by itself."""
+    if case is None:
+        return
+    before, after, cells = case
+    known = Ranked(before, cells)
+    found, alone = Ranked(after, cells, known), Ranked(after, cells)
+    event(f"taken over: {any(found.rankings.get(cell) is one for cell, one in known.rankings.items())}")
+    assert plain(found.rankings.items()) == plain(alone.rankings.items())
+
+
+@given(case=worlds())
+@quick(300)
+def test_reach_looks_at_all_that_may_be_lost(case: tuple[World, World, list[str]] | None) -> None:
+    """The breaches are those that are found if each service is looked at."""
+    if case is None:
+        return
+    before, after, _ = case
+    found = list(safety._reach(before.view, after.view))
+    with patch.object(safety, "alike_services", lambda *_: frozenset()):
+        everywhere = list(safety._reach(before.view, after.view))
+    event(f"breaks: {bool(everywhere)}")
+    assert found == everywhere
+
+
+@given(pair=edited())
+@quick(300)
+def test_the_same_law_opens_nothing(pair: tuple[Policy, Policy]) -> None:
+    """Where the search is left out it would find nothing."""
+    try:
+        before, after = (compile_policy(one, SHIPPED) for one in pair)
+    except PolicyError:
+        return
+    found = opening.openings(before, after, NOW)
+    with patch.object(opening, "_law", lambda _: object()):
+        searched = opening.openings(before, after, NOW)
+    event(f"the same law: {opening._law(before) == opening._law(after)}")
+    assert (found.found, found.unknown or {}) == (searched.found, searched.unknown or {})
+
+
+@given(
+    names=st.frozensets(st.sampled_from("abcdef")),
+    scopes=st.lists(st.one_of(st.none(), st.frozensets(st.sampled_from("abcdefgh")))),
+)
+@quick(200)
+def test_names_are_grouped_by_the_scopes_that_hold_them(
+    names: frozenset[str], scopes: list[frozenset[str] | None]
+) -> None:
+    """Told slowly: two names are in a group if every scope has both or neither."""
+    found: dict[tuple[bool, ...], list[str]] = {}
+    for name in sorted(names):
+        found.setdefault(tuple(scope is not None and name in scope for scope in scopes), []).append(name)
+    assert safety._groups(names, scopes) == [(group[0], tuple(group)) for group in found.values()]
