@@ -6,7 +6,7 @@ Minutes without a record are no minutes without demand: nobody was there to coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,7 +17,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.demand.rows import Row
+from gtm.core.demand.rows import SEPARATOR, Row
+from gtm.core.model.joined import unescaped
 from gtm.storage import tables
 
 _SIGHTED = timedelta(hours=1)
@@ -88,6 +89,28 @@ class DemandRepository:
             with suppress(ValueError):
                 totals[Row.parse(stored)] = float(count)
         return totals
+
+    async def cells(self, since: datetime, until: datetime, services: Collection[str]) -> dict[str, float]:
+        """The requests of some services by demand cell, as text; see `totals`. Added up by the database: rows are many more than cells."""
+        query = text(
+            r"""
+            SELECT r.cell, sum(c.count::double precision)
+            FROM demand_minutes AS m
+            CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
+            JOIN (
+                SELECT id, split_part(row, E'\t', 6) AS cell
+                FROM demand_rows
+                WHERE split_part(row, E'\t', 1) = ANY (:services)
+            ) AS r ON r.id = c.id
+            WHERE m.minute >= :since AND m.minute < :until
+            GROUP BY r.cell
+            ORDER BY r.cell
+            """
+        )
+        found = await self._connection.execute(
+            query, {"since": since, "until": until, "services": list(services)}
+        )
+        return {unescaped(SEPARATOR, cell): float(count) for cell, count in found}
 
     async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Step]:
         """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""

@@ -55,6 +55,30 @@ async def test_minutes_add_up_over_sources(database: Database) -> None:
 
 
 @pytest.mark.anyio
+async def test_cells_of_some_services_are_those_of_their_rows(database: Database) -> None:
+    """The database adds up what `totals` tells row by row, whatever a row holds."""
+    odd = ("x", "x%", "x%09y", "a\tb", "%2509")
+    counts = {
+        row(cell, via, service): 1.0 + number
+        for number, (cell, via, service) in enumerate(
+            itertools.product(odd, ("http", "dns"), ("chat", "chat2", "c%t"))
+        )
+    }
+    async with database.transaction() as tx:
+        await tx.demand.record(MIDNIGHT, "a", counts)
+        await tx.demand.record(MIDNIGHT + MINUTE, "b", dict(list(counts.items())[::2]))
+    for until, services in itertools.product(
+        (MIDNIGHT + MINUTE, MIDNIGHT + 2 * MINUTE), ((), ("chat",), ("chat", "chat2"))
+    ):
+        async with database.transaction() as tx:
+            expected: dict[str, float] = {}
+            for one, count in (await tx.demand.totals(MIDNIGHT, until)).items():
+                if one.service in services:
+                    expected[one.cell] = expected.get(one.cell, 0.0) + count
+            assert await tx.demand.cells(MIDNIGHT, until, services) == expected
+
+
+@pytest.mark.anyio
 async def test_old_minutes_are_forgotten(database: Database) -> None:
     """What is older than the retention goes, with the rows that only it had; rows that are still seen stay."""
     async with database.transaction() as tx:

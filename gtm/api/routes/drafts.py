@@ -43,7 +43,6 @@ class _Glance(msgspec.Struct):
     since: Any = None
     client_ip: Any = None
     over: Any = None
-    at: Any = None
 
 
 def _glance(body: bytes) -> _Glance:
@@ -122,7 +121,7 @@ async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
     job = Job(
         "explain", body, situation, running.policy, running.revision, location=location, answers=ctx.answers
     )
-    if bytes(glance.policy) != b"null" or glance.at is not None:  # either has a policy compiled
+    if bytes(glance.policy) != b"null":
         return Response(await ctx.apart.run(job), media_type="application/json")
     if len(body) > MAX_QUESTION:
         raise ContentTooLarge(f"a question without a draft may have {MAX_QUESTION} bytes")

@@ -18,13 +18,13 @@ from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.residency import CalendarView, MatrixView, MonitoredView
 from gtm.control.errors import BadRequest, NotFound, Unavailable
-from gtm.control.policy.traffic import recorded, since_now
+from gtm.control.policy.traffic import since_now, watched
 from gtm.core.demand.cells import Cell
-from gtm.core.demand.traffic import Sample
 from gtm.core.findings.calendar import Cause, Change, Event, What, coming
 from gtm.core.findings.coverage import UNKNOWN
 from gtm.core.findings.matrix import Asked, Clients, Matrix, Part, column, columns, unruled
-from gtm.core.findings.monitored import Watched, monitored
+from gtm.core.findings.monitored import Watched, monitored, watching
+from gtm.core.model.policy import RuleMode
 from gtm.core.model.requests import Request
 from gtm.core.policy.snapshot import CompiledService, Snapshot
 from gtm.documents import fields
@@ -136,18 +136,16 @@ async def get_monitored(
     begin, end = since_now(since, now)
     if not timedelta(0) < end - begin <= timedelta(days=3660):
         raise BadRequest("`since` must be in the past, by ten years at most")
-    watched = next((True for rule in snapshot.policy.residency_rules if rule.mode == "monitor"), False)
-    sample = Sample({}, 0.0)
-    if watched:
-        with suppress(NotFound):  # nothing recorded: 0 seconds
-            sample = (await recorded(ctx.database, begin, end)).whole
-    found = await asyncio.to_thread(lambda: monitored(snapshot, now, _requests(sample)))
+    cells, seconds, requests = dict[str, float](), 0.0, 0.0
+    if any(rule.mode is RuleMode.MONITOR for rule in snapshot.policy.residency_rules):
+        cells, seconds, requests = await watched(ctx.database, begin, end, watching(snapshot, now))
+    found = await asyncio.to_thread(lambda: monitored(snapshot, now, _requests(cells)))
     return reply(
         {
             "revision": snapshot.revision,
             "since": begin,
-            "seconds": sample.seconds,
-            "requests": sample.requests,
+            "seconds": seconds,
+            "requests": requests,
             "items": [_watched(one) for one in found],
         }
     )
@@ -266,9 +264,10 @@ def _change(snapshot: Snapshot, change: Change) -> dict[str, Any]:
     }
 
 
-def _requests(sample: Sample) -> Iterator[tuple[Request, float]]:
-    for text, count in sample.counts.items():
-        yield Cell.parse(text).request, count
+def _requests(cells: Mapping[str, float]) -> Iterator[tuple[Request, float]]:
+    for text, count in cells.items():
+        with suppress(ValueError):  # no cell any more
+            yield Cell.parse(text).request, count
 
 
 def _watched(one: Watched) -> dict[str, Any]:

@@ -23,6 +23,8 @@ KEPT = 3
 """Policies: the one in force, the one that is to be, and one that somebody else tries meanwhile."""
 
 _kept: OrderedDict[str, Snapshot] = OrderedDict()
+_past: list[tuple[Snapshot, Snapshot]] = []
+"""The last policy that was asked about by the law of past days, and the same compiled against that."""
 _compiling = Lock()
 """One at a time, for any thread: who comes second finds what the first has made."""
 
@@ -56,3 +58,18 @@ def compiled_message(message: SnapshotMessage) -> Snapshot:
         else:
             _kept.move_to_end(message.sha256)
     return found if found.revision == message.revision else replace(found, revision=message.revision)
+
+
+def with_history(snapshot: Snapshot) -> Snapshot:
+    """A policy compiled anew, against the law of past days as well; the last one is kept.
+
+    It holds for any day: rules are compiled for each of the periods between the moments at which the law changes.
+
+    Raises:
+        PolicyError: it does not compile any more.
+    """
+    with _compiling:
+        if not _past or _past[0][0] is not snapshot:
+            shipped = shipped_jurisdictions(history=True)
+            _past[:] = [(snapshot, compile_policy(snapshot.policy, shipped, revision=snapshot.revision))]
+        return _past[0][1]

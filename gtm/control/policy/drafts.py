@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from gtm.control import errors
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, NotFound
+from gtm.control.live.compiled import with_history
 from gtm.control.policy import simulation
 from gtm.control.policy.questions import Answers, ExplainRequest, asked
 from gtm.control.policy.reading import Reading, read
@@ -130,7 +131,7 @@ def explained(job: Job, question: ExplainRequest, snapshot: Snapshot) -> dict[st
     request, how = asked(question, snapshot, location)
     situation = job.situation
     if question.at is not None:
-        snapshot = simulation.compiled(snapshot.policy, snapshot.revision, history=True)
+        snapshot = with_history(snapshot)
         situation = replace(situation, now=question.at.timestamp())
     sent = job.answers
     answers = None if sent is None else lambda routing, option: sent(routing, option, how)
@@ -159,7 +160,7 @@ def done(job: Job | Reading) -> dict[str, Any]:
         return read(job)
     if job.task == "explain":
         question = parsed(ExplainRequest, job.body)
-        if question.policy is None:
+        if question.policy is None:  # in a body that control itself could not make out
             return explained(job, question, simulation.compiled(job.running, job.revision))
         return explained(
             job, question, simulation.compile_draft(DraftDocument(policy=question.policy), job.running)

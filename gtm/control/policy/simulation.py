@@ -40,13 +40,13 @@ def compile_draft(draft: DraftDocument, running: Policy) -> Snapshot:
     return compile_policy(draft.within(running), shipped_jurisdictions())
 
 
-def compiled(policy: Policy, revision: int = 0, *, history: bool = False) -> Snapshot:
-    """A policy that was compiled before, compiled again; with `history` against the law of past days, too.
+def compiled(policy: Policy, revision: int = 0) -> Snapshot:
+    """A policy that was compiled before, compiled again.
 
     Raises:
         PolicyError: it does not compile any more.
     """
-    return compile_policy(policy, shipped_jurisdictions(history=history), revision=revision)
+    return compile_policy(policy, shipped_jurisdictions(), revision=revision)
 
 
 def simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot) -> dict[str, Any]:

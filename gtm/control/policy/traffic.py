@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -168,6 +168,17 @@ async def recorded(database: Database, since: datetime, until: datetime) -> Traf
         Sample(_by_cell(totals), seconds, since.timestamp()),
         Sample(_by_cell(peak), MINUTE, busiest.timestamp()),
     )
+
+
+async def watched(
+    database: Database, since: datetime, until: datetime, services: Collection[str]
+) -> tuple[dict[str, float], float, float]:
+    """What was recorded in a time: the requests of some services by demand cell, for how many seconds, and all requests."""
+    async with database.transaction() as transaction:
+        steps = await transaction.demand.timeline(since, until, until - since)
+        cells = await transaction.demand.cells(since, until, services) if services else {}
+    minutes, requests = sum(step.minutes for step in steps), sum(step.requests for step in steps)
+    return cells, MINUTE * minutes, requests
 
 
 def _by_cell(rows: Mapping[Row, float]) -> dict[str, float]:

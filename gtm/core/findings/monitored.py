@@ -59,6 +59,15 @@ def monitored(snapshot: Snapshot, now: float, requests: Iterable[tuple[Request, 
     return sorted(found.values(), key=lambda one: order[one.rule.name])
 
 
+def watching(snapshot: Snapshot, now: float) -> list[str]:
+    """The services that some rule in monitor mode watches at a POSIX time: no other's requests count."""
+    return [
+        name
+        for name, service in snapshot.services.items()
+        if any(not rule.enforced for rule in _in_force(service.rules, now))
+    ]
+
+
 def _in_force(rules: Iterable[CompiledRule], now: float) -> list[CompiledRule]:
     return [rule for rule in rules if rule.starts <= now < rule.ends]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.control.live import compiled as module
-from gtm.control.live.compiled import KEPT, compiled
+from gtm.control.live.compiled import KEPT, compiled, with_history
 from gtm.control.live.watch import DatabaseWatch
 from gtm.control.policy.changes import apply
 from gtm.control.policy.safety import SafetyCheck
@@ -98,3 +98,15 @@ def test_what_does_not_compile_is_said_each_time(compilations: list[Policy]) -> 
     with pytest.raises(PolicyError, match="XX"):
         compiled(unsendable)
     assert len(compilations) == 2, "nothing that could be sent was compiled"
+
+
+def test_past_law_is_that_of_the_policy_asked_about() -> None:
+    """Of one policy after the other, also of the same revision, the answer is what a fresh compilation says; one is kept."""
+    module._past.clear()
+    snapshots = [compile_policy(_policy(price), shipped_jurisdictions(), revision=7) for price in (1.0, 2.0)]
+    past = shipped_jurisdictions(history=True)
+    for snapshot in (*snapshots, *snapshots, snapshots[1]):
+        assert with_history(snapshot) == compile_policy(snapshot.policy, past, revision=7)
+        assert len(module._past) == 1
+    assert with_history(snapshots[1]) is with_history(snapshots[1])
+    module._past.clear()
