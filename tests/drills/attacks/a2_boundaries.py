@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import dns.message
@@ -124,6 +125,12 @@ def _addresses_of(system: System, region: str) -> set[str]:
     )
 
 
+def _stopped(pid: int) -> bool:
+    """Whether all threads of a process are: on a busy machine one may answer for a while after the signal."""
+    states = (status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status"))
+    return all("\nState:\tT" in state for state in states)
+
+
 @attack("A4", "an edge that is stopped by the scheduler across a beginning")
 def frozen(arena: Arena) -> str:
     """Its workers get no time from before the beginning until after it; the first answers then are inside the fence."""
@@ -139,6 +146,7 @@ def frozen(arena: Arena) -> str:
             for pid in workers:
                 os.kill(pid, signal.SIGSTOP)
             try:
+                eventually(lambda: all(map(_stopped, workers)), "no thread of a worker goes on")
                 for _ in range(200):
                     client.send(packet)
                 time.sleep(max(0.0, begins + 0.5 - time.time()))
