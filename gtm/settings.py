@@ -22,6 +22,7 @@ DEFAULT_ADMIN_PORT = 8089
 DEFAULT_HALF_LIFE = 86_400.0
 DEFAULT_DEMAND_DAYS = 7
 DEFAULT_AUDIT_DAYS = 365
+DEFAULT_PROBE_DAYS = 7
 DEFAULT_MAX_MOVED_SHARE = 0.3
 DEFAULT_ZSK_DAYS = 90
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -161,6 +162,12 @@ class ControlSettings(ServerSettings):
     )
     audit_days: int = option(
         DEFAULT_AUDIT_DAYS, "Days for which the audit log is kept.", minimum=1, maximum=3660
+    )
+    probe_days: int = option(
+        DEFAULT_PROBE_DAYS,
+        "Days for which the history of health is kept (0: it is not written down).",
+        minimum=0,
+        maximum=366,
     )
     dnssec_key_file: Path | None = option(
         None,

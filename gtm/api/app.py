@@ -24,6 +24,7 @@ from gtm.api.routes import (
     drafts,
     edges,
     handoff,
+    health_history,
     inventory,
     jurisdictions,
     latency,
@@ -53,6 +54,7 @@ from gtm.settings import (
     DEFAULT_DEMAND_DAYS,
     DEFAULT_HALF_LIFE,
     DEFAULT_MAX_MOVED_SHARE,
+    DEFAULT_PROBE_DAYS,
     LOOPBACK,
     DnssecSettings,
     Network,
@@ -92,6 +94,7 @@ def create_app(
     fence_approvals: int = 0,
     demand_days: int = DEFAULT_DEMAND_DAYS,
     audit_days: int = DEFAULT_AUDIT_DAYS,
+    probe_days: int = DEFAULT_PROBE_DAYS,
     half_life: float = DEFAULT_HALF_LIFE,
     signing: DnssecSettings | None = None,
     locate: Locate | None = None,
@@ -112,6 +115,7 @@ def create_app(
         fence_approvals: how many others have to approve of a change that opens a fence.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
         audit_days: days for which the audit log is kept.
+        probe_days: days for which the history of health is kept, 0 if it is not to be written down.
         half_life: seconds after which a measured round trip counts half.
         signing: how keys of signed zones are kept; None: this process has no key file.
         locate: where an address is; None: by the shipped database.
@@ -135,6 +139,7 @@ def create_app(
         election=election,
         demand_days=demand_days,
         audit_days=audit_days,
+        probe_days=probe_days,
     )
     failed = FailedSignIns(database)
     metrics = Metrics()
@@ -205,6 +210,7 @@ def _routers() -> Iterator[APIRouter]:
         balancers,
         handoff,
         status,
+        health_history,
         load,
         latency,
         overview,

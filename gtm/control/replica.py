@@ -36,6 +36,7 @@ class Replica:
         election: this process's part among several; None: it is the only one, and active from the start.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
         audit_days: days for which the audit log is kept.
+        probe_days: days for which the history of health is kept, 0 if it is not to be written down.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Replica:
         election: Election | None = None,
         demand_days: int = 0,
         audit_days: int = DEFAULT_AUDIT_DAYS,
+        probe_days: int = 0,
     ) -> None:
         self.election = Sole() if election is None else election
         self.current = Current(Present(State(epoch=int(clock() * 1000))))
@@ -68,6 +70,7 @@ class Replica:
             half_life=half_life,
             demand_days=demand_days,
             audit_days=audit_days,
+            probe_days=probe_days,
         )
         if election is None:
             self.active = self._become_active()

@@ -23,6 +23,7 @@ from gtm.storage.demand import DemandRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
+from gtm.storage.health import HealthRepository
 from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
 from gtm.storage.resources import PolicyRepository, ResourceRepository
@@ -126,6 +127,11 @@ class Transaction:
     def latency(self) -> LatencyRepository:
         """Measured round trips."""
         return LatencyRepository(self.connection)
+
+    @property
+    def health(self) -> HealthRepository:
+        """The history of health."""
+        return HealthRepository(self.connection)
 
     @property
     def dnssec(self) -> DnssecRepository:

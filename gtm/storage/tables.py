@@ -273,3 +273,34 @@ dnssec_keys = Table(
     Index("ix_dnssec_keys_zone", "zone"),
 )
 """Keys of zones (`gtm.core.signing.rollover.Key`)."""
+
+health_changes = Table(
+    "health_changes",
+    metadata,
+    # When control heard of it, in µs of POSIX time: what one control process wrote has each number once.
+    Column("number", BigInteger, primary_key=True),
+    Column("region", Text(collation="C"), primary_key=True),
+    Column("url", Text(collation="C"), primary_key=True),
+    # Empty: all together.
+    Column("vantage", Text(collation="C"), primary_key=True),
+    Column("before", Text, nullable=False),
+    Column("after", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("status", Integer),
+    Column("ms", Double),
+    Column("edge_at", Double),
+    Index("ix_health_changes_region", "region", "number"),
+)
+"""Verdicts that changed (`gtm.core.health.history.Change`)."""
+
+health_steps = Table(
+    "health_steps",
+    metadata,
+    Column("region", Text(collation="C"), primary_key=True),
+    Column("start", DateTime(timezone=True), primary_key=True),
+    Column("source", Text(collation="C"), primary_key=True),
+    # All series of the region in one value, and not a line for each: 100 regions seen by 20 edges are 1,200 lines an hour, not 72,000.
+    Column("series", JSONB, nullable=False),
+    Index("ix_health_steps_start", "start"),
+)
+"""What probes said of a region in five minutes (`gtm.core.health.history.Step`), as one control process heard it."""

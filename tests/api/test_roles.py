@@ -45,7 +45,7 @@ GET    /v1/residency(/calendar|/monitored)?      x       x         x        x   
 GET    /v1/(policy|demand|demand/recorded)       x       x         x        x     .      .        .
 GET    /v1/(revisions|revisions/1(/diff)?)       x       x         x        x     .      .        .
 GET    /v1/(edges|status|health|load|latency)    x       x         x        x     .      .        .
-GET    /v1/edges/x                               x       x         x        x     .      .        .
+GET    /v1/(edges/x|health/(steps|changes))      x       x         x        x     .      .        .
 GET    /v1/balancers                             x       x         x        x     .      .        .
 GET    /v1/(plan|top|dnssec|dnssec/x)            x       x         x        x     .      .        .
 GET    /v1/fence-approvals                       x       x         x        x     .      .        .

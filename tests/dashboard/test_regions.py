@@ -61,7 +61,7 @@ def test_a_region_shows_its_evidence(live: Api, people: People) -> None:  # noqa
     assert live.balancer.post("/v1/balancers/lb-1/report", json=balancer).status_code == 200
     text = people(Role.VIEWER).page("/regions/eu-central")
     assert_inert(text)
-    for words in ("connection refused", "paris", "12.5 ms", "2023-11-14", "no record of earlier probes"):
+    for words in ("connection refused", "paris", "12.5 ms", "2023-11-14", "What probes said"):
         assert words in text, words
     for words in ("5 waiting", "The reserve", "64", "32", "lb-1", "1.2.3", "real time 3", "2 waiting"):
         assert words in text, words
@@ -76,6 +76,44 @@ def test_a_region_shows_its_evidence(live: Api, people: People) -> None:  # noqa
     text = people(Role.VIEWER).page("/regions/eu-central")
     assert "nobody probes it" in text
     assert "it takes no new clients" in text
+
+
+def test_a_region_shows_what_probes_said(live: Api, people: People) -> None:  # noqa: F811
+    """Strips of time with what failed in words, changes in order, each with its evidence; whatever an edge says, nothing runs."""
+    url = "http://127.0.1.1:9000"
+    told = [
+        ("down", [["eu-central", url, None, 503, "status 503 " + HOSTILE[0]]], "status 503 " + HOSTILE[0]),
+        ("up", [["eu-central", url, 12.0, 200, ""], ["eu-central", url, None, None, HOSTILE[2]]], ""),
+    ]
+    for status, probed, detail in told:
+        seen = {"status": status, "since": 1_700_000_000.0, "detail": detail, "latency_ms": 12.5}
+        body = {
+            "version": "1",
+            "revision": 1,
+            "epoch": 1,
+            "health": {"eu-central": {url: seen}},
+            "probed": probed,
+        }
+        assert live.edge.post("/v1/edges/paris/report", json=body).status_code == 200
+    text = people(Role.VIEWER).page("/regions/eu-central")
+    assert_inert(text)
+    strips = text[text.index('id="history"') :]
+    for words in (
+        'class="bad"',
+        "2</span> of 3",
+        "down for a time; 2 of 3 probes failed",
+        "said for the first time of",
+        "said no longer down of",
+        "status 503 &lt;script&gt;",
+        "(HTTP 503)",
+        "2023-11-14 22:13:20 UTC</time> by its own clock",
+    ):
+        assert words in strips, words
+    assert strips.index("said no longer down of") < strips.index("said for the first time of")
+    day = people(Role.VIEWER).page("/regions/eu-central?history=day")
+    assert 'aria-current="true">The last 24 hours' in day
+    assert people(Role.VIEWER).get("/regions/eu-central?changes=x").status_code == 400
+    assert "No edge has said anything" in people(Role.VIEWER).page("/regions/us-east?history=else")
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

@@ -21,6 +21,7 @@ from gtm.control.lead.balancers import Balancers
 from gtm.control.lead.demand import PerAnswer
 from gtm.control.lead.edges import Sightings
 from gtm.control.lead.election import Election, Sole
+from gtm.control.lead.health_recorder import HealthRecorder
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
@@ -49,6 +50,7 @@ class Active:
         half_life: seconds after which a measured round trip counts half.
         demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
         audit_days: days for which the audit log is kept.
+        probe_days: days for which the history of health is kept, 0 if it is not to be written down.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Active:
         half_life: float = DEFAULT_HALF_LIFE,
         demand_days: int = 0,
         audit_days: int = DEFAULT_AUDIT_DAYS,
+        probe_days: int = 0,
     ) -> None:
         current.become(current.now.with_state(clock()))
         self.loads = Loads(clock)
@@ -78,6 +81,10 @@ class Active:
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
         self._forgetting = partial(retention.run, database, timedelta(days=audit_days), clock)
+        self.health_recorder = HealthRecorder(
+            database, self.reports.history, uuid4().hex, timedelta(days=probe_days)
+        )
+        self._clock = clock
         self._recorder = (
             recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days)) if demand_days else None
         )
@@ -96,6 +103,7 @@ class Active:
             group.create_task(self.latency.run(self._measured, self._publish_table))
             group.create_task(self._sightings.run())
             group.create_task(self._forgetting())
+            group.create_task(self.health_recorder.run(self._clock))
             if self._recorder is not None:
                 group.create_task(
                     recorder.run(self._recorder, lambda: self.reports.reported, self._per_answer)

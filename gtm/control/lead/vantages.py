@@ -188,6 +188,11 @@ class Vantages:
         for key in [key for key in self._places if key[1] == name]:
             del self._places[key]
 
+    @property
+    def gathering(self) -> bool:
+        """Whether not all edges had the time to report yet."""
+        return self._began is None or self._monotonic() - self._began < GATHERING
+
     def judge(self, snapshot: Snapshot | None) -> Judgement:
         """Combine what the vantages say now."""
         now = self._monotonic()
@@ -199,8 +204,7 @@ class Vantages:
         seen = frozenset[str]().union(*(up_regions(report.health) for report in fresh))
         before = self.judgement.alarm
         alarm = look(before, votes, seen, _scopes(snapshot), now)
-        gathering = self._began is None or now - self._began < GATHERING
-        told = {} if gathering else withdrawn(votes, alarm)
+        told = {} if self.gathering else withdrawn(votes, alarm)
         self.judgement = Judgement(votes, told, presumed(votes, alarm, fresh, now, MAX_AGE), alarm)
         if alarm.disputed.keys() - before.disputed.keys():
             logger.error("%s", self.alarm_words())

@@ -41,7 +41,10 @@ class Verdicts:
     def judge(self) -> None:
         """Combine what the vantages say now; a verdict that differs makes a new state."""
         now = self._current.now
-        told = self._reports.vantages.judge(now.compiled).told
+        judgement = self._reports.vantages.judge(now.compiled)
+        if not self._reports.vantages.gathering:
+            self._reports.history.judged(judgement.votes, self._clock())
+        told = judgement.told
         if _verdicts(told) != _verdicts(now.state.health):
             self._current.become(now.with_state(self._clock(), health=told))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from typing import NamedTuple
 
@@ -161,6 +161,7 @@ class History:
         self.recent: deque[Change] = deque(maxlen=MOST_RECENT)
         """The newest changes, the oldest first."""
         self._waiting: list[Change] = []
+        self._last: dict[Series, HealthStatus] = {}
         self._firsts: list[Change] | None = []
         self._series: dict[str, dict[tuple[str, str], _Live]] = {}
         self._finished: list[tuple[Series, Step]] = []
@@ -168,14 +169,13 @@ class History:
         self._voters: dict[str, set[str]] = {}
         self._number = 0
         self._start = 0.0
+        self._began: float | None = None
 
     def known(self, last: Mapping[Series, HealthStatus]) -> None:
         """Take the last verdicts that were written down before: what this process heard first is a change only if it differs."""
-        for first in self._firsts or ():
-            before = last.get(first.series, HealthStatus.UNKNOWN)
-            if before is not first.after:
-                self._keep(_after(before, first))
-        self._firsts = None
+        firsts, self._firsts, self._last = self._firsts or [], None, dict(last)
+        for first in firsts:
+            self._keep_first(first)
 
     def heard(
         self, voter: str, vantage: str, health: HealthTable, probed: Iterable[Probed] | None, now: float
@@ -222,17 +222,14 @@ class History:
         if start <= self._start:
             return
         began, self._start = self._start, start
+        if self._began is None:
+            # What was heard before of this step another control has; of the next on, all is here.
+            self._began = start + STEP
         for vantage, live in list(self._series.items()):
             for (region, url), one in list(live.items()):
-                if one.open.heard:
-                    step = one.open.step(began, told=vantage not in self._silent)
-                    one.done.append(step)
-                    self._finished.append((Series(region, url, vantage), step))
-                while one.done and one.done[0].start < start - KEPT:
-                    one.done.popleft()
+                self._close(Series(region, url, vantage), one, began)
                 if now - one.heard > KEPT and not one.done:
                     del live[region, url]
-                one.open = _Open(one.status, heard=False)
             if not live:
                 del self._series[vantage]
                 self._silent.discard(vantage)
@@ -240,6 +237,20 @@ class History:
                     names.discard(vantage)
         while self.recent and self.recent[0].at < now - KEPT:
             self.recent.popleft()
+
+    def _close(self, series: Series, live: _Live, began: float) -> None:
+        """End the step of a series that began then."""
+        if live.open.heard:
+            step = live.open.step(began, told=series.vantage not in self._silent)
+            live.done.append(step)
+            self._finished.append((series, step))
+        while live.done and live.done[0].start < self._start - KEPT:
+            live.done.popleft()
+        live.open = _Open(live.status, heard=False)
+
+    def covers(self, since: float) -> bool:
+        """Whether all steps that begin from a POSIX time on are kept here."""
+        return self._began is not None and since >= max(self._began, self._start - KEPT)
 
     def waiting(self) -> list[Change]:
         """The changes since the last time, each given once, the oldest first."""
@@ -293,29 +304,22 @@ class History:
             probed.ms if probed else health.latency_ms,
             health.since if series.vantage != TOGETHER else None,
         )
-        if first and self._firsts is not None:
-            self._firsts.append(change)
+        if first:
+            self._keep_first(change) if self._firsts is None else self._firsts.append(change)
             return
         live.open.changes += 1
         if live.open.changes <= MOST_CHANGES:
             self._keep(change)
 
+    def _keep_first(self, change: Change) -> None:
+        """Keep the first verdict of a series, if it is not the one that was written down last."""
+        before = self._last.pop(change.series, HealthStatus.UNKNOWN)
+        if before is not change.after:
+            self._keep(replace(change, before=before))
+
     def _keep(self, change: Change) -> None:
         self.recent.append(change)
         self._waiting.append(change)
-
-
-def _after(before: HealthStatus, change: Change) -> Change:
-    return Change(
-        change.number,
-        change.series,
-        before,
-        change.after,
-        change.detail,
-        change.status,
-        change.ms,
-        change.edge_at,
-    )
 
 
 def _rank(times: list[float], share: float) -> float | None:

@@ -7,12 +7,14 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem, Inside, name
+from gtm.dashboard.pages.region_history import SPANS, history
 from gtm.dashboard.pages.world import STREAM, still_signed_in
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.visits import Visit, page
@@ -108,11 +110,17 @@ def table(top: Mapping[str, Any], chosen: Filter) -> dict[str, Any]:
 async def _region(visit: Visit) -> Response:
     which = name(visit.request.path_params["name"])
     shown = await look(visit.api, which)
-    document, missing = await _document(visit.api, which)
+    span, older = visit.query("history") or "", visit.query("changes")
+    (document, missing), past = await asyncio.gather(
+        _document(visit.api, which),
+        history(visit.api, which, span if span in SPANS else "hour", older, datetime.now(UTC)),
+    )
     return visit.render(
         "region.html",
         document=document,
         missing=missing,
+        history=past,
+        older=older,
         may=visit.may("operator"),
         **shown,
     )

@@ -119,6 +119,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         fence_approvals=settings.fence_approvals,
         demand_days=settings.demand_days,
         audit_days=settings.audit_days,
+        probe_days=settings.probe_days,
         half_life=settings.latency_half_life,
         signing=settings.dnssec,
         locate=_locating(settings),

@@ -38,6 +38,7 @@ OTHERS: dict[str, Any] = {
     "fence_approvals": 1,
     "demand_days": 1,
     "audit_days": 1,
+    "probe_days": 1,
     "dnssec_key_file": Path("/c"),
     "dnssec_zsk_days": 1,
     "dnssec_resolver": "192.0.2.53",

@@ -1,0 +1,170 @@
+"""The history of health (`gtm.core.health.history`): changes one by one, steps by region."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import delete, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gtm.core.health.history import Change, Series, Step
+from gtm.core.model.state import HealthStatus
+from gtm.storage import tables
+
+_CHUNK = 1000
+"""Rows of a statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedChanges:
+    """Which changes are looked for; None: all. `since` is within, `until` without, both as `Change.number`."""
+
+    region: str | None = None
+    url: str | None = None
+    vantage: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def holds(self, one: Change) -> bool:
+        """Whether a change is among them."""
+        series = one.series
+        return (
+            self.region in (None, series.region)
+            and self.url in (None, series.url)
+            and self.vantage in (None, series.vantage)
+            and (self.since is None or one.number >= self.since)
+            and (self.until is None or one.number < self.until)
+        )
+
+
+class HealthRepository:
+    """Changes by number, which grows; steps by region and start."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(self, changes: Sequence[Change]) -> None:
+        """Write changes down. What is there already stays."""
+        query = insert(tables.health_changes).on_conflict_do_nothing()
+        for start in range(0, len(changes), _CHUNK):
+            await self._connection.execute(query, [_row(one) for one in changes[start : start + _CHUNK]])
+
+    async def record(self, source: str, steps: Iterable[tuple[Series, Step]]) -> None:
+        """Write steps down, each region's in place of what the source has said of it before."""
+        found = sorted(steps, key=_place)
+        rows = [
+            {
+                "region": region,
+                "start": datetime.fromtimestamp(start, UTC),
+                "source": source,
+                "series": [
+                    [series.url, series.vantage, *map(_storable, astuple(step)[1:])] for series, step in of
+                ],
+            }
+            for (region, start), of in groupby(found, _place)
+        ]
+        query = insert(tables.health_steps)
+        query = query.on_conflict_do_update(
+            index_elements=["region", "start", "source"], set_={"series": query.excluded.series}
+        )
+        for start in range(0, len(rows), _CHUNK):
+            await self._connection.execute(query, rows[start : start + _CHUNK])
+
+    async def changes(self, wanted: WantedChanges, before: int | None, limit: int) -> list[Change]:
+        """At most `limit` changes, the newest first, older than the number `before`."""
+        table = tables.health_changes
+        query = select(table).order_by(table.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(table.c.number < before)
+        for column in ("region", "url", "vantage"):
+            value = getattr(wanted, column)
+            if value is not None:
+                query = query.where(table.c[column] == value)
+        if wanted.since is not None:
+            query = query.where(table.c.number >= wanted.since)
+        if wanted.until is not None:
+            query = query.where(table.c.number < wanted.until)
+        return [_change(row) for row in (await self._connection.execute(query)).mappings()]
+
+    async def steps(self, region: str, since: datetime, until: datetime) -> list[tuple[str, Series, Step]]:
+        """The steps of a region that begin from `since` to before `until`, the oldest first, each with who wrote it."""
+        table = tables.health_steps
+        query = (
+            select(table)
+            .where(table.c.region == region, table.c.start >= since, table.c.start < until)
+            .order_by(table.c.start, table.c.source)
+        )
+        return [
+            (row["source"], Series(region, url, vantage), _step(row["start"], told))
+            for row in (await self._connection.execute(query)).mappings()
+            for url, vantage, *told in row["series"]
+        ]
+
+    async def last(self) -> dict[Series, HealthStatus]:
+        """The last verdict of each series that is kept."""
+        query = text(
+            """
+            SELECT DISTINCT ON (region, url, vantage) region, url, vantage, after
+            FROM health_changes ORDER BY region, url, vantage, number DESC
+            """
+        )
+        found = await self._connection.execute(query)
+        return {Series(region, url, vantage): HealthStatus(after) for region, url, vantage, after in found}
+
+    async def forget(self, before: datetime) -> None:
+        """Delete what is older."""
+        number = round(before.timestamp() * 1e6)
+        await self._connection.execute(
+            delete(tables.health_changes).where(tables.health_changes.c.number < number)
+        )
+        await self._connection.execute(
+            delete(tables.health_steps).where(tables.health_steps.c.start < before)
+        )
+
+
+def _place(one: tuple[Series, Step]) -> tuple[str, float]:
+    return one[0].region, one[1].start
+
+
+def _storable(value: Any) -> Any:
+    """A value as Postgres takes it: no text with a NUL or half a surrogate pair."""
+    return (
+        value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value
+    )
+
+
+def _row(one: Change) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        **one.series._asdict(),
+        "before": one.before.value,
+        "after": one.after.value,
+        "detail": _storable(one.detail),
+        "status": one.status,
+        "ms": one.ms,
+        "edge_at": one.edge_at,
+    }
+
+
+def _change(row: RowMapping | Mapping[str, Any]) -> Change:
+    return Change(
+        row["number"],
+        Series(row["region"], row["url"], row["vantage"]),
+        HealthStatus(row["before"]),
+        HealthStatus(row["after"]),
+        row["detail"],
+        row["status"],
+        row["ms"],
+        row["edge_at"],
+    )
+
+
+def _step(start: datetime, told: Sequence[Any]) -> Step:
+    worst, *others = told
+    return Step(start.timestamp(), HealthStatus(worst), *others)
