@@ -19,7 +19,6 @@ from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import KindName
 from gtm.documents.referrers import referrers
-from gtm.documents.schema import to_document
 
 router = strict_router(prefix="/v1", tags=["policy"])
 
@@ -173,8 +172,7 @@ async def search_resources(
             "counts": {one: len(getattr(policy, one)) for one in KINDS},
             "matching": {one: matching[one] for one in KINDS},
             "items": [
-                {"kind": one, "name": name, "resource": to_document(values[one, name])}
-                for one, name in rest[:limit]
+                {"kind": one, "name": name, "resource": values[one, name]} for one, name in rest[:limit]
             ],
             "next_cursor": more,
         }

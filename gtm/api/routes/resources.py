@@ -83,8 +83,8 @@ def _add_reads(router: APIRouter, kind: str) -> None:
     )
     async def list_(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
         found = await resources.list_page(ctx.database, kind, decode_cursor(cursor), limit + 1)
-        items = [to_document(stored.value) for stored in found[:limit]]
-        more = encode_cursor(items[-1]["name"]) if len(found) > limit else None
+        items = [stored.value for stored in found[:limit]]
+        more = encode_cursor(items[-1].name) if len(found) > limit else None
         return reply({"items": items, "next_cursor": more})
 
     @router.get(

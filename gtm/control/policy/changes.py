@@ -23,10 +23,14 @@ from gtm.documents.diff import ResourceChange, diff_policies, summary
 from gtm.documents.parts import DraftDocument, Held
 from gtm.documents.plausibility import all_findings
 from gtm.storage.audit import Actor
+from gtm.storage.documents import policy_sha256
 from gtm.storage.session import Database, Transaction
 
 _MOST_NAMED = 50
 """Resources that the audit log names of one change; the revision has all."""
+
+_last: dict[str, Policy] = {}
+"""The policy that was in force when it was last asked for, by its checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +224,16 @@ async def _tried(
 
 
 async def current_policy(database: Database) -> tuple[Policy, int]:
-    """The policy in force and its revision (0: none yet)."""
+    """The policy in force and its revision (0: none yet). The last one is kept: to read a large one takes most of a second."""
     async with database.transaction() as transaction:
         latest = await transaction.revisions.latest()
-        return await transaction.policy.load(), latest.number if latest else 0
+        found = _last.get(latest.sha256) if latest is not None else None
+        if found is None:
+            found = await transaction.policy.load()
+            if latest is not None and await asyncio.to_thread(policy_sha256, found) == latest.sha256:
+                _last.clear()
+                _last[latest.sha256] = found
+        return found, latest.number if latest else 0
 
 
 def _named(changes: Sequence[ResourceChange]) -> str:

@@ -21,7 +21,7 @@ from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
 from gtm.runtime.control.prepare import prepare
-from gtm.runtime.process import lifeline
+from gtm.runtime.process import lifeline, pauses
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.http_server import server_config
 from gtm.runtime.process.privileges import conceal
@@ -61,6 +61,7 @@ async def run_control(
     """
     conceal()
     raise_descriptor_limit()
+    pauses.shorten()  # feeds and pages go on beside plans and compilations
     port = reserve(settings.bind, settings.control_port, (socket.SOCK_STREAM,), "--control-port")
     postgres = None
     url = settings.database_url

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +13,8 @@ import pytest
 from gtm.control.live import compiled as module
 from gtm.control.live.compiled import KEPT, compiled, with_history
 from gtm.control.live.watch import DatabaseWatch
-from gtm.control.policy.changes import apply
+from gtm.control.policy import changes
+from gtm.control.policy.changes import apply, current_policy
 from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.situation import Situation
 from gtm.control.replica import Replica
@@ -50,6 +53,26 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Policy]]:
     module._kept.clear()
     yield found
     module._kept.clear()
+
+
+@pytest.mark.anyio
+async def test_the_policy_in_force_is_read_once_and_never_of_another_revision(database_url: str) -> None:
+    """What is kept is what the rows say, after each change and each way back."""
+    database = Database(database_url)
+    assert await current_policy(database) == (Policy(), 0)
+    seen = []
+    for revision, price in enumerate((1.0, 2.0, 1.0), 1):
+        wanted = PolicyDocument.model_validate(export_policy(_policy(price)))
+        await apply(database, DraftDocument(policy=wanted), by=CONTROL, now=datetime.now(UTC))
+        for _ in range(2):
+            policy, number = await current_policy(database)
+            async with database.transaction() as transaction:
+                assert (policy, number) == (await transaction.policy.load(), revision)
+            seen.append(policy)
+        assert len(changes._last) == 1
+    assert seen[0] is seen[1]
+    assert seen[0] != seen[2]
+    await database.dispose()
 
 
 @pytest.mark.anyio
@@ -110,3 +133,24 @@ def test_past_law_is_that_of_the_policy_asked_about() -> None:
         assert len(module._past) == 1
     assert with_history(snapshots[1]) is with_history(snapshots[1])
     module._past.clear()
+
+
+def test_what_is_kept_is_no_matter_of_the_collector(compilations: list[Policy]) -> None:
+    """It looks neither through what is kept nor, after some compilations, past the garbage of before."""
+    assert not compilations
+    snapshot = compiled(_policy())
+    assert not any(one is snapshot for one in gc.get_objects())
+    ring: list[object] = []
+    ring.append(ring)
+    ended = weakref.ref(_Held(ring))
+    del ring
+    for price in range(2, module.COLLECT_EVERY + 2):
+        compiled(_policy(float(price)))
+    assert ended() is None
+
+
+class _Held:
+    """Garbage: in a cycle, so that only the collector finds it."""
+
+    def __init__(self, ring: list[object]) -> None:
+        ring.append(self)
