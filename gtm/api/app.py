@@ -102,6 +102,7 @@ def create_app(
     name: str = "",
     deposed: Callable[[], None] | None = None,
     sign_in: str = "",
+    dashboard_url: str | None = None,
     answers: Answers | None = None,
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
@@ -123,6 +124,7 @@ def create_app(
         name: what other control processes on the database are told of this one: a host and a port.
         deposed: called when another is active in place of this one, which should end then.
         sign_in: the secret of a link that signs in as admin once; empty: there is none.
+        dashboard_url: where people find the dashboard, if another stands before it.
         answers: what an edge would send, for explanations; None: they don't say.
     """
 
@@ -177,6 +179,7 @@ def create_app(
         fence_approvals,
         failed=failed,
         answers=answers,
+        dashboard_url=dashboard_url,
     )
     if sign_in:
         context.links.make(Person(STARTED_IT, Role.ADMIN), sign_in)

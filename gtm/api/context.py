@@ -54,7 +54,7 @@ class Context:
 
     `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
     have to approve of what opens a fence, `failed` counts sign-ins that fail, `answers` says what an edge would send, `apart` looks at drafts,
-    `links` sign people in, `readers` bounds the short drafts that are read at once.
+    `links` sign people in, `dashboard_url` is where people find the dashboard if that is known, `readers` bounds the short drafts that are read at once.
     """
 
     database: Database
@@ -67,6 +67,7 @@ class Context:
     answers: Answers | None = None
     apart: Apart = field(default_factory=Apart)
     links: SignInLinks = field(default_factory=lambda: SignInLinks(time.monotonic))
+    dashboard_url: str | None = None
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
 
     @property

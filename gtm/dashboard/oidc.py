@@ -23,7 +23,7 @@ import httpx
 import msgspec
 from joserfc import jwt
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, Key, KeySet
 
 CALLBACK = "/sign-in/oidc/callback"
 ALGORITHMS = (
@@ -43,12 +43,22 @@ ALGORITHMS = (
 _SCOPES = ("openid", "email", "profile")
 _TIMEOUT = 10.0
 _MOST_BYTES = 1024 * 1024
+_MOST_KEYS = 100
+_KINDS = ("RSA", "EC", "OKP")
+"""Of keys: all that have a public half."""
+_PLAIN = {"Accept": "application/json", "Accept-Encoding": "identity"}
 _KEPT = 3600.0
 """Seconds for which what a provider says of itself is believed."""
+_AT_ONCE = 8
+"""Codes that are exchanged at the same time; others wait."""
 _PAUSE = 10.0
 """Seconds between looks at its keys for one that is not known, and at a provider that does not answer."""
 _LEEWAY = 60
 """Seconds by which clocks may differ."""
+
+
+_WRONG = (JoseError, KeyError, TypeError, ValueError)
+"""What joserfc raises about a token that does not hold, or is none."""
 
 
 class OidcError(Exception):
@@ -108,6 +118,7 @@ class Provider:
         self._known: _Known | None = None
         self._failed: tuple[float, str] | None = None
         self._looking = asyncio.Lock()
+        self._exchanging = asyncio.Semaphore(_AT_ONCE)
 
     async def begin(self) -> Attempt:
         """Where to send somebody who wants to sign in.
@@ -130,8 +141,7 @@ class Provider:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        endpoint = _endpoint(metadata, "authorization_endpoint")
-        url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
+        url = _with_query(_endpoint(metadata, "authorization_endpoint"), asked)
         return Attempt(url, state, nonce, verifier)
 
     async def finish(self, code: str, issuer: str | None, verifier: str, nonce: str) -> dict[str, Any]:
@@ -150,6 +160,21 @@ class Provider:
         required = known.metadata.get("authorization_response_iss_parameter_supported") is True
         if issuer != self.issuer and (issuer is not None or required):
             raise OidcError("the answer is not the provider's: begin again")
+        async with self._exchanging:
+            return await self._claims(known, code, verifier, nonce)
+
+    async def sign_out_url(self) -> str | None:
+        """Where people sign out at the provider itself (RP-Initiated Logout 1.0, §2); None: it does not say.
+
+        Raises:
+            OidcError: the provider does not answer, or not as one.
+        """
+        metadata = (await self._look()).metadata
+        if "end_session_endpoint" not in metadata:
+            return None
+        return _with_query(_endpoint(metadata, "end_session_endpoint"), {"client_id": self._client_id})
+
+    async def _claims(self, known: _Known, code: str, verifier: str, nonce: str) -> dict[str, Any]:
         answer = await self._tokens(known.metadata, code, verifier)
         claims = await self._id_token(known, answer.get("id_token"), nonce)
         endpoint = known.metadata.get("userinfo_endpoint")
@@ -163,7 +188,10 @@ class Provider:
             more = await self._ask("GET", endpoint, headers={"Authorization": f"Bearer {access}"})
             if more.get("sub") != claims["sub"]:  # Core §5.3.2
                 raise OidcError("the provider tells of somebody else than who signed in")
-            return {**more, **claims}
+            # Whether an address is verified is said of the one beside it.
+            told = claims if "email" in claims else more
+            address = {key: told.get(key) for key in ("email", "email_verified")}
+            return {**more, **claims, **address}
         return claims
 
     async def _tokens(self, metadata: Mapping[str, Any], code: str, verifier: str) -> dict[str, Any]:
@@ -190,14 +218,14 @@ class Provider:
             raise OidcError("the provider sent no ID token")
         try:
             claims = self._checked(known.keys, text, nonce)
-        except (JoseError, ValueError) as error:
+        except _WRONG as error:
             # Its keys may be others by now (Core §10.1.1).
             if self._monotonic() - known.at < _PAUSE:
                 raise OidcError(f"the provider's ID token does not hold: {_words(error)}") from error
             renewed = await self._look(newer_than=known.at)
             try:
                 claims = self._checked(renewed.keys, text, nonce)
-            except (JoseError, ValueError) as again:
+            except _WRONG as again:
                 raise OidcError(f"the provider's ID token does not hold: {_words(again)}") from again
         return claims
 
@@ -215,6 +243,8 @@ class Provider:
             nonce={"essential": True, "value": nonce},
         )
         registry.validate(claims)
+        if (claims["iss"], claims["nonce"]) != (self.issuer, nonce):
+            raise ValueError("it says several things where one is due")
         audience, party = claims["aud"], claims.get("azp")
         if party != self._client_id and (
             party is not None or audience not in (self._client_id, [self._client_id])
@@ -247,21 +277,23 @@ class Provider:
             raise OidcError(
                 "the provider calls itself otherwise than GTM_OIDC_ISSUER does: set that to its `issuer`, to the letter"
             )
-        keys = await self._ask("GET", _endpoint(metadata, "jwks_uri"))
-        try:
-            found = KeySet.import_key_set({"keys": [one for one in keys["keys"] if _may_sign(one)]})
-        except (JoseError, KeyError, TypeError, ValueError) as error:
-            raise OidcError("the provider's keys cannot be read") from error
-        return _Known(metadata, found, self._monotonic())
+        keys = (await self._ask("GET", _endpoint(metadata, "jwks_uri"))).get("keys")
+        found = [key for one in (keys if isinstance(keys, list) else ())[:_MOST_KEYS] for key in _key(one)]
+        if not found:
+            raise OidcError("the provider's keys cannot be read")
+        return _Known(metadata, KeySet(found), self._monotonic())
 
     async def _ask(self, method: str, url: str, **more: Any) -> dict[str, Any]:
         """A JSON object that the provider answers."""
         try:
             async with (
                 asyncio.timeout(_TIMEOUT),
-                httpx.AsyncClient(timeout=_TIMEOUT, transport=self._transport) as client,
+                httpx.AsyncClient(timeout=_TIMEOUT, transport=self._transport, headers=_PLAIN) as client,
                 client.stream(method, url, **more) as answer,
             ):
+                if answer.headers.get("content-encoding", "identity").lower() != "identity":
+                    # A few bytes could become gigabytes.
+                    raise OidcError(f"the provider compresses its answer although asked not to ({url})")
                 raw = bytearray()
                 async for piece in answer.aiter_bytes():
                     raw += piece
@@ -283,8 +315,21 @@ class Provider:
         return content
 
 
-def _may_sign(key: Any) -> bool:
-    return isinstance(key, dict) and key.get("kty") in ("RSA", "EC", "OKP") and key.get("use", "sig") == "sig"
+def _key(said: Any) -> list[Key]:
+    """A key that may sign; none of one that is for something else, or that cannot be read (RFC 7517 §5: those are left out)."""
+    if not isinstance(said, dict) or said.get("kty") not in _KINDS or said.get("use", "sig") != "sig":
+        return []
+    try:
+        key = JWKRegistry.import_key(said)
+        key.ensure_kid()
+        key.public_key  # noqa: B018 - it is read when it is first needed
+    except Exception:  # noqa: BLE001 - joserfc and cryptography raise what they like about what is no key
+        return []
+    return [key]
+
+
+def _with_query(endpoint: str, asked: Mapping[str, str]) -> str:
+    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
 
 
 def _endpoint(metadata: Mapping[str, Any], name: str) -> str:

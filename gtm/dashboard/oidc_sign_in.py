@@ -19,9 +19,10 @@ from gtm.dashboard import security
 from gtm.dashboard.identity import name_of, role_of
 from gtm.dashboard.oidc import CALLBACK, OidcError
 from gtm.dashboard.security import HEADERS
-from gtm.dashboard.sign_in import begun, failed, form, inside, may_try
+from gtm.dashboard.sign_in import begun, failed, form, inside
 from gtm.dashboard.visits import Dashboard
 
+_NONE = "no identity provider is set (GTM_OIDC_ISSUER)"
 _LASTS = 600
 _LONGEST = 3000
 
@@ -44,8 +45,12 @@ class _Refused(Exception):  # noqa: N818 - it names what is so
 
 
 def routes() -> list[Route]:
-    """There, and back."""
-    return [Route("/sign-in/oidc", _there, methods=["GET"]), Route(CALLBACK, _back, methods=["GET"])]
+    """There, back, and out."""
+    return [
+        Route("/sign-in/oidc", _there, methods=["GET"]),
+        Route(CALLBACK, _back, methods=["GET"]),
+        Route("/sign-in/oidc/out", _out, methods=["GET"]),
+    ]
 
 
 def _cookie(request: Request, dashboard: Dashboard) -> tuple[str, bool]:
@@ -57,7 +62,7 @@ async def _there(request: Request) -> Response:
     dashboard: Dashboard = request.app.state.dashboard
     to = inside(request.query_params.get("next"))[:1000]
     if dashboard.identity is None:
-        return form(request, "no identity provider is set (GTM_OIDC_ISSUER)", 404, to)
+        return form(request, _NONE, 404, to)
     try:
         attempt = await dashboard.identity.provider.begin()
     except OidcError as error:
@@ -84,6 +89,22 @@ async def _back(request: Request) -> Response:
     return answer
 
 
+async def _out(request: Request) -> Response:
+    """Where one signs out at the provider, who would otherwise sign in whoever sits there next."""
+    dashboard: Dashboard = request.app.state.dashboard
+    if dashboard.identity is None:
+        return form(request, _NONE, 404)
+    try:
+        url = await dashboard.identity.provider.sign_out_url()
+    except OidcError as error:
+        return form(request, str(error), 502)
+    if url is None:
+        return form(
+            request, "the identity provider does not say where one signs out: do so at its own page", 404
+        )
+    return RedirectResponse(url, 303, HEADERS | {"Cache-Control": "no-store"})
+
+
 def _read(text: str) -> _Kept | None:
     try:
         return msgspec.json.decode(bytes.fromhex(text[:_LONGEST]), type=_Kept)
@@ -98,9 +119,7 @@ async def _person(request: Request, dashboard: Dashboard, kept: _Kept | None) ->
         _Refused: nobody that may sign in.
     """
     if dashboard.identity is None:
-        raise _Refused("no identity provider is set (GTM_OIDC_ISSUER)", 404)
-    if not may_try(request):
-        raise _Refused("too many attempts: wait a minute, then try again", 429)
+        raise _Refused(_NONE, 404)
     query = request.query_params
     state, code = query.get("state", ""), query.get("code", "")
     if kept is None or not hmac.compare_digest(state.encode(errors="replace"), kept.state.encode()):

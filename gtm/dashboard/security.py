@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from hashlib import sha256
+from ipaddress import IPv4Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -65,22 +66,45 @@ def csrf_token(secret: str) -> str:
     return hmac.new(secret.encode(errors="replace"), b"gtm form", sha256).hexdigest()
 
 
-def is_same_origin(request: Request) -> bool:
-    """Whether a page of this very address sent a request, as far as the browser says."""
+def is_same_origin(request: Request, url: str | None) -> bool:
+    """Whether a page of ours sent a request, as far as the browser says.
+
+    Ours are those of this very address, and of `url`, where people find us although a proxy asks by another name. Where both are one,
+    the scheme counts, too.
+    """
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False
     origin = request.headers.get("origin")
     if origin is None:
         return True
+    host = request.headers.get("host", "").lower()
     try:
-        return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+        sent, known = urlsplit(origin.lower()), urlsplit((url or "").lower())
     except ValueError:
         return False
+    if url is not None and sent.netloc == known.netloc:
+        return sent.scheme == known.scheme
+    return sent.netloc == host
+
+
+def _whose(address: str) -> str:
+    """Whom an address stands for: who has one of IPv6 has its /64 (RFC 6177 §2).
+
+    >>> _whose("192.0.2.1"), _whose("::ffff:192.0.2.1"), _whose("2001:db8::1")
+    ('192.0.2.1', '192.0.2.1', '2001:db8::/64')
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False))
 
 
 class Attempts:
-    """How often an address may try in vain: ten times at once, then once in six seconds.
+    """How often an address may try in vain: ten times at once, then once in six seconds. Of IPv6 it is all of a /64.
 
     There is no bound on all together: it would let a few keep everybody out.
 
@@ -95,8 +119,8 @@ class Attempts:
         self._left: dict[str, tuple[float, float]] = {}
 
     def take(self, address: str) -> bool:
-        """Whether one more attempt from an address may be looked at."""
-        now = self._clock()
+        """Whether one more attempt from an address, or from its /64 of IPv6, may be looked at."""
+        now, address = self._clock(), _whose(address)
         if len(self._left) >= _MOST_ADDRESSES and address not in self._left:
             self._left = {}
         left, at = self._left.get(address, (self.BURST, now))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
@@ -16,6 +17,7 @@ from gtm.control.live import sessions
 from gtm.control.live.sessions import LASTS, Person, digest
 from gtm.core.model.access import Role, permits
 from gtm.dashboard import security
+from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.security import HEADERS
 from gtm.dashboard.visits import Dashboard, Visit, page, plain, read_form, visit_of
 from gtm.storage.errors import StorageUnavailable
@@ -61,13 +63,14 @@ def form(request: Request, problem: str = "", status: int = 200, to: str | None 
         "next": following,
         "open_line": open_line,
         "provider": dashboard.identity and dashboard.identity.host,
+        "signed_out": request.query_params.get("out") == "provider",
     }
     return plain(request, "sign_in.html", status, values)
 
 
 async def _token(request: Request) -> Response:
     dashboard: Dashboard = request.app.state.dashboard
-    if not security.is_same_origin(request):
+    if not security.is_same_origin(request, dashboard.url):
         return form(request, "this form was sent from another site", 403)
     try:
         fields = await read_form(request)
@@ -92,14 +95,19 @@ async def _token(request: Request) -> Response:
 
 async def _link(request: Request) -> Response:
     dashboard: Dashboard = request.app.state.dashboard
-    who = dashboard.context.links.follow(request.path_params["secret"])
+    secret = request.path_params["secret"]
+    who = dashboard.context.links.follow(secret)
     if who is None and not may_try(request):
         return form(request, _TOO_OFTEN, 429)
     if who is None:
         failed(request, "a link that has been used or has expired")
         words = "this link has been used, or has expired: make another with `gtm dashboard`"
         return form(request, words, 403)
-    return await begun(request, who, "/", "link")
+    answer = await begun(request, who, "/", "link")
+    if answer.status_code == 503:
+        with suppress(ControlError):  # it has signed nobody in
+            dashboard.context.links.make(who, secret)
+    return answer
 
 
 def _known(dashboard: Dashboard, text: str) -> bool:
@@ -136,7 +144,19 @@ async def begun(request: Request, who: Person, to: str, how: str) -> Response:
 
 
 async def _out(visit: Visit) -> Response:
-    await visit.api.ask("DELETE", f"/v1/sessions/{visit.session.id}")
-    answer = RedirectResponse("/sign-in", 303, HEADERS)
+    """Signed out: the browser forgets its session in any case."""
+    by_provider = visit.dashboard.identity is not None and "@" in visit.session.name
+    answer: Response = RedirectResponse(f"/sign-in{'?out=provider' if by_provider else ''}", 303, HEADERS)
+    try:
+        await visit.api.ask("DELETE", f"/v1/sessions/{visit.session.id}")
+    except ApiProblem as found:
+        if found.status == 503:
+            words = (
+                "you are signed out in this browser; the database cannot be reached, so the session itself ends "
+                "only by itself, or by an admin"
+            )
+            answer = form(visit.request, words, 503)
+        elif found.status != 404:  # ended elsewhere a moment ago
+            raise
     security.clear_cookie(answer, secure=security.is_secure(visit.request, visit.dashboard.url))
     return answer

@@ -180,7 +180,7 @@ def page(
 
 async def _ours(visit: Visit) -> bool:
     """Whether a page of ours sent a form. A form's body is kept, so that the handler reads it again."""
-    if not security.is_same_origin(visit.request):
+    if not security.is_same_origin(visit.request, visit.dashboard.url):
         return False
     shown = visit.request.headers.get("x-csrf-token")
     if shown is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,22 +25,40 @@ class FieldVersions:
 
 
 _Document = Mapping[str, Any] | None
+_Three = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
 
 
 def versions(was: _Document, theirs: _Document, yours: _Document) -> tuple[FieldVersions, ...]:
-    """What differs among three versions of a document, by field; None: there is no such document."""
-    if theirs == yours:
-        return ()
+    """What differs among three versions of a document, by field; None: there is no such document.
+
+    Objects are compared field by field where both versions have one. Where one of them has none, or something else, the field is
+    compared as a whole: who takes an object away and who changes something in it want different things.
+    """
     if theirs is None or yours is None:
-        conflict = was not in (theirs, yours)
-        return (FieldVersions(WHOLE, was, theirs, yours, conflict),)
-    old, left, right = _flat(was or {}), _flat(theirs), _flat(yours)
-    return tuple(
-        FieldVersions(path, before, one, other, conflict=one != other and before not in (one, other))
-        for path in dict.fromkeys((*old, *left, *right))
-        for before, one, other in ((old.get(path), left.get(path), right.get(path)),)
-        if one != other
-    )
+        if theirs == yours:
+            return ()
+        return (FieldVersions(WHOLE, was, theirs, yours, was not in (theirs, yours)),)
+    return tuple(_differences(was or {}, theirs, yours))
+
+
+def _differences(
+    was: Mapping[str, Any], theirs: Mapping[str, Any], yours: Mapping[str, Any], before: str = ""
+) -> Iterator[FieldVersions]:
+    for key in dict.fromkeys((*was, *theirs, *yours)):
+        path = f"{before}.{key}" if before else key
+        old, one, other = was.get(key), theirs.get(key), yours.get(key)
+        if one == other:
+            continue
+        if objects := _objects(old, one, other):
+            yield from _differences(*objects, path)
+        else:
+            yield FieldVersions(path, old, one, other, conflict=old not in (one, other))
+
+
+def _objects(was: Any, theirs: Any, yours: Any) -> _Three | None:
+    """Three versions of an object whose fields are compared; None: they are compared as a whole."""
+    three = {} if was is None else was, theirs, yours
+    return three if all(isinstance(one, Mapping) for one in three) else None
 
 
 def merge(
@@ -58,33 +76,24 @@ def merge(
         if WHOLE in take_theirs or (yours == was and theirs != was):
             return theirs
         return yours
-    made = _flat(theirs)
-    for one in versions(was, theirs, yours):
-        value = one.theirs if one.path in take_theirs or one.yours == one.was else one.yours
-        if value is None:
-            made.pop(one.path, None)
-        else:
-            made[one.path] = value
-    return _deep(made)
+    return _merged(was or {}, theirs, yours, take_theirs)
 
 
-def _flat(document: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in document.items():
-        path = f"{before}.{key}" if before else key
-        if isinstance(value, Mapping):
-            found |= _flat(value, path)
-        elif value is not None:
-            found[path] = value
-    return found
-
-
-def _deep(flat: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(
+    was: Mapping[str, Any],
+    theirs: Mapping[str, Any],
+    yours: Mapping[str, Any],
+    taken: Collection[str],
+    before: str = "",
+) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for path, value in flat.items():
-        *way, last = path.split(".")
-        within = made
-        for part in way:
-            within = within.setdefault(part, {})
-        within[last] = value
+    for key in dict.fromkeys((*theirs, *yours)):
+        path = f"{before}.{key}" if before else key
+        old, one, other = was.get(key), theirs.get(key), yours.get(key)
+        if one != other and (objects := _objects(old, one, other)):
+            made[key] = _merged(*objects, taken, path)
+            continue
+        chosen = theirs if other in (one, old) or path in taken else yours
+        if key in chosen:
+            made[key] = chosen[key]
     return made

@@ -58,7 +58,7 @@ class SessionRepository:
         for one, at in ids.items():
             await self._connection.execute(update(table).where(table.c.id == one).values(seen_at=at))
 
-    async def live(self, limit: int = 1000) -> list[Session]:
+    async def live(self, limit: int = 100_000) -> list[Session]:
         """Those that have not expired, the latest used first."""
         table = tables.sessions
         query = (
@@ -67,6 +67,18 @@ class SessionRepository:
             .order_by(table.c.seen_at.desc(), table.c.id)
             .limit(limit)
         )
+        return [_session(row) for row in (await self._connection.execute(query)).mappings()]
+
+    async def end_oldest(self, name: str, kept: int) -> list[Session]:
+        """End all of a person's but those that were used last; which were."""
+        table = tables.sessions
+        newest = (
+            select(table.c.id)
+            .where(table.c.name == name)
+            .order_by(table.c.seen_at.desc(), table.c.created_at.desc(), table.c.id)
+            .limit(kept)
+        )
+        query = delete(table).where(table.c.name == name, table.c.id.not_in(newest)).returning(*table.columns)
         return [_session(row) for row in (await self._connection.execute(query)).mappings()]
 
     async def end(self, *, id_: str | None = None, name: str | None = None) -> list[Session]:

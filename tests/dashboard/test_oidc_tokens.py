@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+import json
+import tracemalloc
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -252,3 +256,163 @@ def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
     assert OidcSettings(client_secret="other", client_secret_file=file).secret() == "s3cret"
     assert OidcSettings(client_secret="s3cret").secret() == "s3cret"
     assert OidcSettings().secret() is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kty": "EC", "crv": "secp521k1", "x": "AA", "y": "AA", "kid": "odd"},
+        {"kty": "RSA", "n": "!", "e": "AQAB", "kid": "odd"},
+        {"kty": "RSA", "n": "AA", "e": "AQAB", "kid": "odd"},
+        {"kty": "OKP", "crv": "X9", "x": "AA"},
+        {"kty": "EC", "crv": ["P-256"], "x": {}, "y": None},
+        {"kty": "RSA", "kid": 7, "n": 1, "e": 2},
+        {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA"},
+        {"kty": "oct", "k": "AA"},
+        {"kty": "RSA", "use": "enc"},
+        "a",
+        None,
+    ],
+)
+async def test_keys_that_cannot_be_read_are_left_out(odd: Any) -> None:
+    """One of them, as a provider may add on the way to new algorithms, keeps nobody from signing in (RFC 7517 §5)."""
+    keys = {"keys": [odd, *KeySet([KEY]).as_dict(private=False)["keys"]]}
+    assert (await Fake(signed(CLAIMS), keys=keys).provider().finish("c", None, "v", "n"))["sub"] == "7"
+    with pytest.raises(OidcError, match="keys cannot be read"):
+        await Fake(signed(CLAIMS), keys={"keys": [odd]}).provider().finish("c", None, "v", "n")
+
+
+async def test_what_is_packed_is_not_unpacked() -> None:
+    """A short answer that would become a long one."""
+    bomb = gzip.compress(b" " * 100_000_000)
+
+    class Bomb(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield bomb
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.headers["accept-encoding"] == "identity"
+        return httpx.Response(200, stream=Bomb(), headers={"content-encoding": "gzip"})
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(OidcError, match="compresses"):
+            await Provider(
+                ISSUER,
+                client_id="gtm",
+                secret=None,
+                url="https://gtm.example.com",
+                clock=lambda: NOW,
+                monotonic=lambda: 0.0,
+                transport=httpx.MockTransport(answer),
+            ).begin()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("token", "told", "name"),
+    [
+        (
+            {"email": "victim@example.com"},
+            {"email": "me@example.com", "email_verified": True},
+            "7@login.example.com",
+        ),
+        ({"email": "victim@example.com"}, {"email_verified": True}, "7@login.example.com"),
+        ({"email_verified": True}, {"email": "victim@example.com"}, "7@login.example.com"),
+        ({}, {"email": "me@example.com", "email_verified": True}, "me@example.com"),
+        ({"email": "me@example.com", "email_verified": True}, {"email": "b@example.com"}, "me@example.com"),
+    ],
+)
+async def test_an_address_is_verified_where_it_stands(
+    token: dict[str, Any], told: dict[str, Any], name: str
+) -> None:
+    """That one address is verified says nothing of another, in the ID token or in userinfo."""
+    fake = Fake(signed({**CLAIMS, **token}), {**METADATA, "userinfo_endpoint": f"{ISSUER}/me"})
+    answer = fake.answer
+
+    def with_userinfo(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/me":
+            return httpx.Response(200, json={"sub": "7", **told})
+        found = answer(request)
+        if request.url.path == "/token":
+            return httpx.Response(200, json={**json.loads(found.content), "access_token": "t"})
+        return found
+
+    fake.answer = with_userinfo  # type: ignore[method-assign]
+    claims = await fake.provider().finish("c", None, "v", "n")
+    assert name_of(claims, ISSUER) == name
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"exp": 1e400},
+        {"exp": "x"},
+        {"exp": None},
+        {"exp": [1]},
+        {"iat": {}},
+        {"nbf": "x"},
+        {"nbf": 1e400},
+        {"aud": {}},
+        {"aud": [[]]},
+        {"aud": None},
+        {"azp": []},
+        {"sub": []},
+        {"iss": []},
+        {"iss": [ISSUER, "https://evil.example"]},
+        {"nonce": ["n"]},
+    ],
+)
+async def test_claims_of_other_kinds_are_refused(claim: dict[str, Any]) -> None:
+    """By a word for the person, never by an error of our own."""
+    with pytest.raises(OidcError):
+        await Fake(signed({**CLAIMS, **claim})).provider().finish("c", None, "v", "n")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"alg": "RS256", "kid": 7},
+        {"alg": "RS256", "kid": ["one"]},
+        {"alg": ["RS256"], "kid": "one"},
+        {"alg": {}, "kid": "one"},
+        {"alg": None},
+        {"alg": "RS256", "kid": "one", "crit": ["x"], "x": 1},
+        {"alg": "RS256", "kid": "one", "crit": 1},
+        {"alg": "RS256", "kid": "one", "b64": False, "crit": ["b64"]},
+        {"alg": "RS256", "jwk": KEY.as_dict(private=False)},
+        {"alg": "ES256", "kid": "one"},
+        {"alg": "dir", "enc": "A128GCM"},
+        [],
+        7,
+    ],
+)
+async def test_headers_of_other_kinds_are_refused(header: Any) -> None:
+    """Likewise, whatever stands before a token."""
+
+    def part(value: Any) -> str:
+        return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+    body = part(CLAIMS)
+    for token in (
+        f"{part(header)}.{body}.AAAA",
+        f"{part(header)}.{body}.",
+        f"{part(header)}..{body}.AAAA.AAAA",
+        f"{part(header)}.{part([])}.AAAA",
+        f"{part(header)}.{'A' * 5}.\u00e9",
+    ):
+        with pytest.raises(OidcError):
+            await Fake(token).provider().finish("c", None, "v", "n")
+
+
+async def test_where_one_signs_out() -> None:
+    """At the provider's address for that, if it names one that is one."""
+    metadata = {**METADATA, "end_session_endpoint": f"{ISSUER}/out?a=1"}
+    assert await Fake(metadata=metadata).provider().sign_out_url() == f"{ISSUER}/out?a=1&client_id=gtm"
+    assert await Fake().provider().sign_out_url() is None
+    for wrong in ("javascript:alert(1)", 7, "//evil.example"):
+        with pytest.raises(OidcError):
+            await Fake(metadata={**METADATA, "end_session_endpoint": wrong}).provider().sign_out_url()

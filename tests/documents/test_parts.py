@@ -77,7 +77,7 @@ WAS = {"name": "a", "ttl": 30, "match": {"services": ["chat"]}}
         ({**WAS, "ttl": 5}, {**WAS, "x": 1}, ["ttl", "x"], [], {**WAS, "ttl": 5, "x": 1}),
         ({**WAS, "ttl": 5}, {**WAS, "ttl": 6}, ["ttl"], ["ttl"], {**WAS, "ttl": 6}),
         ({**WAS, "ttl": 5}, {**WAS, "ttl": 5}, [], [], {**WAS, "ttl": 5}),
-        ({"name": "a", "ttl": 30}, WAS, ["match.services"], [], {"name": "a", "ttl": 30}),
+        ({"name": "a", "ttl": 30}, WAS, ["match"], [], {"name": "a", "ttl": 30}),
         (
             {**WAS, "match": {"services": ["web"]}},
             {**WAS, "match": {"services": []}},

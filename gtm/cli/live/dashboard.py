@@ -26,7 +26,7 @@ def dashboard(
 
     api = client.control(control_url, token)
     made = api.call("POST", "/v1/sign-in-links").body
-    url = control_url.rstrip("/") + str(made["path"])
+    url = made.get("url") or control_url.rstrip("/") + str(made["path"])
     if as_json:
         output.print_json({"url": url, "expires_in": made["expires_in"]})
     else:

@@ -28,6 +28,8 @@ from gtm.storage.tokens import Token
 
 Health = dict[str, dict[str, EndpointHealth]]
 """Region name → endpoint URL → health."""
+AHEAD = 300.0
+"""Seconds by which the clocks of those who share a database may differ."""
 NO_POLICY = Policy()
 
 
@@ -74,10 +76,13 @@ class Present:
     def session(self, sha256: str, now: float) -> tuple[Session, Role] | None:
         """The session behind a hash at a POSIX time, and what it may do: what its token may, if it was opened with one.
 
-        None if it is unknown, or has ended by itself or with its token.
+        None if it is unknown, or has ended by itself or with its token; or if it began later than now: a clock was ahead then, and the
+        session would last for longer than one may.
         """
         found = self.sessions.get(sha256)
         if found is None or found.expires_at.timestamp() <= now:
+            return None
+        if found.created_at.timestamp() > now + AHEAD:
             return None
         if not found.token:
             return found, found.role

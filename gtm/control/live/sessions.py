@@ -5,6 +5,7 @@ Laws:
   2. A session ends by itself, when somebody ends it, and with the token that it was opened with. It may do what that token may do now.
   3. Sessions that are known go on while the database is away; then none begins.
   4. A link works once, and not for long. It is known to the control process that made it alone.
+  5. Nobody has more than so many sessions: with one more, the one ends that was used longest ago. So nobody crowds others out.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from gtm.control.errors import Conflict, NotFound
-from gtm.core.model.access import Role
+from gtm.control.errors import Conflict, Forbidden, NotFound
+from gtm.core.model.access import Role, permits
 from gtm.storage.audit import Actor, Via
 from gtm.storage.session import Database
 from gtm.storage.sessions import Session
@@ -25,6 +26,8 @@ LASTS = timedelta(hours=12)
 """How long somebody stays signed in."""
 NOTED = timedelta(minutes=1)
 """How exactly it is known when a session was used last."""
+MOST_SESSIONS = 20
+"""Browsers in which one person is signed in at once."""
 LINK_LASTS = 300.0
 """Seconds for which a link may be followed."""
 MOST_LINKS = 1000
@@ -70,8 +73,11 @@ async def begin(
         secrets.token_hex(8), digest(secret), who.name, who.role, who.token, shown, now, now, now + LASTS
     )
     async with database.transaction() as transaction:
-        await transaction.sessions.add(session)
         by = Actor(who.name, who.role, Via.DASHBOARD)
+        for one in await transaction.sessions.end_oldest(who.name, MOST_SESSIONS - 1):
+            words = f"of {one.name}, for another: nobody is signed in more than {MOST_SESSIONS} times"
+            await transaction.audit.add(by, "session.end", f"session {one.id}", detail=words)
+        await transaction.sessions.add(session)
         detail = f"by {how}; browser {shown}" if shown else f"by {how}"
         await transaction.audit.add(by, "session.begin", f"session {session.id}", detail=detail)
     return session, secret
@@ -88,14 +94,17 @@ async def seen(database: Database, session: Session, now: datetime) -> None:
 
 
 async def end(database: Database, session: str, *, by: Actor) -> None:
-    """Sign one browser out.
+    """Sign one browser out: one's own or, as an admin, anybody's.
 
     Raises:
         NotFound: there is no such session.
+        Forbidden: it is somebody else's, and goes on.
     """
     async with database.transaction() as transaction:
         ended = await transaction.sessions.end(id_=session)
         for one in ended:
+            if one.name != by.name and (by.role is None or not permits(by.role, Role.ADMIN)):
+                raise Forbidden("this session is somebody else's: ending it needs a token of role `admin`")
             await transaction.audit.add(by, "session.end", f"session {one.id}", detail=f"of {one.name}")
     if not ended:
         raise NotFound(f"there is no session `{session}`: it may have ended")

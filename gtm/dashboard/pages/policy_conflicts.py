@@ -12,7 +12,7 @@ import msgspec
 from gtm.core.model.kinds import KINDS
 from gtm.dashboard.drafts import Draft, Key, key_of
 from gtm.dashboard.inside import ApiProblem, Inside
-from gtm.dashboard.pages.policy_words import SLUGS, as_yaml, concise
+from gtm.dashboard.pages.policy_words import SLUGS, as_yaml, complete
 from gtm.documents.merging import FieldVersions, merge, versions
 
 Documents = dict[Key, dict[str, Any]]
@@ -67,7 +67,7 @@ class _Now:
 
 
 async def current(api: Inside, kind: str, called: str) -> tuple[dict[str, Any], str, int]:
-    """A resource as it is written, its entity tag, and a revision that is not newer.
+    """A resource with all defaults, its entity tag, and a revision that is not newer.
 
     Raises:
         ApiProblem: there is none, or it is not to be changed.
@@ -93,12 +93,16 @@ async def _read(api: Inside, key: Key) -> tuple[dict[str, Any] | None, str]:
         return None, ""
     if kind == "jurisdictions" and found.content["origin"] != "operator":
         return None, ""
-    return concise(kind, found.content), found.headers["etag"]
+    return complete(kind, found.content), found.headers["etag"]
 
 
-def documents(policy: Mapping[str, Any]) -> Documents:
-    """A policy's resources by kind and name, as they are written."""
-    return {(kind, one["name"]): concise(kind, one) for kind in KINDS for one in policy.get(kind) or ()}
+def documents(policy: Mapping[str, Any], *, states: bool = False) -> Documents:
+    """A policy's resources by kind and name, with all defaults; with admin states of regions only if somebody wrote them (`states`)."""
+    return {
+        (kind, one["name"]): complete(kind, one, states=states)
+        for kind in KINDS
+        for one in policy.get(kind) or ()
+    }
 
 
 async def _then(api: Inside, revision: int) -> Mapping[str, Any]:
@@ -139,7 +143,8 @@ async def _now_part(api: Inside, draft: Draft, mine: Documents) -> _Now:
 
     found = dict(zip(keys, await asyncio.gather(*map(read, keys)), strict=True))
     tags = {_text(key): tag for key, (_, tag) in found.items()}
-    stale = [key for key in keys if draft.tags.get(_text(key), tags[_text(key)]) != tags[_text(key)]]
+    # What has no tag was not there when the draft began, as far as it knows.
+    stale = [key for key in keys if draft.tags.get(_text(key), "") != tags[_text(key)]]
     then = documents(await _then(api, draft.revision)) if stale else {}
     changed = [
         Changed(key, then.get(key), found[key][0], mine.get(key))
@@ -161,7 +166,7 @@ async def against(api: Inside, draft: Draft, policy: Mapping[str, Any]) -> tuple
         draft: the draft.
         policy: what it says.
     """
-    mine = documents(policy)
+    mine = documents(policy, states=True)
     now = await _now(api, draft, mine)
     conflicts = tuple(one for one in now.changed if one.conflict)
     if conflicts:
@@ -174,7 +179,7 @@ async def merged(api: Inside, draft: Draft, form: Mapping[str, str]) -> Draft:
     """A draft with what somebody has chosen, field by field; as it was, if there was another change meanwhile."""
     body = {"text": draft.text, **draft.partial}
     found = (await api.ask("POST", "/v1/policy:read", body=body)).content
-    mine = documents(found["policy"] or {})
+    mine = documents(found["policy"] or {}, states=True)
     now = await _now(api, draft, mine)
     if found["problems"] or form.get("seen") != now.seen:
         return draft
@@ -208,7 +213,9 @@ def _together(draft: Draft, now: _Now, mine: Documents, taken: Mapping[Key, Coll
 
 
 def _written(made: Documents) -> str:
-    return as_yaml({kind: items for kind in KINDS if (items := list(_of(made, kind)))}) if made else ""
+    if not made:
+        return ""
+    return as_yaml({kind: items for kind in KINDS if (items := list(_of(made, kind)))}, states=True)
 
 
 def _of(made: Documents, kind: str) -> Iterable[dict[str, Any]]:

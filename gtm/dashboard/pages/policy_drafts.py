@@ -103,7 +103,7 @@ async def _filled(visit: Visit, draft: Draft, kind: str, form: Mapping[str, str]
     """A draft with what its form says; or the form once more, with what is wrong with it."""
     found = await _read(visit, draft)
     items = (found["policy"] or {}).get(kind) or [{}]
-    document = forms.filled(kind, concise(kind, items[0]) if items[0] else {}, form)
+    document = forms.filled(kind, concise(kind, items[0], states=True) if items[0] else {}, form)
     made = replace(draft, text=forms.rewritten(kind, document)).checked()
     problems = (await _read(visit, made))["problems"]
     if problems and form.get("do") != "yaml":
@@ -159,7 +159,9 @@ async def _form(visit: Visit, draft: Draft) -> Response:
     if kind is None:
         words = "only a sound text of a single region, service, residency rule or spillover rule can be shown as a form"
         return await _editor(visit, draft, 422, {"title": "This stays YAML", "detail": words})
-    return await _form_page(visit, draft, kind, concise(kind, found["policy"][kind][0]), found["problems"])
+    return await _form_page(
+        visit, draft, kind, concise(kind, found["policy"][kind][0], states=True), found["problems"]
+    )
 
 
 async def _form_page(

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from gtm.core.model.policy import RuleMode
 from gtm.core.model.services import OnOverload, OnUnusable, Priority, Steering
 from gtm.dashboard.inside import Inside
-from gtm.dashboard.pages.policy_words import as_yaml, concise
+from gtm.dashboard.pages.policy_words import as_yaml
 from gtm.documents import yamls
 from gtm.documents.resources import MAX_RESOURCES
 
@@ -251,6 +251,6 @@ def _members(document: Mapping[str, Any], form: Mapping[str, str]) -> list[dict[
 def rewritten(kind: str, document: Mapping[str, Any]) -> str:
     """The text of a draft of this document alone; what is wrong is written as it is."""
     try:
-        return as_yaml({kind: [concise(kind, document)]})
+        return as_yaml({kind: [document]}, states=True)
     except ValidationError:
         return yamls.dump({kind: [dict(document)]})

@@ -32,18 +32,34 @@ def kind_of(slug: str) -> str:
     return _KINDS[slug]
 
 
-def as_yaml(resources: Mapping[str, Iterable[Mapping[str, Any]]]) -> str:
-    """Documents by kind as `gtm export` writes them: without defaults, and without regions' admin states."""
-    return yamls.dump({kind: [concise(kind, one) for one in items] for kind, items in resources.items()})
+def as_yaml(resources: Mapping[str, Iterable[Mapping[str, Any]]], *, states: bool = False) -> str:
+    """Documents by kind as `gtm export` writes them: without defaults and, unless told otherwise, without regions' admin states."""
+    return yamls.dump(
+        {kind: [concise(kind, one, states=states) for one in items] for kind, items in resources.items()}
+    )
 
 
-def concise(kind: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document of the API without what is the default anyway, and without what people do not write."""
+def concise(kind: str, document: Mapping[str, Any], *, states: bool = False) -> dict[str, Any]:
+    """A document of the API without what is the default anyway, and without what people do not write unless they did (`states`)."""
+    return _dumped(kind, document, states=states, exclude_defaults=True)
+
+
+def complete(kind: str, document: Mapping[str, Any], *, states: bool = False) -> dict[str, Any]:
+    """The same with every default, so that an object that is there with nothing but defaults differs from none."""
+    return _dumped(kind, document, states=states, exclude_defaults=False)
+
+
+def _dumped(
+    kind: str, document: Mapping[str, Any], *, states: bool, exclude_defaults: bool
+) -> dict[str, Any]:
     model = DOCUMENTS[kind]
+    left_out = () if states else _STATES
     known = {
-        key: value for key, value in document.items() if key in model.model_fields and key not in _STATES
+        key: value for key, value in document.items() if key in model.model_fields and key not in left_out
     }
-    made: dict[str, Any] = model.model_validate(known).model_dump(mode="json", exclude_defaults=True)
+    made: dict[str, Any] = model.model_validate(known).model_dump(
+        mode="json", exclude_defaults=exclude_defaults
+    )
     return made
 
 

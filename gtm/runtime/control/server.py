@@ -128,6 +128,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         name=f"{socket.gethostname()}:{port}",
         deposed=stop,
         sign_in=settings.sign_in,
+        dashboard_url=settings.dashboard_url,
         answers=edge_answers,
     )
     server = _Server(server_config(with_dashboard(app, settings.dashboard_url, _identity(settings)), grace=2))

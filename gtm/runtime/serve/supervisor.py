@@ -156,7 +156,8 @@ class Supervisor:
                 "demo world", ["gtm.runtime.serve.demo_world"], lambda: world, pass_fds=(world.switch,)
             ).start()  # at once: it gets ready while the database is made ready
             DemoFile(block, _switch(block), self._regions).write(self._data_dir)
-        link = f"{self._control_url}/sign-in/{self._sign_in}"
+        found = self._settings.control.dashboard_url or self._control_url
+        link = f"{found.rstrip('/')}/sign-in/{self._sign_in}"
         prepared = await prepare(
             self._database_url,
             edge_token=self._edge_token,
