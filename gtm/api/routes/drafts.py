@@ -62,9 +62,10 @@ def _described(model: type[Any]) -> dict[str, Any]:
     "/policy:simulate",
     tags=["policy"],
     operation_id="simulate_policy",
-    summary="Try a draft with traffic",
-    description="What the policy in force and the draft would each make of it, with health, latency and load as they "
-    "are now: shares, latency, spillover, refusals, room, and what moves. Changes nothing. It is worked out in a process "
+    summary="Try a draft, or a scenario, with traffic",
+    description="What the policy in force makes of it, and what the draft would (left out: the same policy) if a `scenario` came true: "
+    "regions that fail or drain, other capacity, more demand, a day to come. Else health, latency and load are as they "
+    "are now. Shares, latency, spillover, refusals, room, and what moves. Changes nothing. It is worked out in a process "
     "with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at work.",
     response_model=SimulationView,
     responses=errors(404, 413, 415),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import Field
+
 from gtm.api.schemas.base import Schema
 from gtm.core.model.services import Priority
 
@@ -133,6 +135,10 @@ class RegionTraffic(Schema):
     queued: float
     """Requests that wait there because they fit nowhere."""
     room: RoomSchema
+    price_ms: float
+    """What one more request a second there would cost all others, in ms of latency."""
+    exhausted: bool
+    """It can take no more."""
 
 
 class LatencySchema(Schema):
@@ -165,6 +171,16 @@ class ProjectionSchema(Schema):
     """`from` and `to` a region, and the `rate`."""
     refused: RefusedSchema
     queued: float
+    exhausted: list[str]
+    """Quotas of spillover that are used up."""
+
+
+class MoveSchema(Schema):
+    """Requests per second that go elsewhere than before; a region of null: refused."""
+
+    from_: str | None = Field(alias="from")
+    to: str | None
+    rate: float
 
 
 class ComparisonSchema(Schema):
@@ -174,6 +190,8 @@ class ComparisonSchema(Schema):
     """The share of requests whose region, or refusal, differs."""
     newly_served: float
     """The part of `moved` that was refused before."""
+    moves: list[MoveSchema]
+    """The same by where it goes, the largest first."""
     before: ProjectionSchema
     after: ProjectionSchema
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 RUNNING = "running"
 RECORDED = "recorded"
+CURRENT = "current"
 _FOUR = tuple((when, side) for when in ("average", "peak") for side in ("before", "after"))
 _HEADINGS = ("average before", "average after", "peak before", "peak after")
 _SHOWN = 20
@@ -35,8 +36,15 @@ def register(app: typer.Typer) -> None:
 
 def simulate(
     *,
-    policy: Annotated[Path, typer.Option(help="The draft: a folder of YAML files, or one file.")],
-    traffic: Annotated[str, typer.Option(help="A CSV file (`-`: standard input), or `recorded`.")],
+    traffic: Annotated[
+        str, typer.Option(help="A CSV file (`-`: standard input), `recorded`, or `current`: of this moment.")
+    ],
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="The draft: a folder of YAML files, or one file. Left out: what it is compared with, for a scenario."
+        ),
+    ] = None,
     against: Annotated[str, typer.Option(help="A folder to compare with, or `running`.")] = RUNNING,
     since: Annotated[
         str, typer.Option(help="How much recorded traffic: a number with m, h, d or w.")
@@ -45,6 +53,21 @@ def simulate(
         str,
         typer.Option(help="How long a file's requests took, where it has no times: with s, m, h, d or w."),
     ] = "1h",
+    down: Annotated[list[str] | None, typer.Option(help="A region that fails; may be repeated.")] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="A region that drains; may be repeated.")] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(help="REGION=FACTOR: what it can take, as a multiple of now; may be repeated."),
+    ] = None,
+    demand: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="FACTOR, or SERVICE=FACTOR: so many times the requests, of all or of a service besides."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="By the law, and the policy's dates, of this time to come (RFC 3339).")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write the result as a page of its own.")] = None,
     geoip_db: options.GeoipDb = None,
     geoip_overrides: options.GeoipOverrides = None,
@@ -53,7 +76,7 @@ def simulate(
     token: options.Token = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Try a draft with traffic: shares, latency, spillover, refusals, capacity, and what moves. Changes nothing.
+    """Try a draft, or what may happen, with traffic: shares, latency, spillover, refusals, capacity, and what moves. Changes nothing.
 
     With `--against FOLDER` and a file no server is needed: every region then counts as up, with its declared capacity.
     """
@@ -61,28 +84,35 @@ def simulate(
 
     back = duration_seconds("--since", since)
     lasting = duration_seconds("--duration", duration)
-    draft = read_document(policy)
+    draft = None if policy is None else read_document(policy)
+    scenario = _scenario(down or (), drain or (), capacity or (), demand or (), at)
     locate = _locator(geoip_db, geoip_overrides, geoip_anonymous_db)
     if against != RUNNING:
         other = read_document(Path(against))
-        before, after = _policy(other), _policy(draft)
+        before, after = _policy(other), _policy(other if draft is None else draft)
+        if traffic == CURRENT:
+            raise CommandError("`--traffic current` is known to control alone: leave out --against")
         if traffic == RECORDED:
             asked = _recorded(client.control(control_url, token), back, before, after)
         else:
             asked = _file(traffic, lasting, locate, (after, before))
-        found = _simulated(before, after, asked)
+        found = _simulated(before, after, asked, scenario)
     else:
         api = client.control(control_url, token)
-        body: dict[str, Any] = {"policy": draft, "traffic": RECORDED, "since": _ago(back)}
-        if traffic != RECORDED:
-            running = _policy(api.get("/v1/policy", admin_states="true")["policy"])
-            asked = _file(traffic, lasting, locate, (_policy(draft), running))
-            body = {"policy": draft, "traffic": _document(asked)}
+        body: dict[str, Any] = {"scenario": scenario, "traffic": traffic}
+        if draft is not None:
+            body["policy"] = draft
+        if traffic == RECORDED:
+            body["since"] = _ago(back)
+        elif traffic != CURRENT:
+            running = api.get("/v1/policy", admin_states="true")["policy"]
+            policies = (_policy(running if draft is None else draft), _policy(running))
+            body["traffic"] = _document(_file(traffic, lasting, locate, policies))
         with output.progress("simulating"):
             found = api.call("POST", "/v1/policy:simulate", body=body).body
     if html is not None:
         name = f"revision {found['revision']}" if against == RUNNING else against
-        _write(html, found, before=name, after=str(policy))
+        _write(html, found, before=name, after=name if policy is None else str(policy), scenario=scenario)
     output.warn(found["warnings"])
     if as_json:
         output.print_json(found)
@@ -90,6 +120,38 @@ def simulate(
         _tell(found)
         if html is not None:
             output.say(f"\nwritten to {html}")
+
+
+def _scenario(
+    down: Iterable[str],
+    drain: Iterable[str],
+    capacity: Iterable[str],
+    demand: Iterable[str],
+    at: str | None,
+) -> dict[str, Any]:
+    """What options say may happen, as the control API takes it.
+
+    Raises:
+        CommandError: a factor is none.
+    """
+    named: dict[str, dict[str, float]] = {"capacity": {}, "services": {}}
+    found: dict[str, Any] = {"down": list(down), "drain": list(drain), "at": at}
+    for field, option, texts in (("capacity", "--capacity", capacity), ("services", "--demand", demand)):
+        for text in texts:
+            name, sign, factor = text.rpartition("=")
+            try:
+                value = float(factor)
+            except ValueError:
+                words = f"{option}: `{text}` is not a name, `=` and a number"
+                raise CommandError(words, Exit.BAD_INPUT) from None
+            if sign:
+                named[field][name] = value
+            elif field == "services":
+                found["demand"] = value
+            else:
+                raise CommandError(f"{option}: `{text}` does not say of which region: REGION=FACTOR")
+    found |= named
+    return {key: value for key, value in found.items() if value not in (None, [], {})}
 
 
 # --- traffic ---
@@ -209,18 +271,24 @@ def _json(document: Mapping[str, Any]) -> str:
     return json.dumps(document)
 
 
-def _simulated(before: Policy, after: Policy, traffic: Traffic) -> dict[str, Any]:
+def _simulated(
+    before: Policy, after: Policy, traffic: Traffic, scenario: Mapping[str, Any]
+) -> dict[str, Any]:
     import time
 
     from gtm.cli.common import output
     from gtm.control.errors import ControlError
+    from gtm.control.policy.drafts import parsed
+    from gtm.control.policy.scenario import ScenarioDocument
     from gtm.control.policy.simulation import simulated_offline
 
     with explained(), output.progress("simulating"):
         try:
-            return simulated_offline(before, after, traffic, time.time())
+            meant = parsed(ScenarioDocument, _json(scenario).encode()).scenario
+            return simulated_offline(before, after, traffic, time.time(), meant)
         except ControlError as error:
-            raise CommandError(error.detail) from error
+            problems = tuple(f"{one.path}: {one.message}" for one in error.problems)
+            raise CommandError(error.detail, problems=problems) from error
 
 
 # --- the result ---

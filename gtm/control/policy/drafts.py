@@ -21,6 +21,7 @@ from gtm.control.live.compiled import with_history
 from gtm.control.policy import simulation
 from gtm.control.policy.questions import Answers, ExplainRequest, asked
 from gtm.control.policy.reading import Reading, read
+from gtm.control.policy.scenario import ScenarioDocument
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import TrafficDocument
 from gtm.core.demand.traffic import Traffic
@@ -31,6 +32,7 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
 from gtm.documents.parts import DraftDocument
 from gtm.documents.resources import Document
+from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
 from gtm.geoip.networks import told_subnet
 
@@ -43,8 +45,11 @@ _Body = TypeVar("_Body", bound=Document)
 
 
 class SimulateRequest(DraftDocument):
-    """A draft, and the traffic to try it with."""
+    """A draft, what happens besides, and the traffic to try them with."""
 
+    policy: PolicyDocument = PolicyDocument()
+    """Left out: the policy in force, but for what `delete` names."""
+    scenario: ScenarioDocument = ScenarioDocument()
     traffic: Literal["recorded", "current"] | TrafficDocument = "recorded"
     """`recorded` since a moment, the `current` rates, or any other."""
     since: f.Moment | None = None
@@ -166,7 +171,10 @@ def done(job: Job | Reading) -> dict[str, Any]:
             job, question, simulation.compile_draft(DraftDocument(policy=question.policy), job.running)
         )
     asked = parsed(SimulateRequest, job.body)
-    draft = simulation.compile_draft(asked, job.running)
+    if "policy" not in asked.model_fields_set:
+        asked = asked.model_copy(update={"partial": True})
+    scenario = asked.scenario.scenario
+    draft = simulation.compile_draft(asked, job.running, scenario)
     if job.missing:
         raise NotFound(job.missing)
     running = simulation.compiled(job.running)
@@ -174,7 +182,8 @@ def done(job: Job | Reading) -> dict[str, Any]:
     if traffic is None:
         assert not isinstance(asked.traffic, str)  # noqa: S101 - control has looked
         traffic = asked.traffic.traffic(simulation.priorities(draft.policy, running.policy))
-    return {**simulation.simulated(job.situation, traffic, running, draft), "revision": job.revision}
+    found = simulation.simulated(job.situation, traffic, running, draft, scenario)
+    return {**found, "revision": job.revision}
 
 
 def answer(job: Job | Reading) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gtm.control.errors import Invalid, Unavailable
+from gtm.control.policy.scenario import check
 from gtm.control.policy.situation import Situation
 from gtm.core.decision.decide import Routing, routed
 from gtm.core.decision.explain import answer, lines
@@ -23,6 +24,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
+from gtm.core.simulate.scenario import NOTHING, Scenario
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.parts import DraftDocument
 from gtm.geoip.address import parse_address
@@ -31,13 +33,13 @@ DRAW = 0.5
 """An explanation is of the middle draw: of several ways it shows one that is likely, the same each time."""
 
 
-def compile_draft(draft: DraftDocument, running: Policy) -> Snapshot:
-    """Compile a draft; regions without an admin state have that of the policy in force.
+def compile_draft(draft: DraftDocument, running: Policy, scenario: Scenario = NOTHING) -> Snapshot:
+    """Compile a draft, with what a scenario changes of it; regions without an admin state have that of the policy in force.
 
     Raises:
         PolicyError: it does not compile.
     """
-    return compile_policy(draft.within(running), shipped_jurisdictions())
+    return compile_policy(scenario.policy(draft.within(running)), shipped_jurisdictions())
 
 
 def compiled(policy: Policy, revision: int = 0) -> Snapshot:
@@ -49,34 +51,44 @@ def compiled(policy: Policy, revision: int = 0) -> Snapshot:
     return compile_policy(policy, shipped_jurisdictions(), revision=revision)
 
 
-def simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot) -> dict[str, Any]:
-    """What the draft would make of some traffic, beside what the policy in force makes of it.
+def simulated(
+    situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot, scenario: Scenario = NOTHING
+) -> dict[str, Any]:
+    """What the draft would make of some traffic, in a scenario, beside what the policy in force makes of it now.
 
     Raises:
+        Invalid: the scenario names what the draft does not have, or a day that is over.
         Unavailable: the planner could not solve it.
     """
-    found = _simulated(situation, traffic, running, draft)
+    found = _simulated(situation, traffic, running, draft, scenario)
     found["warnings"] += presumptions(situation, draft.policy)
     return found
 
 
-def simulated_offline(before: Policy, after: Policy, traffic: Traffic, now: float) -> dict[str, Any]:
+def simulated_offline(
+    before: Policy, after: Policy, traffic: Traffic, now: float, scenario: Scenario = NOTHING
+) -> dict[str, Any]:
     """The same where no server is at hand: every endpoint counts as up, and capacities are those declared.
 
     Raises:
         PolicyError: one of them does not compile.
+        Invalid: the scenario names what the draft does not have, or a day that is over.
         Unavailable: the planner could not solve it.
     """
     shipped = shipped_jurisdictions()
     situation = Situation(now, State())
-    return _simulated(situation, traffic, compile_policy(before, shipped), compile_policy(after, shipped))
+    running, draft = compile_policy(before, shipped), compile_policy(scenario.policy(after), shipped)
+    return _simulated(situation, traffic, running, draft, scenario)
 
 
-def _simulated(situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot) -> dict[str, Any]:
+def _simulated(
+    situation: Situation, traffic: Traffic, running: Snapshot, draft: Snapshot, scenario: Scenario
+) -> dict[str, Any]:
+    check(scenario, draft.policy, situation.now)
     before = situation.world(running, presume_up=True)
-    after = situation.world(draft, presume_up=True)
+    after = situation.world(draft, presume_up=True, scenario=scenario)
     try:
-        return as_data(simulate(traffic, before, after), before, after)
+        return as_data(simulate(traffic, before, after, scenario), before, after)
     except PlanError as error:
         raise Unavailable(f"the planner could not plan for this traffic: {error}") from error
 

@@ -15,6 +15,7 @@ from gtm.core.demand.rows import Row
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import State
 from gtm.core.policy.snapshot import Snapshot
+from gtm.core.simulate.scenario import NOTHING, Scenario
 from gtm.core.simulate.world import World, presumed_up
 
 if TYPE_CHECKING:  # with them comes the database, which processes that look at drafts have no use for
@@ -37,19 +38,23 @@ class Situation:
         """A policy in this moment, with the plan in force."""
         return view_of(snapshot, self.state, Window(self.now, self.now), self.table)
 
-    def world(self, snapshot: Snapshot, *, presume_up: bool = False) -> World:
+    def world(self, snapshot: Snapshot, *, presume_up: bool = False, scenario: Scenario = NOTHING) -> World:
         """A policy in this moment, without a plan.
 
         Args:
             snapshot: the policy.
             presume_up: whether endpoints that nobody has probed yet count as up.
+            scenario: what happens besides.
         """
         health = self.state.health
         if presume_up:
             health = presumed_up(snapshot.policy, health, self.now)
+        if scenario.down:
+            health = scenario.health(health, snapshot.policy, self.now)
         state = State(self.state.epoch, health=health)
         found = assess(snapshot.policy, health, self.loads, self.now, self.capacity)
-        return World(replace(self, state=state).view(snapshot), found.supply)
+        day = self.now if scenario.at is None else scenario.at
+        return World(replace(self, state=state, now=day).view(snapshot), scenario.supply(found.supply))
 
 
 async def situation_of(present: Present, active: Active, now: float) -> Situation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from gtm.core.demand.cells import Cell
 from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.simulate.project import Floats, Projection, project
+from gtm.core.simulate.scenario import NOTHING, Scenario
 from gtm.core.simulate.world import Ranked, World
 
 _Key = TypeVar("_Key")
@@ -23,11 +24,13 @@ REFUSED = ""
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the same sample of traffic comes to under both policies.
+    """What a sample of traffic comes to before and after; where demand grows there is more of it after.
 
     `moved` is the share of it whose region (or refusal) differs: the mean over cells of the total variation distance
     between where their requests go before and after. `newly_served` is the part of that which was refused before and
-    no longer is; the rest leaves a region that serves it.
+    no longer is; the rest leaves a region that serves it. `moves` has the same by where it goes: (from, to) → requests
+    per second of the demand after, `""` for those that are refused. What a cell's requests leave is spread over where they
+    go in proportion, since nobody says which request goes where.
     """
 
     sample: Sample
@@ -35,6 +38,7 @@ class Comparison:
     after: Projection
     moved: float
     newly_served: float
+    moves: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def displaced(self) -> float:
@@ -78,13 +82,14 @@ class Simulation:
     unknown: Mapping[str, float]
 
 
-def simulate(traffic: Traffic, before: World, after: World) -> Simulation:
+def simulate(traffic: Traffic, before: World, after: World, scenario: Scenario = NOTHING) -> Simulation:
     """Put traffic through two policies.
 
     Args:
         traffic: what was asked.
         before: the policy in force.
-        after: the draft.
+        after: the draft, in the world that the scenario makes.
+        scenario: how demand grows.
 
     Raises:
         PlanError: the planner could not solve it.
@@ -99,28 +104,28 @@ def simulate(traffic: Traffic, before: World, after: World) -> Simulation:
     unknown = {cell: count for cell, count in traffic.whole.counts.items() if cell not in known}
     whole = _known(traffic.whole, unknown)
     peak = _known(traffic.peak, unknown)
-    average = compare(old, new, whole)
+    average = compare(old, new, whole, scenario)
     read = {cell: Cell.parse(cell) for cell in average.before.cells}
     return Simulation(
         average=average,
-        peak=average if traffic.peak is traffic.whole else compare(old, new, peak),
+        peak=average if traffic.peak is traffic.whole else compare(old, new, peak, scenario),
         countries=_countries(average, read),
         places=_places(average, read),
         unknown=unknown,
     )
 
 
-def compare(old: Ranked, new: Ranked, sample: Sample) -> Comparison:
+def compare(old: Ranked, new: Ranked, sample: Sample, scenario: Scenario = NOTHING) -> Comparison:
     """Put one sample through both policies.
 
     Raises:
         PlanError: the planner could not solve it.
     """
     rates = sample.rates
+    grown = scenario.grown(rates) if scenario.grows else rates
     before = project(old, rates)
-    after = project(new, rates, before)
-    moved, newly_served = _difference(rates, before, after)
-    return Comparison(sample, before, after, moved, newly_served)
+    after = project(new, grown, before)
+    return Comparison(sample, before, after, *_difference(grown, before, after))
 
 
 def _known(sample: Sample, unknown: Mapping[str, float]) -> Sample:
@@ -131,12 +136,14 @@ def _known(sample: Sample, unknown: Mapping[str, float]) -> Sample:
     )
 
 
-def _difference(rates: Mapping[str, float], before: Projection, after: Projection) -> tuple[float, float]:
-    """The share that moves, and the share that is served instead of refused."""
+def _difference(
+    rates: Mapping[str, float], before: Projection, after: Projection
+) -> tuple[float, float, dict[tuple[str, str], float]]:
+    """The share that moves, the share that is served instead of refused, and what goes from where to where."""
     total = sum(rates.values())
     if total <= 0:
-        return 0.0, 0.0
-    numbers: dict[str, int] = {}
+        return 0.0, 0.0, {}
+    numbers: dict[str, int] = {REFUSED: 0}
     weights = np.array(list(rates.values()), dtype=np.float64)
     ends = [
         [
@@ -147,12 +154,19 @@ def _difference(rates: Mapping[str, float], before: Projection, after: Projectio
         for found in (before, after)
     ]
     old, new = (_dense(entries, len(rates), len(numbers)) for entries in ends)
-    left = np.maximum(old - new, 0.0).sum(axis=1)
-    came = np.maximum(new - old, 0.0).sum(axis=1)
-    # Both sum to 1 with the refusals; what comes beyond what leaves comes from them.
-    moved = np.maximum(left, came)
-    newly = np.maximum(came - left, 0.0)
-    return _cleaned(float(moved @ weights) / total), _cleaned(float(newly @ weights) / total)
+    left, came = np.maximum(old - new, 0.0), np.maximum(new - old, 0.0)
+    gone, served = left.sum(axis=1), came.sum(axis=1)
+    # Both sum to 1 with the refusals; what comes beyond what leaves comes from them, and what leaves beyond that goes there.
+    moved, newly = np.maximum(gone, served), np.maximum(served - gone, 0.0)
+    left[:, 0], came[:, 0] = newly, np.maximum(gone - served, 0.0)
+    part = np.divide(weights, moved, out=np.zeros_like(weights), where=moved > _SMALL)
+    ways = left.T @ (came * part[:, None])
+    names = list(numbers)
+    moves = {
+        (names[start], names[end]): float(ways[start, end])
+        for start, end in zip(*np.nonzero(ways > _SMALL * total), strict=True)
+    }
+    return _cleaned(float(moved @ weights) / total), _cleaned(float(newly @ weights) / total), moves
 
 
 def _cleaned(share: float) -> float:

@@ -83,7 +83,7 @@ class Projection:
     `cells` maps a demand cell to where its requests go. `spill` holds what goes from its home region to another,
     `queued` what waits at its home because it fits nowhere. `refused` is by reason, `refused_by_rule` by the name of
     each residency rule that keeps a refused request from some region (one request counts for each of them). `plan` and
-    `fill` are the planner's.
+    `fill` are the planner's, `binding` names the regions and quotas that it has exhausted.
     """
 
     rate: float
@@ -97,6 +97,7 @@ class Projection:
     room: Mapping[str, Room]
     plan: Plan
     fill: Fill
+    binding: tuple[str, ...] = ()
 
     @property
     def refused_rate(self) -> float:
@@ -155,6 +156,7 @@ def project(
         },
         plan=_plan(problem, solution),
         fill=tick.fill,
+        binding=tuple(solution.binding),
     )
 
 

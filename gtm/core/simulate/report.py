@@ -29,7 +29,7 @@ def as_data(found: Simulation, before: World, after: World) -> dict[str, Any]:
 
     Returns:
         `traffic` (requests, seconds, rate, peak), `moved` and `newly_served` (on average), `regions`, `average` and
-        `peak` (each with moved, newly_served, before, after), `countries` (service, country, share, before, after; a
+        `peak` (each with moved, newly_served, moves, before, after), `countries` (service, country, share, before, after; a
         region of null is a refusal), `places` (the same by demand cell) and `warnings`.
     """
     regions = {
@@ -64,6 +64,10 @@ def _comparison(made: Comparison) -> dict[str, Any]:
     return {
         "moved": _number(made.moved),
         "newly_served": _number(made.newly_served),
+        "moves": [
+            {"from": start or None, "to": end or None, "rate": _number(rate)}
+            for (start, end), rate in sorted(made.moves.items(), key=lambda one: (-one[1], one[0]))
+        ],
         "before": _projection(made.before),
         "after": _projection(made.after),
     }
@@ -80,6 +84,8 @@ def _projection(made: Projection) -> dict[str, Any]:
                 "share": _number(served / rate),
                 "queued": _number(made.queued.get(name, 0.0)),
                 "room": _room(made.room[name]),
+                "price_ms": _number(made.plan.prices.get(name, 0.0)),
+                "exhausted": name in made.binding,
             }
             for name, served in made.served.items()
         ],
@@ -96,6 +102,7 @@ def _projection(made: Projection) -> dict[str, Any]:
             "rules": _rounded(made.refused_by_rule),
         },
         "queued": _number(sum(made.queued.values())),
+        "exhausted": [name for name in made.binding if name not in made.served],
     }
 
 

@@ -13,6 +13,7 @@ from gtm.api.examples import EXAMPLES
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
 from gtm.dashboard.drafts import Draft, key_of
+from gtm.dashboard.effects import told
 from gtm.dashboard.inside import ApiProblem, Query, name
 from gtm.dashboard.pages import policy_conflicts as conflicts
 from gtm.dashboard.pages import policy_forms as forms
@@ -269,15 +270,15 @@ async def _approve(visit: Visit, draft: Draft) -> Response:
 
 
 async def _effect(visit: Visit) -> Response:
-    """What it would make of traffic, in numbers."""
+    """What it would make of traffic, on the map and in numbers."""
     form = await visit.form()
     draft = Draft.of_form(form)
     found = await _read(visit, draft)
     traffic = "current" if form.get("traffic") == "current" else "recorded"
     body = {"policy": found["policy"] or {}, **draft.partial, "traffic": traffic}
-    values: dict[str, Any] = {"draft": draft, "traffic": traffic, "found": None, "problem": None}
+    values: dict[str, Any] = {"draft": draft, "effect": None, "problem": None}
     try:
-        values["found"] = (await visit.api.ask("POST", "/v1/policy:simulate", body=body)).content
+        values["effect"] = told((await visit.api.ask("POST", "/v1/policy:simulate", body=body)).content)
     except ApiProblem as error:
         values["problem"] = error.document
     return visit.render("policy_effect.html" if visit.partial else "policy_effect_page.html", **values)

@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gtm.core.model.access import Role
+from gtm.dashboard.effects import told
 from gtm.dashboard.inside import ApiProblem, Inside, Query, name
 from gtm.dashboard.visits import Visit, page
-
-MOST_COUNTRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ async def preview(api: Inside, which: str, change: Change, chosen: str) -> dict[
         "taken": taken,
         "safety": judged.get("safety"),
         "unjudged": judged if "safety" not in judged else None,
-        **(told(made) if made is not None and "average" in made else {}),
+        "effect": told(made) if made is not None and "average" in made else None,
     }
 
 
@@ -163,44 +162,6 @@ async def _answer(api: Inside, path: str, body: Mapping[str, Any]) -> dict[str, 
     except ApiProblem as problem:
         return dict(problem.document)
     return found
-
-
-def told(made: Mapping[str, Any]) -> dict[str, Any]:
-    """What a simulation says, as the page shows it."""
-    sides = [made[when][side] for when in ("average", "peak") for side in ("before", "after")]
-    by_region = [{one["region"]: one for one in side["regions"]} for side in sides]
-    regions = [
-        {
-            "region": one["region"],
-            "sides": [side.get(one["region"]) for side in by_region],
-            "change": _rate(by_region[1], one["region"]) - _rate(by_region[0], one["region"]),
-        }
-        for one in made["regions"]
-    ]
-    gains = sorted((one for one in regions if one["change"] > 0.005), key=lambda one: -one["change"])
-    countries = [one for one in made["countries"] if one["before"] != one["after"]]
-    return {
-        "sides": sides,
-        "regions": regions,
-        "gains": gains,
-        "countries": countries[:MOST_COUNTRIES],
-        "more": max(0, len(countries) - MOST_COUNTRIES),
-        "refusals": _refusals(sides, "reasons"),
-        "rules": _refusals(sides, "rules"),
-    }
-
-
-def _rate(side: Mapping[str, Any], region: str) -> float:
-    return float(side[region]["rate"]) if region in side else 0.0
-
-
-def _refusals(sides: list[Any], kind: str) -> list[tuple[str, list[float]]]:
-    """Each reason, or rule, with its requests per second in the four projections."""
-    found = [side["refused"][kind] for side in sides]
-    return [
-        (one, [side.get(one, 0.0) for side in found])
-        for one in sorted({key for side in found for key in side})
-    ]
 
 
 def commands(which: str, change: Change, chosen: str) -> dict[str, list[str]]:

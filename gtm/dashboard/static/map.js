@@ -30,7 +30,7 @@
       if (map.countries.length) land.setAttribute("d", path({ type: "FeatureCollection", features: map.countries }));
       sized(map);
     }
-    // list: regions with name, lat, lon, kind (classes), sign, use (0 to 1, or null), said (in words), href.
+    // list: regions with name, lat, lon, kind (classes), sign, use (0 to 1, or null), said (in words), href; label: written beside it, if not its name.
     function drawRegions(list) {
       const places = list.map((one) => map.projection([one.lon, one.lat]));
       const known = new Map([...regions.children].map((one) => [one.dataset.region, one]));
@@ -52,7 +52,7 @@
       return end > map.width || places.some((one) => one[0] > at[0] && one[0] < end && Math.abs(one[1] - at[1]) < 18);
     }
     function region(link, one, at, places) {
-      const [ring, use, core, mark, name] = link.children, left = leftwards(one.name, at, places);
+      const [ring, use, core, mark, name] = link.children, left = leftwards(one.label ?? one.name, at, places);
       link.setAttribute("class", `region ${one.kind}`);
       link.setAttribute("transform", `translate(${at[0]} ${at[1]})`);
       link.setAttribute("aria-label", one.said);
@@ -61,13 +61,14 @@
       use.setAttribute("stroke-dasharray", `${ROUND * Math.min(1, one.use || 0)} ${ROUND}`);
       use.setAttribute("transform", "rotate(-90)");
       mark.textContent = one.sign; mark.setAttribute("y", 3.5);
-      name.textContent = one.name; name.setAttribute("x", left ? -16 : 16); name.setAttribute("y", 4);
+      name.textContent = one.label ?? one.name; name.setAttribute("x", left ? -16 : 16); name.setAttribute("y", 4);
       name.setAttribute("text-anchor", left ? "end" : "start");
     }
 
     new ResizeObserver(size).observe(figure);
     size();
-    fetch(figure.dataset.land).then((answer) => answer.json()).then((found) => {
+    const known = document.getElementById("land");  // a file that stands alone holds it
+    (known ? Promise.resolve(JSON.parse(known.textContent)) : fetch(figure.dataset.land).then((answer) => answer.json())).then((found) => {
       map.countries = topojson.feature(found, found.objects.countries).features;
       size();
     });

@@ -1,0 +1,124 @@
+"""What a simulation says, as pages and report files show it: on a map, in sentences and in tables. Rates in requests per second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gtm.dashboard.rendering import rate, share
+
+MOST_COUNTRIES = 12
+MOST_MOVES = 60
+MOST_PLACES = 500
+_MOST_NAMED = 30
+"""Regions up to which all have their names on the map; of more only those that gain or lose."""
+SEEN = 0.005
+"""Requests per second below which nothing is told of a change."""
+
+
+def told(made: Mapping[str, Any], countries: int = MOST_COUNTRIES) -> dict[str, Any]:
+    """What templates need of a simulation (`gtm.core.simulate.report`), for `effect.html`.
+
+    Args:
+        made: the simulation.
+        countries: most countries that are listed.
+    """
+    sides = [made[when][side] for when in ("average", "peak") for side in ("before", "after")]
+    regions = _regions(made, sides)
+    changed = [one for one in made["countries"] if one["before"] != one["after"]]
+    moves = made["average"]["moves"]
+    before, after = sides[0], sides[1]
+    return {
+        "made": made,
+        "sides": sides,
+        "regions": regions,
+        "gains": sorted((one for one in regions if one["change"] > SEEN), key=lambda one: -one["change"]),
+        "refused": after["refused"]["rate"] - before["refused"]["rate"],
+        "moves": moves[:MOST_MOVES],
+        "more_moves": max(0, len(moves) - MOST_MOVES),
+        "countries": changed[:countries],
+        "more": max(0, len(changed) - countries),
+        "refusals": _refusals(sides, "reasons"),
+        "rules": _refusals(sides, "rules"),
+        "spill": _spill(sides),
+        "full": [one["region"] for one in regions if one["sides"][3] and one["sides"][3]["exhausted"]],
+        "quotas": sorted({name for side in (sides[1], sides[3]) for name in side["exhausted"]}),
+        "scene": scene(made, regions),
+    }
+
+
+def _regions(made: Mapping[str, Any], sides: list[Any]) -> list[dict[str, Any]]:
+    """Each region with its part of the four projections, None where a policy does not have it, and what it gains on average."""
+    parts = [{one["region"]: one for one in side["regions"]} for side in sides]
+    return [
+        {
+            **{key: one[key] for key in ("region", "lat", "lon")},
+            "sides": [part.get(one["region"]) for part in parts],
+            "change": _rate(parts[1], one["region"]) - _rate(parts[0], one["region"]),
+        }
+        for one in made["regions"]
+    ]
+
+
+def _rate(side: Mapping[str, Any], region: str) -> float:
+    return float(side[region]["rate"]) if region in side else 0.0
+
+
+def _refusals(sides: list[Any], kind: str) -> list[tuple[str, list[float]]]:
+    """Each reason, or rule, with its requests per second in the four projections."""
+    found = [side["refused"][kind] for side in sides]
+    names = sorted({key for side in found for key in side})
+    return [(one, [side.get(one, 0.0) for side in found]) for one in names]
+
+
+def _spill(sides: list[Any]) -> list[tuple[tuple[str, str], list[float]]]:
+    """What leaves its home for want of room, from where to where, in the four projections; the largest first."""
+    found = [{(one["from"], one["to"]): one["rate"] for one in side["spill"]} for side in sides]
+    ways = {way for side in found for way in side}
+    rows = [(way, [side.get(way, 0.0) for side in found]) for way in ways]
+    return sorted(rows, key=lambda row: (-max(row[1]), row[0]))[:MOST_MOVES]
+
+
+def scene(made: Mapping[str, Any], regions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What `effect.js` draws: regions with what they gain or lose, what moves, and the places of clients concerned."""
+    all_regions = list(regions)
+    named = len(all_regions) <= _MOST_NAMED
+    total = made["average"]["after"]["rate"]
+    places = [
+        [one["lat"], one["lon"], one["share"] * total, _kind_of_place(one)]
+        for one in made["places"]
+        if one["lat"] is not None and one["before"] != one["after"]
+    ]
+    return {
+        "regions": [_drawn(one, named=named) for one in all_regions],
+        "moves": [
+            {**one, "label": rate(one["rate"])}
+            for one in made["average"]["moves"][:MOST_MOVES]
+            if one["rate"] > SEEN
+        ],
+        "places": places[:MOST_PLACES],
+    }
+
+
+def _kind_of_place(one: Mapping[str, Any]) -> str:
+    return "refused" if one["after"] is None else "served" if one["before"] is None else "moved"
+
+
+def _drawn(one: Mapping[str, Any], *, named: bool) -> dict[str, Any]:
+    """A region on the map: its sign and its words say what its colour does."""
+    name, change, after = one["region"], one["change"], one["sides"][1]
+    kind, sign = ("gains", "+") if change > SEEN else ("loses", "−") if change < -SEEN else ("same", "")
+    amount = f"{sign}{rate(abs(change))}" if sign else ""
+    use = None if after is None else after["room"]["utilization"]
+    was = rate(one["sides"][0]["rate"]) if one["sides"][0] else "not in the policy"
+    becomes = rate(after["rate"]) if after else "not in the policy"
+    return {
+        "name": name,
+        "lat": one["lat"],
+        "lon": one["lon"],
+        "kind": kind,
+        "sign": sign,
+        "use": use,
+        "label": f"{name} {amount}".strip() if named or sign else "",
+        "said": f"{name}: {was} before, {becomes} after{f', {share(use)} used' if use is not None else ''}",
+    }
