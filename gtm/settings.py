@@ -156,7 +156,7 @@ class ControlSettings(ServerSettings):
     )
     demand_days: int = option(
         DEFAULT_DEMAND_DAYS,
-        "Days for which recorded demand is kept (0: none is recorded).",
+        "Days for which recorded demand and the plan's history are kept (0: none is recorded).",
         minimum=0,
         maximum=366,
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 from gtm.control.lead.active import Active
 from gtm.control.lead.demand import requests_of
+from gtm.control.lead.plan_history import utilisation
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed
 from gtm.control.lead.vantages import LiveEdge
@@ -352,7 +353,7 @@ def _load(found: RegionCapacity | None, now: float) -> dict[str, Any]:
         "queue": load.queue if load is not None else None,
         "limit": limit,
         "usable": usable,
-        "utilisation": outstanding / limit if outstanding is not None and limit else None,
+        "utilisation": utilisation(found),
         "requests_per_second": load.requests_per_second if load is not None else None,
         "service_time_ms": part.service_time_ms if part is not None else None,
     }

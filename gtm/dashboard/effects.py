@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def told(made: Mapping[str, Any], countries: int = MOST_COUNTRIES) -> dict[str, 
         "made": made,
         "sides": sides,
         "regions": regions,
-        "gains": sorted((one for one in regions if one["change"] > SEEN), key=lambda one: -one["change"]),
+        "gains": _gains(moves),
         "refused": after["refused"]["rate"] - before["refused"]["rate"],
         "moves": moves[:MOST_MOVES],
         "more_moves": max(0, len(moves) - MOST_MOVES),
@@ -62,6 +63,16 @@ def _regions(made: Mapping[str, Any], sides: list[Any]) -> list[dict[str, Any]]:
 
 def _rate(side: Mapping[str, Any], region: str) -> float:
     return float(side[region]["rate"]) if region in side else 0.0
+
+
+def _gains(moves: Iterable[Mapping[str, Any]]) -> list[tuple[str, float]]:
+    """What regions gain of what moves, less what they lose; the largest first. What demand grows by is no gain."""
+    sums: dict[str, float] = defaultdict(float)
+    for one in moves:
+        for end, sign in (("from", -1.0), ("to", 1.0)):
+            if one[end] is not None:
+                sums[one[end]] += sign * one["rate"]
+    return sorted(((name, gain) for name, gain in sums.items() if gain > SEEN), key=lambda one: -one[1])
 
 
 def _refusals(sides: list[Any], kind: str) -> list[tuple[str, list[float]]]:

@@ -26,6 +26,7 @@ from gtm.storage.errors import unavailable
 from gtm.storage.health import HealthRepository
 from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
+from gtm.storage.plans import PlanRepository
 from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
 from gtm.storage.sessions import SessionRepository
@@ -117,6 +118,11 @@ class Transaction:
     def edges(self) -> EdgeRepository:
         """Edges as last heard of."""
         return EdgeRepository(self.connection)
+
+    @property
+    def plans(self) -> PlanRepository:
+        """The plan's history."""
+        return PlanRepository(self.connection)
 
     @property
     def demand(self) -> DemandRepository:

@@ -207,6 +207,23 @@ demand_minutes = Table(
     CheckConstraint("cardinality(rows) = cardinality(counts)", name="counts"),
 )
 
+plan_minutes = Table(
+    "plan_minutes",
+    metadata,
+    Column("minute", DateTime(timezone=True), primary_key=True),
+    Column("region", Text(collation="C"), primary_key=True),
+    Column("samples", Integer, nullable=False),
+    Column("demand", Double, nullable=False),
+    Column("planned", Double, nullable=False),
+    Column("away", Double, nullable=False),
+    Column("refused", Double, nullable=False),
+    Column("use", Double, nullable=True),
+    Column("price_ms", Double, nullable=False),
+    Column("exhausted", Double, nullable=False),
+    CheckConstraint("samples > 0", name="samples"),
+)
+"""What the planner decided (`gtm.core.plan.history.RegionMinute`)."""
+
 latency_sums = Table(
     "latency_sums",
     metadata,

@@ -361,3 +361,74 @@ def test_names_are_listed_to_choose_from(world: Api) -> None:
     assert found["regions"][0]["lat"] == REGIONS["eu-central"]["lat"]
     assert found["left_out"]["regions"] == 1
     assert world.anonymous.get("/v1/names").status_code == 401
+
+
+def test_a_scenario_is_simulated(live: Api) -> None:
+    """Without a draft too: what fails, drains, shrinks or grows, beside the present; what moves says from where to where."""
+
+    def made(**scenario: Any) -> dict[str, Any]:
+        answer = live.viewer.post("/v1/policy:simulate", json={"traffic": "current", "scenario": scenario})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    assert made()["moved"] == 0
+    for happens in ({"down": ["us-east"]}, {"drain": ["us-east"]}):
+        found = made(**happens)["average"]
+        assert found["moves"] == [{"from": "us-east", "to": "eu-west", "rate": pytest.approx(8.0)}]
+    refused = made(down=["eu-central", "eu-west"])["average"]
+    assert refused["moves"] == [{"from": "eu-central", "to": None, "rate": pytest.approx(2.0)}]
+    grown = made(demand=2, services={"chat": 1.5})["average"]
+    assert (grown["before"]["rate"], grown["after"]["rate"]) == pytest.approx((10.0, 30.0))
+    live.must_put("/v1/regions/us-east", region("us-east", capacity={"requests_per_second": 10}, reserve=0.0))
+    full = made(capacity={"us-east": 0.5})["average"]
+    after = {one["region"]: one for one in full["after"]["regions"]}
+    assert after["us-east"]["room"]["usable_rate"] == pytest.approx(5.0)
+    assert after["us-east"]["exhausted"]
+    assert {one["region"]: one for one in full["before"]["regions"]}["us-east"]["exhausted"] is False
+
+
+def test_a_day_to_come_has_its_own_law(live: Api) -> None:
+    """A rule that begins then holds after, and not before."""
+    rule = {
+        "match": {"services": ["chat"]},
+        "allow": {"jurisdictions": ["EEA"]},
+        "effective_from": "2090-01-01T00:00:00Z",
+    }
+    live.must_put("/v1/residency-rules/later", rule)
+
+    def moved(at: str) -> float:
+        body = {"traffic": "current", "scenario": {"at": at}}
+        return float(live.viewer.post("/v1/policy:simulate", json=body).json()["moved"])
+
+    assert moved("2089-12-31T00:00:00Z") == 0
+    assert moved("2090-01-02T00:00:00Z") == pytest.approx(0.8)
+
+
+def test_a_scenario_has_to_be_possible(live: Api) -> None:
+    """Names that nothing has, days that are over and factors out of bounds are named, all of them."""
+    asked = {
+        "down": ["eu-wset"],
+        "drain": ["x"],
+        "capacity": {"y": 1},
+        "services": {"chta": 2},
+        "at": "2020-01-01T00:00:00Z",
+    }
+    body = {"traffic": "current", "scenario": asked}
+    text = problem(live.viewer.post("/v1/policy:simulate", json=body), 422)
+    for words in (
+        "no region `eu-wset`; did you mean `eu-west`?",
+        "no service `chta`",
+        "is over",
+        "scenario.capacity",
+    ):
+        assert words in text, words
+    for wrong in (
+        {"demand": 0},
+        {"demand": 1001},
+        {"demand": "2"},
+        {"capacity": {"us-east": -1}},
+        {"sown": []},
+        {"at": "now"},
+    ):
+        problem(live.viewer.post("/v1/policy:simulate", json={"traffic": "current", "scenario": wrong}), 422)

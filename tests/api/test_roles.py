@@ -47,7 +47,7 @@ GET    /v1/(revisions|revisions/1(/diff)?)       x       x         x        x   
 GET    /v1/(edges|status|health|load|latency)    x       x         x        x     .      .        .
 GET    /v1/(edges/x|health/(steps|changes))      x       x         x        x     .      .        .
 GET    /v1/balancers                             x       x         x        x     .      .        .
-GET    /v1/(plan|top|dnssec|dnssec/x)            x       x         x        x     .      .        .
+GET    /v1/(plan(/history)?|top|dnssec(/x)?)     x       x         x        x     .      .        .
 GET    /v1/fence-approvals                       x       x         x        x     .      .        .
 GET    /v1/audit(:export)?                       x       x         x        x     .      .        .
 GET    /v1/sessions                              x       x         x        x     .      .        .

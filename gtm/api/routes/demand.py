@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Query, Response
@@ -13,7 +12,7 @@ from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import DemandView, RecordedView
-from gtm.control.errors import BadRequest
+from gtm.api.steps import step_of
 from gtm.control.lead.demand import PerAnswer, requests_of
 from gtm.control.policy import traffic
 from gtm.control.policy.situation import requests_by_cell
@@ -23,9 +22,7 @@ from gtm.documents import fields
 
 router = strict_router(prefix="/v1", tags=["demand"])
 
-_STEPS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 360, 1440, 10_080))
 _MOST_STEPS = 300
-_LONGEST = timedelta(days=3660)
 
 
 @router.get(
@@ -90,10 +87,8 @@ async def get_recorded(
     """Add up what was recorded, over all control processes that recorded it."""
     begin, now = traffic.since_now(since, time.time())
     end = now if until is None else until
-    if not timedelta(0) < end - begin <= _LONGEST:
-        raise BadRequest("`until` must be later than `since`, by ten years at most")
+    step = step_of(begin, end, _MOST_STEPS)
     found = await traffic.recorded(ctx.database, begin, end)
-    step = next((one for one in _STEPS if (end - begin) / one <= _MOST_STEPS), _STEPS[-1])
     async with ctx.database.transaction() as transaction:
         timeline = await transaction.demand.timeline(begin, end, step)
     return reply({**traffic.traffic_json(found), "timeline": timeline})

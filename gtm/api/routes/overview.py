@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import fields as dataclass_fields
+from datetime import datetime
 from time import time
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import Schema, errors
+from gtm.api.steps import step_of
 from gtm.control.overview import moment_of, plan_document, top_document
+from gtm.control.policy.traffic import since_now
 from gtm.core.capacity.load import Freshness
 from gtm.core.model.regions import AdminState
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus
+from gtm.documents import fields
+from gtm.storage.plans import RegionStep
 
 router = strict_router(prefix="/v1", tags=["plan"])
+
+MOST_STEPS = 300
+"""Of a history."""
+_COLUMNS = tuple(one.name for one in dataclass_fields(RegionStep) if one.name not in ("start", "region"))
 
 
 class PlanFacts(Schema):
@@ -81,6 +93,41 @@ class PlanView(PlanFacts):
     """Regions and quotas that are exhausted."""
     queued: dict[str, float]
     """By class, requests per second beyond capacity that wait at home, where the service does not shed."""
+
+
+class RegionHistory(Schema):
+    """A region's past, a value for each of `times`; null: nothing was recorded then. Rates in requests per second, means of the step."""
+
+    region: str
+    minutes: list[int | None]
+    """Of the step, how many were recorded."""
+    demand: list[float | None]
+    """Of clients whose home it is."""
+    planned: list[float | None]
+    """What it was to serve."""
+    away: list[float | None]
+    """Of `demand`, what went to other regions."""
+    refused: list[float | None]
+    """Of `demand`, what was refused for want of capacity."""
+    use: list[float | None]
+    """The share of its limit that it reported outstanding."""
+    most_use: list[float | None]
+    """The highest of the step's minutes."""
+    price_ms: list[float | None]
+    most_price_ms: list[float | None]
+    exhausted: list[float | None]
+    """The share of the time at which it was full."""
+
+
+class PlanHistoryView(Schema):
+    """What the planner decided."""
+
+    since: datetime
+    until: datetime
+    step_seconds: float
+    times: list[float]
+    """When steps with a recorded minute began, in POSIX seconds."""
+    regions: list[RegionHistory]
 
 
 class TopEdge(Schema):
@@ -219,6 +266,48 @@ async def get_plan(ctx: Ctx, _: Viewer) -> Response:
     """As of the last tick."""
     moment = await moment_of(ctx.present, ctx.leading(), time())
     return reply(await asyncio.to_thread(plan_document, moment))
+
+
+@router.get(
+    "/plan/history",
+    operation_id="get_plan_history",
+    summary="What the planner decided, by region and time",
+    description="Recorded minute by minute, as long as demand is (`GTM_DEMAND_DAYS`), and joined to steps. Regions that were deleted since are among them.",
+    response_model=PlanHistoryView,
+    responses=errors(),
+)
+async def get_plan_history(
+    ctx: Ctx,
+    _: Viewer,
+    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
+    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
+    region: OnlyRegion = None,
+) -> Response:
+    """From the database."""
+    begin, now = since_now(since, time())
+    end = now if until is None else until
+    step = step_of(begin, end, MOST_STEPS)
+    async with ctx.database.transaction() as transaction:
+        found = await transaction.plans.steps(begin, end, step, region)
+    told = await asyncio.to_thread(_history, found)
+    return reply({"since": begin, "until": end, "step_seconds": step.total_seconds(), **told})
+
+
+def _history(found: Sequence[RegionStep]) -> dict[str, Any]:
+    """Columns by region, all as long as the times are."""
+    times = sorted({one.start for one in found})
+    places = {start: place for place, start in enumerate(times)}
+    regions: dict[str, dict[str, Any]] = {}
+    for one in found:
+        columns = regions.get(one.region)
+        if columns is None:
+            columns = regions[one.region] = {name: [None] * len(times) for name in _COLUMNS}
+        for name in _COLUMNS:
+            columns[name][places[one.start]] = getattr(one, name)
+    return {
+        "times": [start.timestamp() for start in times],
+        "regions": [{"region": name, **columns} for name, columns in regions.items()],
+    }
 
 
 @router.get(

@@ -294,11 +294,13 @@ def _simulated(
 # --- the result ---
 
 
-def _write(path: Path, found: Mapping[str, Any], *, before: str, after: str) -> None:
-    from gtm.control.policy.simulation_page import page
+def _write(
+    path: Path, found: Mapping[str, Any], *, before: str, after: str, scenario: Mapping[str, Any]
+) -> None:
+    from gtm.dashboard.report_file import report
 
     try:
-        path.write_text(page(found, before=before, after=after), encoding="utf-8")
+        path.write_text(report(found, before=before, after=after, scenario=scenario), encoding="utf-8")
     except OSError as error:
         raise CommandError(f"cannot write `{path}`: {(error.strerror or str(error)).lower()}") from error
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from uuid import uuid4
 
-from gtm.control.lead import recorder, retention
+from gtm.control.lead import plan_history, recorder, retention
 from gtm.control.lead.balancers import Balancers
 from gtm.control.lead.demand import PerAnswer
 from gtm.control.lead.edges import Sightings
@@ -48,7 +48,7 @@ class Active:
         monotonic: seconds that never step back.
         senders: how many edges and balancers follow.
         half_life: seconds after which a measured round trip counts half.
-        demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
+        demand_days: days for which recorded demand and the plan's history are kept, 0 if none is to be recorded.
         audit_days: days for which the audit log is kept.
         probe_days: days for which the history of health is kept, 0 if it is not to be written down.
     """
@@ -88,6 +88,9 @@ class Active:
         self._recorder = (
             recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days)) if demand_days else None
         )
+        self._history = (
+            plan_history.PlanHistory(database, timedelta(days=demand_days)) if demand_days else None
+        )
 
     @property
     def health(self) -> Health:
@@ -108,6 +111,8 @@ class Active:
                 group.create_task(
                     recorder.run(self._recorder, lambda: self.reports.reported, self._per_answer)
                 )
+            if self._history is not None:
+                group.create_task(plan_history.run(self._history, lambda: self.planning.latest))
 
     def _per_answer(self) -> PerAnswer:
         return self.planning.latest.per_answer

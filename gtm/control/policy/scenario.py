@@ -29,11 +29,13 @@ class ScenarioDocument(Document):
     """Regions that fail: all their endpoints are down."""
     drain: _Names = ()
     """Regions that drain."""
-    capacity: Annotated[dict[f.Name, _Capacity], Field(max_length=MAX_RESOURCES, default_factory=dict)]
+    capacity: Annotated[dict[f.Name, _Capacity], Field(max_length=MAX_RESOURCES)] = Field(
+        default_factory=dict
+    )
     """Region → what it can take, 0 to 1000 times what it can take now, where a bound is known."""
     demand: _Demand = 1.0
     """All requests, up to 1000 times as many."""
-    services: Annotated[dict[f.Name, _Demand], Field(max_length=MAX_RESOURCES, default_factory=dict)]
+    services: Annotated[dict[f.Name, _Demand], Field(max_length=MAX_RESOURCES)] = Field(default_factory=dict)
     """Service → its requests, besides."""
     at: f.Moment | None = None
     """By the law, and the policy's dates, of this moment to come; left out: of now."""

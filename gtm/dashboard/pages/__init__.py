@@ -7,12 +7,28 @@ from gtm.dashboard.pages import (
     edges,
     latency,
     plan,
+    plan_history,
     policy,
     region_changes,
     regions,
     residency,
+    simulate,
     world,
 )
 
-PAGES = (world, ask, regions, region_changes, policy, residency, plan, access, audit, edges, latency)
+PAGES = (
+    world,
+    ask,
+    regions,
+    region_changes,
+    policy,
+    simulate,
+    residency,
+    plan,
+    plan_history,
+    access,
+    audit,
+    edges,
+    latency,
+)
 """All of them, in the order of the menu."""

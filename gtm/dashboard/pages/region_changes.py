@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -15,6 +15,7 @@ from starlette.routing import Route
 from gtm.core.model.access import Role
 from gtm.dashboard.effects import told
 from gtm.dashboard.inside import ApiProblem, Inside, Query, name
+from gtm.dashboard.pages.simulate import BACK, TRAFFIC, USUAL
 from gtm.dashboard.visits import Visit, page
 
 
@@ -47,16 +48,6 @@ CHANGES = {
         ),
     )
 }
-TRAFFIC = {
-    "now": "as of this moment",
-    "1h": "of the last hour",
-    "24h": "of the last 24 hours",
-    "7d": "of the last 7 days",
-}
-"""What a change can be tried with: the choice in the address, in words."""
-_BACK = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
-USUAL = "24h"
-"""What `gtm simulate --traffic recorded` takes too."""
 
 
 def routes() -> list[Route]:
@@ -147,8 +138,8 @@ async def _simulated(api: Inside, draft: Mapping[str, Any], chosen: str) -> tupl
     """A simulation, and with which traffic: that chosen or, where it was not recorded, that of this moment; none without demand."""
     for one in dict.fromkeys((chosen, "now")):
         asked: dict[str, Any] = {**draft, "traffic": "current"}
-        if one in _BACK:
-            asked |= {"traffic": "recorded", "since": (datetime.now(UTC) - _BACK[one]).isoformat()}
+        if one in BACK:
+            asked |= {"traffic": "recorded", "since": (datetime.now(UTC) - BACK[one]).isoformat()}
         made = await _answer(api, "/v1/policy:simulate", asked)
         if made.get("status") != 404:
             return made, one
@@ -169,9 +160,9 @@ def commands(which: str, change: Change, chosen: str) -> dict[str, list[str]]:
     api = 'curl -X POST -H "Authorization: Bearer $GTM_TOKEN"'
     edit = f'\'(.regions[] | select(.name == "{which}")).admin_state = "{change.state}"\''
     tried = f"gtm export - --admin-states --json | jq {edit} > draft.yaml"
-    since = f" --since {chosen}" if chosen in _BACK else ""
+    since = f" --since {chosen}" if chosen in BACK else ""
     body = '\'{"policy": …, "traffic": "current"}\'' if chosen == "now" else "'{\"policy\": …}'"
-    simulate = [f"gtm simulate --policy draft.yaml --traffic recorded{since}"] if chosen in _BACK else []
+    simulate = [f"gtm simulate --policy draft.yaml --traffic recorded{since}"] if chosen in BACK else []
     return {
         "preview": [
             tried,
