@@ -24,6 +24,7 @@ PAGES = {
     "region": "/regions/eu-central",
     "drain": "/regions/us-east/drain",
     "policy": "/policy",
+    "simulate": "/simulate?traffic=now&down=eu-central",
     "rule": "/policy/residency-rules/gdpr-chat",
     "residency": "/residency",
     "plan": "/plan",

@@ -90,6 +90,8 @@ def shown(found: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
         "chart": {
             "unit": measure.unit,
             "times": found["times"],
+            "since": datetime.fromisoformat(found["since"]).timestamp(),
+            "until": datetime.fromisoformat(found["until"]).timestamp(),
             "step": found["step_seconds"],
             "series": [
                 {

@@ -22,7 +22,7 @@
     const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
     const options = {
       width: figure.clientWidth, height: height(), cursor: { y: false },
-      scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.05, told.unit === "%" ? 10 : 1)] } },
+      scales: { x: { range: () => [told.since, told.until] }, y: { range: (_, __, most) => [0, Math.max(most * 1.05, told.unit === "%" ? 10 : 1)] } },
       axes: [{ ...axis }, { ...axis, size: 64, values: (_, ticks) => ticks.map((value) => `${short(value).replace(/\.0+$/, "")}${told.unit === "/s" ? "/s" : ` ${told.unit}`}`) }],
       series: [{}, ...told.series.map((one, n) => ({
         label: one.name, stroke: colours[n % colours.length], dash: DASHES[n % DASHES.length], width: 2, points: { show: times.length < 3 },
