@@ -11,7 +11,10 @@ from tests.browser.checks import assert_good
 from tests.browser.conftest import NARROW, WIDE, Open
 from tests.system.harness import Process, System
 
-PAGES = ("/residency", "/residency?client=GB", "/plan", "/edges", "/edges/local", "/latency?country=DE")
+PAGES = (
+    *("/residency", "/residency?client=GB", "/plan", "/edges", "/edges/local", "/latency?country=DE"),
+    "/regions/eu-central?history=day",
+)
 
 
 @pytest.fixture(scope="module")

@@ -102,14 +102,14 @@ def test_a_region_shows_what_probes_said(live: Api, people: People) -> None:  # 
         'class="bad"',
         "2</span> of 3",
         "down for a time; 2 of 3 probes failed",
-        "said for the first time of",
-        "said no longer down of",
+        "the first verdict",
+        "after down",
         "status 503 &lt;script&gt;",
         "(HTTP 503)",
         "2023-11-14 22:13:20 UTC</time> by its own clock",
     ):
         assert words in strips, words
-    assert strips.index("said no longer down of") < strips.index("said for the first time of")
+    assert strips.index("after down") < strips.index("the first verdict")
     day = people(Role.VIEWER).page("/regions/eu-central?history=day")
     assert 'aria-current="true">The last 24 hours' in day
     assert people(Role.VIEWER).get("/regions/eu-central?changes=x").status_code == 400

@@ -34,6 +34,8 @@ MOST_TIMES = 600
 """Probes of one series and step whose time counts for the percentiles: the newest."""
 MOST_RECENT = 20_000
 """Changes kept here: the newest."""
+MOST_LAST = 50_000
+"""Series not heard of now whose last verdict is remembered."""
 TOGETHER = ""
 """The vantage of what all say together."""
 
@@ -147,7 +149,6 @@ class _Live:
     """A series as it is now."""
 
     status: HealthStatus
-    heard: float
     open: _Open
     done: deque[Step] = field(default_factory=deque)
 
@@ -228,8 +229,10 @@ class History:
         for vantage, live in list(self._series.items()):
             for (region, url), one in list(live.items()):
                 self._close(Series(region, url, vantage), one, began)
-                if now - one.heard > KEPT and not one.done:
+                if not one.done:
                     del live[region, url]
+                    if len(self._last) < MOST_LAST:
+                        self._last[Series(region, url, vantage)] = one.status
             if not live:
                 del self._series[vantage]
                 self._silent.discard(vantage)
@@ -276,9 +279,8 @@ class History:
                     continue
                 found = live.get((region, url))
                 if found is None:
-                    found = live[region, url] = _Live(one.status, now, _Open(one.status))
+                    found = live[region, url] = _Live(one.status, _Open(one.status))
                 elif found.status is one.status:
-                    found.heard = now
                     found.open.heard = True
                     continue
                 series = Series(region, url, vantage)
@@ -290,7 +292,7 @@ class History:
     ) -> None:
         before = live.status
         first = before is health.status
-        live.status, live.heard, live.open.heard = health.status, now, True
+        live.status, live.open.heard = health.status, True
         if health.status is HealthStatus.DOWN:
             live.open.worst = HealthStatus.DOWN
         self._number = max(self._number + 1, round(now * 1e6))

@@ -256,3 +256,20 @@ def test_memory_is_bounded() -> None:
     assert len(history.recent) == 0
     history.heard("stolen", "edge-of-later", _health(UP), (), 1300.0 + 3 * KEPT)
     assert history.left_out == 5
+
+
+def test_silence_is_no_change() -> None:
+    """However long: who comes back with the verdict that was told last says nothing new; who comes back with another does."""
+    history = History()
+    history.known({Series("eu", "https://a", "iad"): UP})
+    for edge in ("fra", "sin"):
+        history.heard(edge, edge, _health(UP), (), 1000.0)
+    history.heard("sin", "sin", _health(DOWN), (), 1001.0)
+    history.waiting()
+    later = 1000.0 + 5 * KEPT
+    history.finished(later - STEP)
+    history.finished(later)
+    assert list(history.steps("eu")) == []
+    for edge in ("fra", "sin", "iad"):
+        history.heard(edge, edge, _health(UP), (), later)
+    assert [(one.series.vantage, one.before, one.after) for one in history.waiting()] == [("sin", DOWN, UP)]
