@@ -36,6 +36,7 @@ def environment() -> Environment:
         "ms": ms,
         "count": count,
         "ago": ago,
+        "iso": iso,
         "moment": moment,
         "lasting": lasting,
         "words": words,
@@ -82,12 +83,14 @@ def coded(text: Any) -> Markup:
 def count(value: float | None) -> str:
     """A number: three digits, thousands apart; a dash where nothing is known.
 
-    >>> [count(value) for value in (None, 0, 0.034, 3.14159, 42.0, 31_415.9)]
-    ['–', '0', '0.03', '3.14', '42', '31,416']
+    >>> [count(value) for value in (None, 0, 0.0034, 0.034, 3.14159, 42.0, 31_415.9)]
+    ['–', '0', '<0.01', '0.03', '3.14', '42', '31,416']
     """
     if value is None:
         return "–"
     size = abs(value)
+    if 0 < value < 0.005:
+        return "<0.01"
     if size >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
@@ -118,7 +121,7 @@ def ms(value: float | None) -> str:
 def lasting(seconds: float | None) -> str:
     """How long something takes, or took.
 
-    >>> [lasting(value) for value in (None, 0.25, 3.0, 61, 7300, 200_000)]
+    >>> [lasting(value) for value in (None, 0.26, 3.0, 61, 7300, 200_000)]
     ['–', '0.3 s', '3 s', '1 min', '2 h', '2 days']
     """
     if seconds is None:
@@ -145,6 +148,16 @@ def moment(value: Any) -> Markup:
         return Markup("–")
     stamp = found.strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}" data-local>{} UTC</time>').format(found.isoformat(), stamp)
+
+
+def iso(value: Any) -> str:
+    """A time for programs: ISO 8601, in UTC.
+
+    >>> iso(0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    found = _time(value)
+    return "" if found is None else found.isoformat()
 
 
 def ago(value: Any) -> Markup:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, any_, cast, delete, literal, select, text, update
+from sqlalchemy import ColumnElement, Text, any_, cast, delete, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -140,6 +140,13 @@ class DemandRepository:
         found: datetime | None = (
             await self._connection.execute(query, {"since": since, "until": until})
         ).scalar_one_or_none()
+        return found
+
+    async def last_minute(self, since: datetime, until: datetime) -> datetime | None:
+        """The last recorded minute that began at `since` or later and not after `until`; None if none did."""
+        minute = tables.demand_minutes.c.minute
+        query = select(func.max(minute)).where(minute >= since, minute <= until)
+        found: datetime | None = (await self._connection.execute(query)).scalar_one()
         return found
 
     async def forget(self, before: datetime) -> None:

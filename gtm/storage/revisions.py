@@ -63,6 +63,13 @@ class RevisionRepository:
             query = query.where(tables.revisions.c.number < before)
         return [_revision(row) for row in (await self._connection.execute(query)).mappings()]
 
+    async def in_force(self, at: datetime) -> int | None:
+        """The number of the newest revision of a moment; None if there was none yet."""
+        made = tables.revisions.c
+        query = select(made.number).where(made.created_at <= at).order_by(made.number.desc()).limit(1)
+        found: int | None = (await self._connection.execute(query)).scalar_one_or_none()
+        return found
+
     async def add(self, policy: Policy, *, author: str, comment: str, summary: dict[str, Any]) -> Revision:
         """Store a revision under the policy lock, and notify `REVISION_CHANNEL` when the transaction commits."""
         await PolicyRepository(self._connection).lock()

@@ -89,21 +89,87 @@ def test_demand_is_shown(live: Api) -> None:
     assert live.viewer.get("/v1/demand").json()["rate"] == 26.0
 
 
+def record(live: Api, minutes: dict[datetime, dict[Row, float]]) -> None:
+    """Let control have recorded so many requests in these minutes."""
+
+    async def work() -> None:
+        database = Database(live.database_url)
+        async with database.transaction() as tx:
+            for minute, counts in minutes.items():
+                await tx.demand.record(minute, "a", counts)
+        await database.dispose()
+
+    asyncio.run(work())
+
+
+def test_demand_is_narrowed_down(live: Api) -> None:
+    """By what requests state and where clients are; sums are of all that is left, whatever the limit."""
+
+    def served(**query: str | int) -> dict[str, float]:
+        answer = live.viewer.get("/v1/demand", params={"limit": 1, **query}).json()
+        assert answer["recorded"] is None
+        assert answer["rate"] == sum(answer["served"].values()) + sum(answer["refused"].values())
+        found: dict[str, float] = answer["served"]
+        return found
+
+    assert served() == {"eu-central": 2.0, "us-east": 8.0}
+    assert served(client="EEA") == served(client="DE") == {"eu-central": 2.0}
+    assert served(client="US", service="chat") == {"us-east": 8.0}
+    assert served(tenant="nobody") == served(priority="batch") == served(service="web") == {}
+    assert served(priority="real_time", region="us-east") == {"us-east": 8.0}
+    problem(live.viewer.get("/v1/demand", params={"client": "nowhere"}), 404)
+
+
+def test_demand_of_a_minute_is_shown_as_recorded(live: Api) -> None:
+    """With the region that served it; a moment that was not recorded has the last minute before, up to an hour."""
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    early, late = now - timedelta(hours=30), now - timedelta(hours=29, minutes=50)
+    berlin, refused = row(BERLIN, "eu-central"), replace(row(BOSTON, ""), outcome="refused_overload")
+    counts = {berlin: 60.0, refused: 30.0, row("damaged", "eu-west"): 6.0}
+    record(live, {early: counts, late: {berlin: 120.0}})
+
+    def then(minutes: float, **query: str) -> dict[str, Any]:
+        at = (early + timedelta(minutes=minutes)).isoformat()
+        found: dict[str, Any] = live.viewer.get("/v1/demand", params={"at": at, **query}).json()
+        return found
+
+    found = then(0)
+    assert found["recorded"] == {"start": early.timestamp(), "seconds": 60.0, "revision": None}
+    assert (found["served"], found["refused"]) == (
+        {"eu-central": 1.0, "eu-west": 0.1},
+        {"refused_overload": 0.5},
+    )
+    assert [(one["region"], one["rate"], one["requests_per_second"]) for one in found["rows"]] == [
+        ("eu-central", None, 1.0),
+        (None, None, 0.5),
+    ]
+    assert then(9.9)["at"] == early.timestamp()
+    assert then(10)["at"] == then(69)["at"] == late.timestamp()
+    assert then(5, client="US")["served"] == {}
+    assert then(5, client="US")["refused"] == {"refused_overload": 0.5}
+    for minutes in (-1, 10 + 62):
+        at = (early + timedelta(minutes=minutes)).isoformat()
+        problem(live.viewer.get("/v1/demand", params={"at": at}), 404)
+    query = {"since": early.isoformat(), "until": (early + timedelta(hours=1)).isoformat()}
+    line = live.viewer.get("/v1/demand/timeline", params=query).json()
+    assert line["step"] == 60.0
+    assert [(one["minutes"], one["requests"]) for one in line["items"]] == [(1, 96.0), (1, 120.0)]
+    assert live.viewer.get("/v1/demand/timeline").json()["items"] == []
+    query["until"] = query["since"]
+    problem(live.viewer.get("/v1/demand/timeline", params=query), 400)
+
+
 def test_recorded_demand_is_shown_and_simulated(live: Api) -> None:
     """What was recorded can be read by time range, sent back as traffic, or simulated from the database."""
     problem(live.viewer.get("/v1/demand/recorded"), 404)
     problem(live.viewer.post("/v1/policy:simulate", json={"policy": policy(live)}), 404)
     now = datetime.now(UTC).replace(second=0, microsecond=0)
 
-    async def work() -> None:
-        database = Database(live.database_url)
-        async with database.transaction() as tx:
-            for ago, count in ((2, 600.0), (4, 60.0)):
-                counts = {row(BERLIN, "eu-central"): count, row("damaged", "eu-central"): 1.0}
-                await tx.demand.record(now - timedelta(minutes=ago), "a", counts)
-        await database.dispose()
-
-    asyncio.run(work())
+    minutes = {}
+    for ago, count in ((2, 600.0), (4, 60.0)):
+        counts = {row(BERLIN, "eu-central"): count, row("damaged", "eu-central"): 1.0}
+        minutes[now - timedelta(minutes=ago)] = counts
+    record(live, minutes)
     found = live.viewer.get("/v1/demand/recorded").json()
     assert (found["seconds"], found["peak"]["seconds"]) == (120.0, 60.0)
     assert [item["count"] for item in found["cells"]] == [660.0]

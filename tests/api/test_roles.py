@@ -42,7 +42,7 @@ GET    /v1/({KINDS})                             x       x         x        x   
 GET    /v1/({KINDS})/x                           x       x         x        x     .      .        .
 GET    /v1/(resources|references|names)          x       x         x        x     .      .        .
 GET    /v1/residency(/calendar|/monitored)?      x       x         x        x     .      .        .
-GET    /v1/(policy|demand|demand/recorded)       x       x         x        x     .      .        .
+GET    /v1/(policy|demand(/recorded|/timeline)?) x       x         x        x     .      .        .
 GET    /v1/(revisions|revisions/1(/diff)?)       x       x         x        x     .      .        .
 GET    /v1/(edges|status|health|load|latency)    x       x         x        x     .      .        .
 GET    /v1/(edges/x|health/(steps|changes))      x       x         x        x     .      .        .

@@ -4,10 +4,12 @@ A real control with an embedded Postgres and a large policy, over HTTP:
 
   pages    server time of each page of the menu, and of one of each kind of detail, first and again (median and worst of 20), and its bytes compressed
   first    bytes of a first visit: the page and all that it loads, compressed
+  then     server time of a step of the slider over recorded demand, of a minute of 20,000 rows, with a week of minutes recorded
   open     CPU of control while so many browsers look at the map, in parts of one core, beside what it takes without any
-  frames   frames a second of the map with 500 flows, in Chromium without a window (which paints in software)
+  frames   of the map with 500 flows, in Chromium without a window (which paints in software): frames a second, and CPU of the page's main thread per frame
 
-The last line is JSON: {"pages": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}}, "first_load_bytes", "open": {"dashboards", "cpu", "cpu_idle"}, "fps"}.
+The last line is JSON: {"pages": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}}, "first_load_bytes", "then": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}},
+"open": {"dashboards", "cpu", "cpu_idle"}, "frames": {"1440x900": {"fps", "script_ms", "main_ms"}}}; the last two are of the page's main thread, per frame.
 """
 
 from __future__ import annotations
@@ -21,14 +23,23 @@ import statistics
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import httpx
+from sqlalchemy import text
 
+from gtm.core.demand.cells import cell_of
+from gtm.core.demand.class_keys import ClassKey
+from gtm.core.demand.rows import Row
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Priority
 from gtm.documents.schema import PolicyDocument, to_document
+from gtm.storage.embedded.server import connection_url
+from gtm.storage.session import Database
 from tests.bench.measure import cpu_seconds
 from tests.bench.scale_bench import large_policy
 from tests.ports import free_port
@@ -43,6 +54,7 @@ DETAILS = (
     "/residency?service=s1",
 )
 ROUNDS = 20
+ROWS = 20_000
 SETTLE_S = 5.0
 HTML = {"Accept": "text/html", "Accept-Encoding": "gzip"}
 
@@ -96,6 +108,70 @@ class Control:
             return (time.perf_counter() - began) * 1000, answer.status_code, size
 
 
+def timed(control: Control, path: str) -> dict[str, float]:
+    """A page, first and again."""
+    first, status, size = control.page(path)
+    if status != 200:
+        raise SystemExit(f"{path} is answered with {status}")
+    again = [control.page(path)[0] for _ in range(ROUNDS)]
+    print(
+        f"  {path[:36]:36} first {first:7.1f} ms  median {statistics.median(again):7.1f}  worst {max(again):7.1f}  {size:8,} bytes"
+    )
+    return {
+        "first_ms": first,
+        "median_ms": statistics.median(again),
+        "worst_ms": max(again),
+        "bytes": size,
+    }
+
+
+async def record(url: str, regions: int, services: int) -> datetime:
+    """Record a week: minutes of a tenth of the rows, and one of all; the time of that one."""
+    at = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=30)
+    places = [
+        ("DE", 52.5, 13.4),
+        ("US", 42.4, -71.1),
+        ("JP", 35.6, 139.7),
+        ("BR", -23.5, -46.6),
+        ("IN", 19.0, 72.8),
+    ]
+    counts = {}
+    for number in range(ROWS):
+        country, lat, lon = places[number % len(places)]
+        location = Location(country, lat=lat + 5 * (number // services % 4), lon=lon)
+        request = Request(f"s{number % services}", location)
+        region = "" if number % 97 == 0 else f"r{number % regions}"
+        outcome = "served" if region else "refused_overload"
+        key = ClassKey(request.service, "real_time", (f"r{number % 7}",), "0").text
+        counts[Row(request.service, region, outcome, "http", key, cell_of(request, Priority.REAL_TIME))] = (
+            60.0 + number % 50
+        )
+    database = Database(url)
+    async with database.transaction() as tx:
+        await tx.demand.record(at, "bench", counts)
+        copy = """
+            INSERT INTO demand_minutes (minute, source, total, rows, counts)
+            SELECT minute, 'week', m.total / 10, m.rows[:cardinality(m.rows) / 10], m.counts[:cardinality(m.rows) / 10]
+            FROM demand_minutes AS m, generate_series(m.minute - interval '5 days', m.minute + interval '29 hours', interval '1 minute') AS minute
+            WHERE m.source = 'bench' AND minute <> m.minute
+        """
+        await tx.connection.execute(text(copy))
+    await database.dispose()
+    return at
+
+
+def then(control: Control, at: datetime) -> dict[str, dict[str, float]]:
+    """What the slider asks for, and the page."""
+    moment = f"{at:%Y-%m-%dT%H:%M}"
+    paths = (
+        f"/live/then?at={moment}",
+        f"/live/then?at={moment}&service=s1",
+        f"/live/then?at={moment}&country=DE",
+        f"/?at={moment}&span=7d",
+    )
+    return {path: timed(control, path) for path in paths}
+
+
 def pages(control: Control) -> dict[str, dict[str, float]]:
     """All of the menu, and details."""
     menu = [
@@ -103,19 +179,7 @@ def pages(control: Control) -> dict[str, dict[str, float]]:
     ]
     found = {}
     for path in dict.fromkeys([*menu, *DETAILS]):
-        first, status, size = control.page(path)
-        if status != 200:
-            continue
-        again = [control.page(path)[0] for _ in range(ROUNDS)]
-        found[path] = {
-            "first_ms": first,
-            "median_ms": statistics.median(again),
-            "worst_ms": max(again),
-            "bytes": size,
-        }
-        print(
-            f"  {path:36} first {first:7.1f} ms  median {found[path]['median_ms']:7.1f}  worst {max(again):7.1f}  {size:8,} bytes"
-        )
+        found[path] = timed(control, path)
     return found
 
 
@@ -156,33 +220,59 @@ FRAMES = """async () => {
   const scene = JSON.parse(document.getElementById('scene').textContent);
   const names = scene.regions.map((one) => one.name);
   scene.flows = Array.from({length: 500}, (_, n) => [(n * 7) % 110 - 50, (n * 37) % 340 - 170, names[n % names.length], n % 50 + 1]);
-  scene.places = scene.flows.map(([lat, lon, , rate]) => [lat, lon, rate, 0]);
+  scene.cells = scene.flows.map(([lat, lon, , rate]) => [lat, lon, rate, 0]);
   document.dispatchEvent(new CustomEvent('live:scene', {detail: JSON.stringify(scene)}));
+}"""
+COUNT = """async () => {
   let frames = 0; const began = performance.now();
   await new Promise((done) => { const tick = () => { frames++; performance.now() - began < 5000 ? requestAnimationFrame(tick) : done(); }; requestAnimationFrame(tick); });
-  return frames / ((performance.now() - began) / 1000);
+  return [frames, (performance.now() - began) / 1000];
 }"""
+WINDOWS = ((1440, 900), (360, 780), (3840, 2160))
 
 
-def frames(control: Control) -> float | None:
-    """Of the map with 500 flows."""
+def frames(url: str, token: str) -> dict[str, dict[str, float]]:
+    """Of the map with 500 flows, by the size of the window. Times are CPU of the page's main thread per frame, of which scripts are a part."""
     path = shutil.which("chromium")
     if path is None:
-        return None
+        return {}
     from playwright.sync_api import sync_playwright
 
+    found = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.goto(f"{control.url}/sign-in")
-        page.fill("input[name=token]", control.token)
-        page.click("button.primary")
-        page.route("**/live/world*", lambda route: route.abort())  # what is drawn stays
-        page.goto(f"{control.url}/")
-        page.wait_for_timeout(2000)
-        found = float(page.evaluate(FRAMES))
+        for width, height in WINDOWS:
+            page = browser.new_page(viewport={"width": width, "height": height})
+            page.goto(f"{url}/sign-in")
+            page.fill("input[name=token]", token)
+            page.click("button.primary")
+            page.route("**/live/world*", lambda route: route.abort())  # what is drawn stays
+            page.goto(f"{url}/")
+            page.wait_for_timeout(2000)
+            page.evaluate(FRAMES)
+            page.wait_for_timeout(1000)
+            session = page.context.new_cdp_session(page)
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
+            before = _spent(session)
+            count, seconds = page.evaluate(COUNT)
+            spent = {name: 1000 * (value - before[name]) / count for name, value in _spent(session).items()}
+            one = found[f"{width}x{height}"] = {
+                "fps": count / seconds,
+                "script_ms": spent["ScriptDuration"],
+                "main_ms": spent["TaskDuration"],
+            }
+            print(
+                f"  {width}x{height}: {one['fps']:.1f} frames a second, {one['main_ms']:.2f} ms of the main thread per frame, of which scripts {one['script_ms']:.2f}"
+            )
+            page.close()
         browser.close()
     return found
+
+
+def _spent(session: Any) -> dict[str, float]:
+    """Seconds that the page's main thread has spent."""
+    found = session.send("Performance.getMetrics")["metrics"]
+    return {one["name"]: one["value"] for one in found if one["name"] in ("ScriptDuration", "TaskDuration")}
 
 
 def main() -> None:
@@ -200,13 +290,14 @@ def main() -> None:
             result["pages"] = pages(control)
             result["first_load_bytes"] = first_load(control)
             print(f"first load {result['first_load_bytes']:,} bytes")
+            at = asyncio.run(record(connection_url(Path(home) / "data"), given.regions, given.services))
+            result["then"] = then(control, at)
             idle = asyncio.run(_looking(control, 0, given.seconds / 2))
             busy = asyncio.run(_looking(control, given.open, given.seconds))
             result["open"] = {"dashboards": given.open, "cpu": round(busy, 4), "cpu_idle": round(idle, 4)}
             print(f"{given.open} open dashboards: {busy:.1%} of a core, {idle:.1%} without any")
-            result["fps"] = frames(control)
-            if result["fps"] is not None:
-                print(f"500 flows: {result['fps']:.1f} frames a second")
+            print("500 flows")
+            result["frames"] = frames(control.url, control.token)
         finally:
             control.process.stop()
     print(json.dumps(result))

@@ -19,6 +19,7 @@ from tests.system.harness import System
 
 PAGES = {
     "world": "/",
+    "country": "/countries/DE",
     "ask": "/ask?service=chat&from=Berlin&over=http",
     "regions": "/regions",
     "region": "/regions/eu-central",

@@ -4,70 +4,116 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
-from gtm.api.schemas.traffic import DemandView, RecordedView
+from gtm.api.schemas.traffic import DemandView, RecordedView, TimelineView
 from gtm.api.steps import step_of
-from gtm.control.lead.demand import PerAnswer, requests_of
+from gtm.control.demand_rows import Which, demand_now, demand_then
+from gtm.control.errors import NotFound
 from gtm.control.policy import traffic
-from gtm.control.policy.situation import requests_by_cell
-from gtm.core.demand.cells import Cell
-from gtm.core.demand.rows import Row
+from gtm.core.demand.traffic import MINUTE
+from gtm.core.model.services import Priority
+from gtm.core.policy.jurisdictions import countries_at
 from gtm.documents import fields
 
 router = strict_router(prefix="/v1", tags=["demand"])
 
 _MOST_STEPS = 300
+_BACK = timedelta(hours=1)
+"""How long before a moment the minute may lie that is shown for it."""
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @router.get(
     "/demand",
     operation_id="get_demand",
-    summary="Demand now, by region, ranking class and demand cell",
-    description="Smoothed over 3 s; an edge that stops reporting counts for 30 s more. From memory.",
+    summary="Demand now or then, by region, ranking class and demand cell",
+    description="Now: smoothed over 3 s; an edge that stops reporting counts for 30 s more; from memory. Then (`at`): of the recorded minute in which that "
+    "moment lies or, where that was not recorded, of the last one up to an hour before.",
     response_model=DemandView,
-    responses=errors(),
+    responses=errors(404),
 )
 async def get_demand(
+    *,
     ctx: Ctx,
     _: Viewer,
     limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows in the answer.")] = 1000,
+    at: Annotated[fields.Moment | None, Query(description="When; left out: now.")] = None,
     region: OnlyRegion = None,
+    service: Annotated[fields.Name | None, Query(description="Only this service.")] = None,
+    tenant: Annotated[fields.Name | None, Query(description="Only requests that state this one.")] = None,
+    data_class: Annotated[fields.Name | None, Query(description="Likewise.")] = None,
+    priority: Annotated[Priority | None, Query(description="Only requests of this one.")] = None,
+    client: Annotated[
+        fields.JurisdictionName | None,
+        Query(
+            description="Only clients in this country, or in the countries that this jurisdiction has at that time."
+        ),
+    ] = None,
 ) -> Response:
     """The largest rows."""
+    now = time.time()
+    countries = None if client is None else _countries(ctx, client, now if at is None else at.timestamp())
+    which = Which(region, service, tenant, data_class, priority, countries)
+    if at is not None:
+        return reply(await _then(ctx, at, which, limit))
     active = ctx.leading()
-    rates = await asyncio.to_thread(active.reports.reported.rates)
-    if region is not None:
-        rates = {row: rate for row, rate in rates.items() if row.region == region}
-    largest = sorted(rates.items(), key=lambda one: -one[1])
-    per_answer = active.planning.latest.per_answer
-    rows = [found for row, rate in largest if (found := _row(row, rate, per_answer)) is not None]
-    total = sum(requests_by_cell(rates, per_answer).values())
-    return reply(
-        {"at": time.time(), "rate": total, "rows": rows[:limit], "left_out": max(0, len(rows) - limit)}
-    )
+    reported, per_answer = active.reports.reported, active.planning.latest.per_answer
+    found = await asyncio.to_thread(lambda: demand_now(reported.rates(), per_answer, which, limit))
+    return reply({"at": now, "recorded": None, **found})
 
 
-def _row(row: Row, rate: float, per_answer: PerAnswer) -> dict[str, Any] | None:
-    """A row as JSON; None if its cell is damaged."""
-    try:
-        cell = Cell.parse(row.cell)
-    except ValueError:
-        return None
-    return {
-        "region": row.region or None,
-        "outcome": row.outcome,
-        "via": row.via,
-        "ranking_class": row.ranking_class,
-        "cell": traffic.cell_json(cell),
-        "rate": rate,
-        "requests_per_second": requests_of(row, rate, per_answer),
-    }
+def _countries(ctx: Context, client: str, at: float) -> frozenset[str]:
+    snapshot = ctx.present.compiled
+    periods = None if snapshot is None else snapshot.jurisdictions.get(client)
+    if periods is None:
+        raise NotFound(f"there is no jurisdiction or country `{client}`")
+    return countries_at(periods, at)
+
+
+async def _then(ctx: Context, at: datetime, which: Which, limit: int) -> dict[str, Any]:
+    """Of the last recorded minute."""
+    seconds = timedelta(seconds=MINUTE)
+    async with ctx.database.transaction() as transaction:
+        start = await transaction.demand.last_minute(max(at, _EARLIEST) - _BACK - seconds, at)
+        if start is None:
+            raise NotFound(
+                f"no demand is recorded in the hour until {at.isoformat()}: control records it minute by minute while edges "
+                "report to it, and keeps it for GTM_DEMAND_DAYS"
+            )
+        counts = await transaction.demand.totals(start, start + seconds)
+        revision = await transaction.revisions.in_force(start)
+    found = await asyncio.to_thread(demand_then, counts, MINUTE, which, limit)
+    recorded = {"start": start.timestamp(), "seconds": MINUTE, "revision": revision}
+    return {"at": start.timestamp(), "recorded": recorded, **found}
+
+
+@router.get(
+    "/demand/timeline",
+    operation_id="get_demand_timeline",
+    summary="How many requests were recorded, step by step",
+    description="In as many steps of 1, 5, 15 or 60 minutes, 6 hours, a day or a week as 300 are enough for.",
+    response_model=TimelineView,
+    responses=errors(),
+)
+async def get_timeline(
+    ctx: Ctx,
+    _: Viewer,
+    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
+    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
+) -> Response:
+    """Sums alone: quickly read however much was recorded."""
+    begin, end = _span(since, until)
+    step = step_of(begin, end, _MOST_STEPS)
+    async with ctx.database.transaction() as transaction:
+        items = await transaction.demand.timeline(begin, end, step)
+    return reply({"since": begin, "until": end, "step": step.total_seconds(), "items": items})
 
 
 @router.get(
@@ -85,10 +131,14 @@ async def get_recorded(
     until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
 ) -> Response:
     """Add up what was recorded, over all control processes that recorded it."""
-    begin, now = traffic.since_now(since, time.time())
-    end = now if until is None else until
+    begin, end = _span(since, until)
     step = step_of(begin, end, _MOST_STEPS)
     found = await traffic.recorded(ctx.database, begin, end)
     async with ctx.database.transaction() as transaction:
         timeline = await transaction.demand.timeline(begin, end, step)
     return reply({**traffic.traffic_json(found), "timeline": timeline})
+
+
+def _span(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    begin, now = traffic.since_now(since, time.time())
+    return begin, now if until is None else until

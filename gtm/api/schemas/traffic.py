@@ -41,18 +41,38 @@ class DemandRow(Schema):
     via: str
     """`dns` rates are answers, not requests."""
     ranking_class: str
+    preferred: str | None
+    """The region that its class likes best, whether that is usable or not; null: none may serve it, or the class is of none known here."""
     cell: CellSchema
-    rate: float
+    rate: float | None
+    """As edges count; null: of recorded demand only the requests are known."""
     requests_per_second: float
     """The requests that it stands for."""
 
 
+class RecordedMinute(Schema):
+    """The minute that recorded demand is of."""
+
+    start: float
+    """In POSIX seconds."""
+    seconds: float
+    revision: int | None
+    """Of the policy, the one in force when it began; null: none was."""
+
+
 class DemandView(Schema):
-    """Demand now, the largest rows first."""
+    """Demand now or of a recorded minute, the largest rows first. `rate`, `served` and `refused` are of all rows, in requests per second."""
 
     at: float
+    """When, in POSIX seconds: now, or when the recorded minute began."""
+    recorded: RecordedMinute | None
+    """Null: it is of now."""
     rate: float
-    """Requests per second of all rows; DNS answers count as the requests that they stand for."""
+    """DNS answers count as the requests that they stand for."""
+    served: dict[str, float]
+    """By region."""
+    refused: dict[str, float]
+    """By outcome."""
     rows: list[DemandRow]
     left_out: int
     """Rows beyond the limit."""
@@ -79,6 +99,16 @@ class StepSchema(Schema):
     minutes: int
     """Of the step, how many were recorded."""
     requests: float
+
+
+class TimelineView(Schema):
+    """How many requests were recorded, step by step. Steps without any recorded minute are left out."""
+
+    since: datetime
+    until: datetime
+    step: float
+    """Seconds."""
+    items: list[StepSchema]
 
 
 class RecordedView(SampleSchema):

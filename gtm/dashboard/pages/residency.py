@@ -51,12 +51,12 @@ async def _residency(visit: Visit) -> Response:
         chosen=chosen,
         tenants=known[0],
         data_classes=known[1],
-        rows=[_row(one) for one in matrix["items"]],
+        rows=[matrix_row(one) for one in matrix["items"]],
         following=following,
         first=urlencode(here) if visit.query("cursor") else None,
         then=lambda at: "/residency?" + urlencode({**here, "at": at}),
         until=_until,
-        few=_few,
+        few=few,
         question=urlencode(_asked(chosen)),
         ask="".join(
             f" --{name.replace('_', '-')} {quote(value)}"
@@ -101,7 +101,7 @@ async def _names(api: Inside, kind: str) -> list[str]:
     return [one["name"] for one in (await api.get(f"/v1/{kind}", limit=100))["items"]]
 
 
-def _row(one: Mapping[str, Any]) -> dict[str, Any]:
+def matrix_row(one: Mapping[str, Any]) -> dict[str, Any]:
     """A service with its cells in words."""
     members = one["members"]
     cells = [[{**part, **_words(part["regions"], members)} for part in cell] for cell in one["cells"]]
@@ -120,7 +120,7 @@ def _words(regions: Sequence[str], members: Sequence[str]) -> dict[str, Any]:
     return {"kind": "some", "named": regions}
 
 
-def _few(names: Sequence[str], most: int = MOST_NAMES) -> str:
+def few(names: Sequence[str], most: int = MOST_NAMES) -> str:
     """Some names, and how many more."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -9,6 +9,17 @@
       one.dataset.done = "";
       one.title = `${local.format(new Date(one.dateTime))} here`;
     }
+    for (const one of root.querySelectorAll("[data-here]")) one.textContent = `(${local.format(new Date(one.dataset.here))} here)`;
+    for (const one of root.querySelectorAll("[data-country]")) named(one);
+  }
+  // Countries by name, in the language that the page is in: where they stand in the first column or alone, else when pointed at.
+  const names = new Intl.DisplayNames(["en"], { type: "region" });
+  function named(one) {
+    let name = one.dataset.country;
+    try { name = names.of(name); } catch { return; }
+    if (one.tagName === "OPTION") one.label = name;
+    else if (one.closest("th, h1")) one.textContent = name;
+    else one.title = name;
   }
   function ages() {
     for (const one of document.querySelectorAll("time[data-ago]")) {
@@ -19,7 +30,7 @@
   // A stream of parts: each event is one, named by the data-live of where it goes. When none comes, the page says so and how old it is.
   const LATE = 4000;
   const banner = document.getElementById("connection");
-  let heard = performance.now(), at = new Date(), source = null;
+  let heard = performance.now(), at = new Date(), source = null, held = false;
 
   function part(name, data) {
     const place = document.querySelector(`[data-live="${name}"]`);
@@ -27,6 +38,7 @@
     document.dispatchEvent(new CustomEvent(`live:${name}`, { detail: data }));
   }
   function listen(url, names) {
+    if (held) return;
     source = new EventSource(url);
     for (const name of names) {
       source.addEventListener(name, (event) => {
@@ -36,15 +48,18 @@
       });
     }
     source.addEventListener("error", () => {
-      if (source.readyState !== EventSource.CLOSED) return;  // it asks again by itself
+      if (held || source.readyState !== EventSource.CLOSED) return;  // it asks again by itself
       fetch(location.href, { method: "HEAD", redirect: "manual", headers: { Accept: "text/html" } })
         .then((answer) => { if (answer.type === "opaqueredirect") location.reload(); })  // signed out
         .catch(() => {});
       setTimeout(() => listen(url, names), 1000);
     });
   }
+  // A page that shows another time than now stands still, and takes its parts when they are asked for.
+  document.addEventListener("live:hold", () => { if (source) source.close(); held = true; standing(); });
+  document.addEventListener("live:parts", (event) => { for (const [name, data] of Object.entries(event.detail)) part(name, data); });
   function standing() {
-    const past = performance.now() - heard, late = past > LATE;
+    const past = performance.now() - heard, late = !held && past > LATE;
     document.body.classList.toggle("stale", late);
     banner.hidden = !late;
     if (late) banner.textContent = `Control has not answered for ${lasting(past / 1000)}. What you see is as of ${at.toLocaleTimeString()}; this page goes on by itself.`;

@@ -1,0 +1,140 @@
+"""What the map is made from: answers of the API about now, or about a recorded minute, for the requests that are asked about."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from gtm.core.model.services import Priority
+from gtm.dashboard.inside import ApiProblem, Inside
+from gtm.dashboard.visits import Visit
+
+MOST_ROWS = 2000
+"""Rows of demand that a map is made from, the largest first. Sums are of all."""
+BY = ("service", "tenant", "data_class", "priority", "country")
+"""What the map can be narrowed down by."""
+_ZONED = re.compile(r"(?:[Zz]|[+-]\d\d:?\d\d)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which requests are shown; None: all. `country` is the clients', or a jurisdiction."""
+
+    service: str | None = None
+    tenant: str | None = None
+    data_class: str | None = None
+    priority: str | None = None
+    country: str | None = None
+
+    @classmethod
+    def of(cls, visit: Visit) -> Filter:
+        """What the address says."""
+        return cls(**{name: visit.query(name) for name in BY})
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """As the API takes it."""
+        given = {"client" if name == "country" else name: getattr(self, name) for name in BY}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def given(self) -> dict[str, str]:
+        """As the address has it."""
+        return {name: value for name in BY if (value := getattr(self, name)) is not None}
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.given)
+
+
+NOTHING: Mapping[str, Any] = {
+    "recorded": None,
+    "rate": 0.0,
+    "served": {},
+    "refused": {},
+    "rows": (),
+    "left_out": 0,
+}
+"""The demand of those whom nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Answers of the API at one moment: `/v1/top`, `/v1/demand`, `/v1/status`. `problem` is why demand cannot be asked for so."""
+
+    top: Mapping[str, Any]
+    demand: Mapping[str, Any]
+    status: Mapping[str, Any]
+    problem: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """Demand of a recorded minute, and the regions of now by name. `at` is the moment asked about, as the address has it."""
+
+    at: str
+    demand: Mapping[str, Any]
+    regions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    problem: Mapping[str, Any] | None = None
+
+
+async def now(api: Inside, chosen: Filter) -> Now:
+    """What goes on."""
+    top, (demand, problem), status = await asyncio.gather(
+        api.get("/v1/top"), _demand(api, chosen), api.get("/v1/status")
+    )
+    return Now(top, demand, status, problem)
+
+
+async def then(api: Inside, chosen: Filter, at: str) -> Then:
+    """What was recorded. `at` without a zone is UTC."""
+    zoned = at if _ZONED.search(at) else f"{at}Z"
+    names, (demand, problem) = await asyncio.gather(
+        api.get("/v1/names", limit=1000), _demand(api, chosen, at=zoned)
+    )
+    return Then(at, demand, {one["name"]: one for one in names["regions"]}, problem)
+
+
+async def _demand(
+    api: Inside, chosen: Filter, **more: str
+) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """The demand of those; none of such as the API does not know, or has no record of, and why."""
+    try:
+        return await api.get("/v1/demand", limit=MOST_ROWS, **chosen.asked, **more), None
+    except ApiProblem as problem:
+        if not more and problem.status >= 500:
+            raise
+        return NOTHING, problem.document
+
+
+async def jurisdictions(api: Inside) -> Sequence[str]:
+    """Those of several countries; none, while the database is away."""
+    try:
+        found = await api.get("/v1/jurisdictions", limit=1000)
+    except ApiProblem:
+        return ()
+    return sorted(one["name"] for one in found["items"] if one["origin"] != "country")
+
+
+def choices(demand: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    """What there is to filter by, of what is asked for."""
+    cells = [row["cell"] for row in demand["rows"]]
+    found = {name: sorted({cell[name] for cell in cells if cell[name]}) for name in BY}
+    return {**found, "priority": [one.value for one in Priority]}
+
+
+def as_time(text: str) -> datetime | None:
+    """A moment as an address has it, in UTC; None if it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError:
+        return None
