@@ -285,6 +285,7 @@ def test_what_was_recorded_is_shown_again(people: People, recorded: datetime) ->
     assert f"{recorded:%Y-%m-%d %H:%M}:00 UTC" in text
     assert "no record" in text
     assert "Away from the region liked best" in text
+    assert "No verdict changed" in text
     assert "no longer in the policy" in text
     found = re.search(r'<script type="application/json" id="scene">(.*?)</script>', text)
     assert found is not None

@@ -80,6 +80,7 @@ def _of_then(shown: Then) -> dict[str, Any]:
         "recorded": shown.demand["recorded"] or {"start": None, "seconds": 0, "revision": None},
         "scene": scene_then(shown),
         "regions": [*known, *({"region": name, "gone": True} for name in gone)],
+        "changes": shown.changes,
         "away": away(shown.demand["rows"]),
         **tables(shown.demand),
     }

@@ -127,7 +127,7 @@ def by_region(rows: Iterable[Row]) -> dict[str, list[tuple[str, float]]]:
     for row in rows:
         if row["region"] is not None:
             found[row["region"]][row["cell"]["country"] or "unknown"] += row["requests_per_second"]
-    return {region: _largest(countries)[:5] for region, countries in found.items()}
+    return {region: _largest(countries)[:4] for region, countries in found.items()}
 
 
 def away(rows: Iterable[Row]) -> list[tuple[str, str, float]]:

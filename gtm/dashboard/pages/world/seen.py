@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gtm.core.model.services import Priority
@@ -15,6 +15,9 @@ from gtm.dashboard.visits import Visit
 
 MOST_ROWS = 2000
 """Rows of demand that a map is made from, the largest first. Sums are of all."""
+AROUND = timedelta(minutes=10)
+"""How far from a moment changes of health are told of."""
+MOST_CHANGES = 10
 BY = ("service", "tenant", "data_class", "priority", "country")
 """What the map can be narrowed down by."""
 _ZONED = re.compile(r"(?:[Zz]|[+-]\d\d:?\d\d)$")
@@ -81,6 +84,8 @@ class Then:
     demand: Mapping[str, Any]
     regions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problem: Mapping[str, Any] | None = None
+    changes: Sequence[Mapping[str, Any]] = ()
+    """Of health, within `AROUND` of it; the newest first."""
 
 
 async def now(api: Inside, chosen: Filter) -> Now:
@@ -94,10 +99,24 @@ async def now(api: Inside, chosen: Filter) -> Now:
 async def then(api: Inside, chosen: Filter, at: str) -> Then:
     """What was recorded. `at` without a zone is UTC."""
     zoned = at if _ZONED.search(at) else f"{at}Z"
-    names, (demand, problem) = await asyncio.gather(
-        api.get("/v1/names", limit=1000), _demand(api, chosen, at=zoned)
+    names, (demand, problem), changes = await asyncio.gather(
+        api.get("/v1/names", limit=1000), _demand(api, chosen, at=zoned), _changes(api, at)
     )
-    return Then(at, demand, {one["name"]: one for one in names["regions"]}, problem)
+    return Then(at, demand, {one["name"]: one for one in names["regions"]}, problem, changes)
+
+
+async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
+    """Verdicts of all edges together that changed around a moment; none, if that cannot be told."""
+    moment = as_time(at)
+    if moment is None or not 2000 < moment.year < 3000:
+        return ()
+    since, until = (moment - AROUND).isoformat(), (moment + AROUND).isoformat()
+    try:
+        found = await api.get("/v1/health/changes", vantage="*", since=since, until=until, limit=MOST_CHANGES)
+    except ApiProblem:
+        return ()
+    items: Sequence[Mapping[str, Any]] = found["items"]
+    return items
 
 
 async def _demand(
