@@ -29,6 +29,7 @@ from gtm.api.routes import (
     jurisdictions,
     latency,
     load,
+    managers,
     overview,
     policy,
     reading,
@@ -71,6 +72,7 @@ _TAGS = [
     {"name": "policy", "description": "The whole policy: export, plan, apply."},
     {"name": "revisions", "description": "What the policy was, and the way back."},
     *({"name": slug} for slug in SLUGS.values()),
+    {"name": "managers", "description": "Which tools manage resources."},
     {"name": "residency", "description": "Who may be served where, and until when."},
     {"name": "health", "description": "What the edges' probes say."},
     {"name": "demand", "description": "What clients ask for, now and as recorded."},
@@ -202,6 +204,7 @@ def _routers() -> Iterator[APIRouter]:
     for module in (
         inventory,
         reading,
+        managers,
         approvals,
         drafts,
         demand,

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.convertors import StringConvertor, register_url_convertor
@@ -22,16 +22,19 @@ from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.present import Present
 from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
+from gtm.control.policy.managers import OnManaged, Writer, writer
 from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
 from gtm.control.policy.situation import Situation, situation_of
 from gtm.control.replica import Replica
 from gtm.core.model.access import Role, permits
+from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
 from gtm.geoip.networks import Locate
 from gtm.storage.audit import Actor, Via
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.resources import Managed
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token
 
@@ -149,6 +152,44 @@ ForceReason = Annotated[
     ),
 ]
 
+MANAGED_BY = "GTM-Managed-By"
+"""The header by which a tool says what it is, and reads say who manages a resource."""
+MANAGED_SINCE = "GTM-Managed-Since"
+OnlyManagedBy = Annotated[
+    fields.Manager | None, Query(description="Only what this tool manages, such as `terraform/prod-network`.")
+]
+
+
+def _writer(
+    managed_by: Annotated[
+        fields.Manager | None,
+        Header(
+            alias=MANAGED_BY,
+            description="The tool that makes the change, and manages from now on what it writes: `terraform/prod-network`. Left out: "
+            "nobody's.",
+        ),
+    ] = None,
+    on_managed: Annotated[
+        OnManaged | None,
+        Query(
+            description="What to do with what another tool manages; needs `managed_reason`. `override`: change it this once. "
+            "`take_over`: manage it from now on. Left out: the change is refused."
+        ),
+    ] = None,
+    managed_reason: Annotated[
+        str, Query(max_length=1000, pattern=LINE_PATTERN, description="Why; kept with the revision.")
+    ] = "",
+) -> Writer:
+    """For which tool a change is made; see `gtm.control.policy.managers.writer` for what is wrong with it."""
+    return writer(managed_by, on_managed, managed_reason)
+
+
+Writing = Annotated[Writer, Depends(_writer)]
+Comment = Annotated[
+    str,
+    Query(max_length=1000, pattern=LINE_PATTERN, description="Why; kept with the revision."),
+]
+
 _bearer = HTTPBearer(auto_error=False, description="A token made by `gtm token create` or `POST /v1/tokens`.")
 
 
@@ -230,6 +271,13 @@ def reply_lines(lines: AsyncIterator[bytes]) -> StreamingResponse:
     """A feed, which ends with `lines`. No proxy on the way should hold it back."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(lines, media_type=CONTENT_TYPE, headers=headers)
+
+
+def managed_headers(managed: Managed | None) -> dict[str, str]:
+    """Who manages a resource, beside its entity tag."""
+    if managed is None:
+        return {}
+    return {MANAGED_BY: managed.manager, MANAGED_SINCE: managed.since.isoformat()}
 
 
 def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

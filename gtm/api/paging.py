@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import Header, Query, Response
@@ -61,8 +62,10 @@ def precondition(if_match: str | None, if_none_match: str | None) -> Preconditio
     return Precondition(_tags("If-Match", if_match), _tags("If-None-Match", if_none_match))
 
 
-def not_modified(if_none_match: str | None, tag: str) -> Response | None:
-    """The 304 for a client that has the current version; it compares weakly (RFC 9110 §13.1.2). None: it has not.
+def not_modified(
+    if_none_match: str | None, tag: str, headers: Mapping[str, str] | None = None
+) -> Response | None:
+    """The 304, with further headers, for a client that has the current version; it compares weakly (RFC 9110 §13.1.2). None: it has not.
 
     Raises:
         BadRequest: the header is malformed.
@@ -70,7 +73,7 @@ def not_modified(if_none_match: str | None, tag: str) -> Response | None:
     known = _tags("If-None-Match", if_none_match) or frozenset()
     if known.isdisjoint({"*", tag, f"W/{tag}"}):
         return None
-    return Response(status_code=304, headers={"ETag": tag})
+    return Response(status_code=304, headers={"ETag": tag, **(headers or {})})
 
 
 def decode_number(cursor: str | None) -> int | None:

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from gtm.control.errors import ControlError, UnsafeChange
+from gtm.control.errors import ControlError
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
@@ -75,14 +75,9 @@ def control_problem(error: ControlError, instance: str = "") -> Response:
         title=error.title,
         errors=error.problems,
         headers=error.headers,
-        members=_unsafe(error) if isinstance(error, UnsafeChange) else None,
+        members=error.members,
         instance=instance,
     )
-
-
-def _unsafe(error: UnsafeChange) -> dict[str, Any]:
-    named = {"fingerprint": error.fingerprint} if error.fingerprint else {}
-    return {"breaches": error.breaches, "may_force": error.may_force, **named}
 
 
 async def _control(request: Request, error: Exception) -> Response:

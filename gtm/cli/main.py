@@ -28,7 +28,17 @@ from gtm.cli.live import (
     token,
     top,
 )
-from gtm.cli.policy import exporting, fence, importing, init, policies, regions, revisions, simulation
+from gtm.cli.policy import (
+    exporting,
+    fence,
+    importing,
+    init,
+    managed,
+    policies,
+    regions,
+    revisions,
+    simulation,
+)
 from gtm.cli.servers import db, demo, servers
 
 
@@ -64,6 +74,7 @@ for _group, _name, _help in (
     (regions.app, "regions", "List, show, drain, activate and disable regions."),
     (regions.services_app, "services", "List services."),
     (revisions.app, "revisions", "What the policy was, who changed it, and the way back."),
+    (managed.app, "managed", "Which tools manage resources, and letting go of them."),
     (token.app, "token", "Make, list, replace and revoke bearer tokens."),
     (fence.app, "fence", "Approve of changes that open a fence."),
     (db.app, "db", "Migrations of the database's schema."),

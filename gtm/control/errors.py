@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
 
 from gtm.core.change.safety import Breach
+from gtm.core.model.kinds import label
 from gtm.core.model.problems import Problem
 
 
@@ -16,6 +19,7 @@ class ControlError(Exception):
         detail: one sentence for people, lowercase, user input in backticks.
         problems: every single thing wrong, where there are several.
         headers: HTTP headers that belong to the answer.
+        members: what its kind of problem says beside that (RFC 9457 §3.2).
     """
 
     status: ClassVar[int] = 400
@@ -23,12 +27,17 @@ class ControlError(Exception):
     """Names the kind of problem; its hyphenated form is the problem's type (RFC 9457 §3.1.1)."""
 
     def __init__(
-        self, detail: str, problems: Sequence[Problem] = (), headers: Mapping[str, str] | None = None
+        self,
+        detail: str,
+        problems: Sequence[Problem] = (),
+        headers: Mapping[str, str] | None = None,
+        members: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.problems = tuple(problems)
         self.headers = dict(headers or {})
+        self.members = dict(members or {})
 
 
 class BadRequest(ControlError):  # noqa: N818 - these name HTTP's own words
@@ -99,10 +108,50 @@ class UnsafeChange(ControlError):  # noqa: N818
             "the same, force it and say why (`force` and `force_reason`; --force --reason on the command line)"
             f"{'; ' if needed else ''}{needed}",
             [Problem(breach.rule.value, "unsafe_change", breach.message) for breach in breaches],
+            members={
+                "breaches": tuple(breaches),
+                "may_force": may_force,
+                **({"fingerprint": fingerprint} if fingerprint else {}),
+            },
         )
         self.breaches = tuple(breaches)
-        self.fingerprint = fingerprint
-        self.may_force = may_force
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedResource:
+    """A resource that a tool manages: which, and since when."""
+
+    kind: str
+    name: str
+    manager: str
+    since: datetime
+
+
+class ManagedByAnother(ControlError):  # noqa: N818
+    """A change of what another tool manages; `managed` has every such resource."""
+
+    status = 409
+    title = "managed by another"
+
+    def __init__(self, managed: Sequence[ManagedResource]) -> None:
+        first, count = managed[0], len(managed)
+        more = f", and {count - 1} more that other tools manage" if count > 1 else ""
+        problems = [
+            Problem(
+                f"{one.kind}.{one.name}",
+                "managed_by_another",
+                f"managed by `{one.manager}` since {one.since:%Y-%m-%d %H:%M} UTC",
+            )
+            for one in managed
+        ]
+        super().__init__(
+            f"{label(first.kind)} `{first.name}` is managed by `{first.manager}` since {first.since:%Y-%m-%d %H:%M} UTC{more}; "
+            "nothing was changed; change it there, or do it here on purpose and say why: `on_managed=override` for this once, "
+            "`on_managed=take_over` to manage it from now on, with `managed_reason` (--on-managed and --reason on the "
+            "command line)",
+            problems,
+            members={"managed": tuple(managed)},
+        )
 
 
 class PreconditionFailed(ControlError):  # noqa: N818

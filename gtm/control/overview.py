@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from types import MappingProxyType
 from typing import Any
 
 from gtm.control.lead.active import Active
@@ -32,6 +33,7 @@ from gtm.core.model.state import UNKNOWN_HEALTH, HealthStatus
 from gtm.core.plan.check import plan_flow
 from gtm.core.plan.problem import ClassDemand
 from gtm.core.quota.names import QuotaName
+from gtm.storage.resources import Key, Managed
 
 P99 = 0.99
 
@@ -111,8 +113,14 @@ def plan_document(moment: Moment) -> dict[str, Any]:
     }
 
 
-def top_document(moment: Moment, edges: Iterable[LiveEdge], *, database_up: bool) -> dict[str, Any]:
-    """Everything at a glance."""
+def top_document(
+    moment: Moment,
+    edges: Iterable[LiveEdge],
+    *,
+    database_up: bool,
+    managed: Mapping[Key, Managed] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Everything at a glance. `managed`: which tools manage what."""
     flow = _planned_flow(moment)
     demand = moment.planned.problem.classes
     return {
@@ -132,7 +140,9 @@ def top_document(moment: Moment, edges: Iterable[LiveEdge], *, database_up: bool
         "requests_per_second": sum(one.rate for one in demand),
         "latency_p99_ms": _quantile(_latencies(demand, flow)),
         "decisions": _by_tier(moment.rates),
-        "regions": _regions(moment, flow),
+        "regions": [
+            {**one, "managed_by": managed.get(("regions", one["region"]))} for one in _regions(moment, flow)
+        ],
         "spill": _spill(moment, flow),
         "corrections": [
             {"from": drawn or None, "to": taken, "requests_per_second": rate}

@@ -42,6 +42,8 @@ def environment() -> Environment:
         "words": words,
         "json": as_json,
         "coded": coded,
+        "tool": tool,
+        "owner": owner,
     }
     return made
 
@@ -54,6 +56,20 @@ def rendered(template: str, values: Mapping[str, Any]) -> str:
 def words(value: Any) -> str:
     """A state's or a code's name as people read it: `near_real_time` is `near real time`."""
     return str(value).replace("_", " ")
+
+
+_TOOLS = {"terraform": "Terraform", "gtm-apply": "gtm apply"}
+
+
+def tool(manager: str) -> str:
+    """What manages a resource, as people call it: `terraform/prod` is Terraform."""
+    name = manager.partition("/")[0]
+    return _TOOLS.get(name, name)
+
+
+def owner(manager: str) -> str:
+    """Which of that tool's owners: `terraform/prod` is prod."""
+    return manager.partition("/")[2]
 
 
 def as_json(value: Any) -> str:

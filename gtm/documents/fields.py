@@ -35,6 +35,8 @@ PATH_PATTERN = r"^/[!-\"$-~]*$"
 SUBDIVISION_PATTERN = r"^([A-Z]{2}-)?[A-Z0-9]{1,3}$"
 MODEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$"
 JSON_FIELD_PATTERN = r"^[^.\s]+(\.[^.\s]+)*$"
+MANAGER_PATTERN = r"^[a-z][a-z0-9-]{0,31}/[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$"
+"""A tool and the name of what of it owns resources: `terraform/prod-network`, `gtm-apply/github.com/acme/policy`."""
 LINE_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]*$"
 TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$"
 
@@ -54,6 +56,8 @@ PATTERN_WORDS = {
     SUBDIVISION_PATTERN: "is not an ISO 3166-2 code such as `US-CA` or `CA`",
     MODEL_PATTERN: "must begin with a letter or digit and hold only letters, digits and . _ : / @ + -",
     JSON_FIELD_PATTERN: "must be a dotted path such as `status.model_loaded`",
+    MANAGER_PATTERN: "must be a tool and a name of its own with a slash between, such as `terraform/prod-network`: the tool in "
+    "lower-case letters, digits and hyphens (at most 32), the name in letters, digits and . _ : / @ + - (at most 200)",
     LINE_PATTERN: "must not contain control characters",
     TEXT_PATTERN: "must not contain control characters other than line breaks and tabs",
 }
@@ -210,6 +214,7 @@ ModelName = Annotated[StrictStr, Field(pattern=MODEL_PATTERN, max_length=200)]
 Regex = Annotated[StrictStr, Field(min_length=1, max_length=1000), AfterValidator(_regex)]
 JsonField = Annotated[StrictStr, Field(pattern=JSON_FIELD_PATTERN, max_length=200)]
 JsonInt = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]
+Manager = Annotated[StrictStr, Field(pattern=MANAGER_PATTERN, max_length=233)]
 Line = Annotated[StrictStr, Field(pattern=LINE_PATTERN, max_length=200)]
 Text = Annotated[StrictStr, Field(pattern=TEXT_PATTERN, max_length=4000)]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Table, Text, cast, delete, func, literal, select, union_all
+from sqlalchemy import Table, Text, cast, delete, func, literal, select, union_all, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,7 +22,11 @@ from gtm.storage import documents, locks, tables
 T = TypeVar("T", Region, Zone, Service, ResidencyRule, SpilloverRule, Jurisdiction, Tenant, DataClass)
 
 _TABLES = {value: tables.metadata.tables[kind] for kind, value in KINDS.items()}
-_COMMON = frozenset({"name", "version", "spec", "created_at", "updated_at"})
+_COMMON = frozenset(
+    {"name", "version", "spec", "created_at", "updated_at", "manager", "managed_since", "revision"}
+)
+Key = tuple[str, str]
+"""Kind and name of a resource."""
 
 
 class PutOutcome(StrEnum):
@@ -34,13 +38,26 @@ class PutOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Managed:
+    """Which tool manages a resource (`terraform/prod-network`), and since when."""
+
+    manager: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Stored(Generic[T]):
-    """A resource with what the database knows of it. `version` is its entity tag and never repeats."""
+    """A resource with what the database knows of it. `version` is its entity tag and never repeats.
+
+    `managed` is None where no tool manages it, `revision` the one that wrote it last (None: not kept).
+    """
 
     value: T
     version: int
     created_at: datetime
     updated_at: datetime
+    managed: Managed | None = None
+    revision: int | None = None
 
 
 def _own_columns(table: Table) -> tuple[str, ...]:
@@ -63,9 +80,13 @@ class ResourceRepository(Generic[T]):
         row = (await self._connection.execute(query)).one_or_none()
         return None if row is None else self._stored(row)
 
-    async def list(self, after_name: str | None = None, limit: int = 100) -> list[Stored[T]]:
-        """At most `limit` resources by name (code point order), starting behind `after_name`."""
+    async def list(
+        self, after_name: str | None = None, limit: int = 100, *, manager: str | None = None
+    ) -> list[Stored[T]]:
+        """At most `limit` resources by name (code point order), starting behind `after_name`; of one manager, or of all."""
         query = select(self._table).order_by(self._table.c.name).limit(limit)
+        if manager is not None:
+            query = query.where(self._table.c.manager == manager)
         if after_name is not None:
             query = query.where(self._table.c.name > after_name)
         return [self._stored(row) for row in await self._connection.execute(query)]
@@ -103,10 +124,24 @@ class ResourceRepository(Generic[T]):
         result = await self._connection.execute(delete(self._table).where(self._table.c.name == name))
         return result.rowcount > 0
 
+    async def manage(self, names: Collection[str], manager: str | None) -> None:
+        """Say which tool manages resources from now on; None: none does. The rest of them stays as it is."""
+        values = {"manager": manager, "managed_since": None if manager is None else func.now()}
+        await self._connection.execute(
+            update(self._table).where(self._table.c.name.in_(names)).values(values)
+        )
+
+    async def written(self, names: Collection[str], revision: int) -> None:
+        """Say which revision has written resources."""
+        await self._connection.execute(
+            update(self._table).where(self._table.c.name.in_(names)).values(revision=revision)
+        )
+
     def _stored(self, row: Row[Any]) -> Stored[T]:
         own = {name: getattr(row, name) for name in self._own}
         value = documents.from_document({"name": row.name, **row.spec, **own}, self._kind)
-        return Stored(value, row.version, row.created_at, row.updated_at)
+        managed = None if row.manager is None else Managed(row.manager, row.managed_since)
+        return Stored(value, row.version, row.created_at, row.updated_at, managed, row.revision)
 
 
 class PolicyRepository:
@@ -138,6 +173,16 @@ class PolicyRepository:
             document = {"name": row.name, **row.spec, **row.own}
             found[row.kind].append(documents.from_document(document, KINDS[row.kind]))
         return sort_policy(Policy(**{kind: tuple(values) for kind, values in found.items()}))
+
+    async def managed(self) -> dict[Key, Managed]:
+        """Every resource that a tool manages: one statement, hence one consistent state."""
+        parts = []
+        for kind, value in KINDS.items():
+            c = _TABLES[value].c
+            query = select(literal(kind).label("kind"), c.name, c.manager, c.managed_since)
+            parts.append(query.where(c.manager.is_not(None)))
+        rows = await self._connection.execute(union_all(*parts))
+        return {(row.kind, row.name): Managed(row.manager, row.managed_since) for row in rows}
 
 
 def sort_policy(policy: Policy) -> Policy:

@@ -58,6 +58,13 @@ def _resource_table(name: str, *own: Column[str] | CheckConstraint) -> Table:
         Column("spec", JSONB, nullable=False),
         _timestamp("created_at", now=True),
         _timestamp("updated_at", now=True),
+        # Beside the document, since none of it is policy: a row's end is the end of all three.
+        # Which tool manages it (`gtm.core.model.names.MANAGER_PATTERN`), and since when.
+        Column("manager", Text(collation="C"), nullable=True),
+        _timestamp("managed_since", nullable=True),
+        # The revision that wrote it last; NULL: one before this was kept.
+        Column("revision", BigInteger, nullable=True),
+        CheckConstraint("(manager IS NULL) = (managed_since IS NULL)", name="manager"),
     )
 
 

@@ -156,7 +156,14 @@ def test_every_operation_that_changes_is_known(api: Api) -> None:
         *(f"{verb}_{kind}" for verb in ("put", "delete") for kind in _kinds()),
         *("apply_policy", "rollback_revision", "drain_region", "activate_region", "disable_region"),
         *("create_token", "rotate_token", "revoke_token", "end_session", "end_sessions"),
-        *("approve_fence", "roll_dnssec_key", "confirm_ds", "withdraw_ds", "forget_edge"),
+        *(
+            "approve_fence",
+            "reassign_managers",
+            "roll_dnssec_key",
+            "confirm_ds",
+            "withdraw_ds",
+            "forget_edge",
+        ),
     }
     paths = api.server.app.openapi()["paths"]
     changing = {

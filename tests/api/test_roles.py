@@ -48,7 +48,7 @@ GET    /v1/(edges|status|health|load|latency)    x       x         x        x   
 GET    /v1/(edges/x|health/(steps|changes))      x       x         x        x     .      .        .
 GET    /v1/balancers                             x       x         x        x     .      .        .
 GET    /v1/(plan(/history)?|top|dnssec(/x)?)     x       x         x        x     .      .        .
-GET    /v1/fence-approvals                       x       x         x        x     .      .        .
+GET    /v1/(fence-approvals|managers)            x       x         x        x     .      .        .
 GET    /v1/audit(:export)?                       x       x         x        x     .      .        .
 GET    /v1/sessions                              x       x         x        x     .      .        .
 POST   /v1/sign-in-links                         x       x         x        x     .      .        .
@@ -59,6 +59,7 @@ PUT    /v1/({KINDS})/x                           .       x         x        x   
 DELETE /v1/({KINDS})/x                           .       x         x        x     .      .        .
 POST   /v1/regions/x:(drain|activate|disable)    .       x         x        x     .      .        .
 POST   /v1/(policy:apply|revisions/1:rollback)   .       x         x        x     .      .        .
+POST   /v1/managers:reassign                     .       x         x        x     .      .        .
 POST   /v1/dnssec/x/(roll|ds-seen|withdraw)      .       x         x        x     .      .        .
 DELETE /v1/edges/x                               .       x         x        x     .      .        .
 POST   /v1/fence-approvals                       .       .         x        x     .      .        .

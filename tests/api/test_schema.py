@@ -38,6 +38,7 @@ _MEANING = [
     *("get_demand", "get_recorded_demand", "get_demand_timeline"),  # moments
     *("list_audit", "export_audit", "list_health_changes", "list_health_steps"),  # moments
     "approve_fence",  # moments, and reasons of nothing but white space
+    "reassign_managers",  # likewise
     "report",  # JSON Schema takes 7.0 for an integer; edges write 7
     "report_load",
     "report_balancer",  # likewise, and public keys

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Query, Response
 
-from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.context import Context, Ctx, OnlyManagedBy, Viewer, reply
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
 from gtm.api.query import strict_router
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.base import ManagedSchema, Schema, errors
 from gtm.control.errors import BadRequest, Unavailable
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
@@ -34,6 +34,8 @@ class InventoryItem(Schema):
     name: str
     resource: dict[str, Any]
     """Its document."""
+    managed_by: ManagedSchema | None
+    """Who manages it; null: no tool."""
 
 
 class Inventory(Schema):
@@ -153,6 +155,7 @@ async def search_resources(
     _: Viewer,
     kind: Annotated[KindName | None, Query(description="Only of this kind.")] = None,
     search: Annotated[str, Query(max_length=200, description="Words, in any order and case.")] = "",
+    managed_by: OnlyManagedBy = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
@@ -160,6 +163,9 @@ async def search_resources(
     policy, revision = _current(ctx)
     behind = _behind(cursor)
     found = await asyncio.to_thread(_found, policy, search)
+    managed = ctx.present.managed
+    if managed_by is not None:
+        found = [key for key in found if key in managed and managed[key].manager == managed_by]
     rest = [(one, name) for one, name in found if kind in (None, one) and (_ORDER[one], name) > behind]
     values = {
         (one, item.name): item for one in {one for one, _ in rest[:limit]} for item in getattr(policy, one)
@@ -172,7 +178,13 @@ async def search_resources(
             "counts": {one: len(getattr(policy, one)) for one in KINDS},
             "matching": {one: matching[one] for one in KINDS},
             "items": [
-                {"kind": one, "name": name, "resource": values[one, name]} for one, name in rest[:limit]
+                {
+                    "kind": one,
+                    "name": name,
+                    "resource": values[one, name],
+                    "managed_by": managed.get((one, name)),
+                }
+                for one, name in rest[:limit]
             ],
             "next_cursor": more,
         }

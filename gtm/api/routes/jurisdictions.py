@@ -8,10 +8,11 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from gtm.api.context import Ctx, Viewer, reply
+from gtm.api.context import Ctx, OnlyManagedBy, Viewer, managed_headers, reply
 from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, not_modified
 from gtm.api.query import strict_router
-from gtm.api.schemas.base import Page, errors
+from gtm.api.routes.resources import READ
+from gtm.api.schemas.base import ResourcePage, errors
 from gtm.api.schemas.policy import JurisdictionView
 from gtm.control.errors import NotFound
 from gtm.control.policy import resources
@@ -28,6 +29,7 @@ from gtm.documents.jurisdictions import (
     past_memberships,
     shipped_jurisdictions,
 )
+from gtm.storage.resources import Managed
 from gtm.storage.session import Database
 
 router = strict_router(prefix="/v1/jurisdictions", tags=["jurisdictions"])
@@ -49,22 +51,23 @@ class _View:
     laws: tuple[LawNote, ...]
 
 
-async def _all(database: Database) -> dict[str, tuple[_View, str]]:
-    """Name → view and entity tag, countries included."""
+async def _all(database: Database) -> dict[str, tuple[_View, str, Managed | None]]:
+    """Name → view, entity tag and who manages it, countries included."""
     async with database.transaction() as transaction:
         stored = await transaction.jurisdictions.all()
     operators = [item.value for item in stored]
     membership, _ = resolve(shipped_jurisdictions(), operators)
     now = datetime.now(UTC).timestamp()
     members = {name: countries_at(periods, now) for name, periods in membership.items()}
-    found = {
-        code: (_view(Jurisdiction(code, members=(code,)), "country", frozenset({code})), '"shipped"')
+    found: dict[str, tuple[_View, str, Managed | None]] = {
+        code: (_view(Jurisdiction(code, members=(code,)), "country", frozenset({code})), '"shipped"', None)
         for code in COUNTRIES
     }
     for item in shipped_jurisdictions():
-        found[item.name] = _view(item, "shipped", members[item.name]), '"shipped"'
+        found[item.name] = _view(item, "shipped", members[item.name]), '"shipped"', None
     for row in stored:
-        found[row.value.name] = _view(row.value, "operator", members[row.value.name]), resources.tag(row)
+        view = _view(row.value, "operator", members[row.value.name])
+        found[row.value.name] = view, resources.tag(row), row.managed
     return dict(sorted(found.items()))
 
 
@@ -91,7 +94,7 @@ def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
     operation_id="list_jurisdictions",
     summary="List jurisdictions, by name",
     description="The shipped ones (read-only) and the operators' own; every country code too, if asked for.",
-    response_model=Page[JurisdictionView],
+    response_model=ResourcePage[JurisdictionView],
     responses=errors(400),
 )
 async def list_(
@@ -101,13 +104,20 @@ async def list_(
     limit: Limit = 100,
     cursor: Cursor = None,
     countries: Annotated[bool, Query(description="Also every country, with notes on its law.")] = False,
+    managed_by: OnlyManagedBy = None,
 ) -> Response:
     """A page of jurisdictions, gtm's own and the policy's, with their members of today."""
     after = decode_cursor(cursor)
-    every = [view for view, _ in (await _all(ctx.database)).values() if countries or view.origin != "country"]
-    rest = [view for view in every if after is None or view.name > after]
-    more = encode_cursor(rest[limit - 1].name) if len(rest) > limit else None
-    return reply({"items": rest[:limit], "next_cursor": more})
+    rest = [
+        (view, managed)
+        for view, _, managed in (await _all(ctx.database)).values()
+        if (countries or view.origin != "country")
+        and (after is None or view.name > after)
+        and (managed_by is None or (managed is not None and managed.manager == managed_by))
+    ]
+    more = encode_cursor(rest[limit - 1][0].name) if len(rest) > limit else None
+    managed = {view.name: held for view, held in rest[:limit] if held is not None}
+    return reply({"items": [view for view, _ in rest[:limit]], "managed_by": managed, "next_cursor": more})
 
 
 @router.get(
@@ -116,7 +126,7 @@ async def list_(
     summary="Get a jurisdiction or country",
     response_model=JurisdictionView,
     responses={
-        200: {"headers": {"ETag": {"description": "The version.", "schema": {"type": "string"}}}},
+        200: {"headers": READ},
         304: {"description": "It still has (one of) the entity tags in If-None-Match."},
         **errors(404),
     },
@@ -126,5 +136,6 @@ async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNone
     found = (await _all(ctx.database)).get(name)
     if found is None:
         raise NotFound(f"there is no jurisdiction `{name}`")
-    view, tag = found
-    return not_modified(if_none_match, tag) or reply(view, headers={"ETag": tag})
+    view, tag, managed = found
+    headers = managed_headers(managed)
+    return not_modified(if_none_match, tag, headers) or reply(view, headers={"ETag": tag, **headers})

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.query import OnlyRegion, strict_router
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.base import ManagedSchema, Schema, errors
 from gtm.api.steps import step_of
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.control.policy.traffic import since_now
@@ -158,6 +158,8 @@ class TopRegion(Schema):
     lat: float
     lon: float
     admin_state: AdminState
+    managed_by: ManagedSchema | None
+    """The tool that manages it; its admin state is operators' all the same."""
     health: HealthStatus
     freshness: Freshness
     """Of its load reports."""
@@ -323,4 +325,8 @@ async def get_top(ctx: Ctx, _: Viewer) -> Response:
     present, active = ctx.present, ctx.leading()
     moment = await moment_of(present, active, time())
     edges = active.reports.vantages.live()
-    return reply(await asyncio.to_thread(top_document, moment, edges, database_up=present.database_up))
+    return reply(
+        await asyncio.to_thread(
+            top_document, moment, edges, database_up=present.database_up, managed=present.managed
+        )
+    )

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Header, Path, Query, Response
 from pydantic import Field
 
-from gtm.api.context import Context, Ctx, Force, ForceReason, Operator, Viewer, reply
+from gtm.api.context import Comment, Context, Ctx, Force, ForceReason, Operator, Viewer, Writing, reply
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.query import strict_router
 from gtm.api.routes.resources import changed, put_reply
@@ -41,6 +41,8 @@ class ApplyRequest(DraftDocument):
     """Kept with the revision."""
     unless_changed: Annotated[tuple[Held, ...], Field(max_length=1000)] = ()
     """Resources that must be as they were read."""
+    only_own: fields.Flag = False
+    """Whether of what the policy does not hold only that is deleted which the tool of `GTM-Managed-By` manages."""
 
 
 class RollbackRequest(Document):
@@ -88,7 +90,8 @@ async def export(
     operation_id="apply_policy",
     summary="Put a whole policy in force, or a part of one",
     description="All or nothing. `If-Match` with the ETag of `GET /v1/policy` guards against changes made meanwhile, "
-    "`unless_changed` against those of single resources. With `partial`, what the policy does not hold stays.",
+    "`unless_changed` against those of single resources. With `partial`, what the policy does not hold stays. A tool "
+    "(`GTM-Managed-By`) manages from then on what the policy holds.",
     response_model=PolicyChanged,
     responses=errors(409, 412, 413, 415),
 )
@@ -100,6 +103,7 @@ async def apply(
     if_match: IfMatch = None,
     force: Force = False,
     force_reason: ForceReason = "",
+    writing: Writing,
 ) -> Response:
     """Apply it, or say what would change."""
     outcome = await policy.apply(
@@ -112,6 +116,8 @@ async def apply(
         expected=_expected(if_match),
         held=body.unless_changed,
         check=ctx.safety_check(who, force=force, reason=force_reason),
+        writer=writing,
+        only_own=body.only_own,
     )
     return await _policy_reply(ctx, outcome, dry_run=body.dry_run)
 
@@ -136,6 +142,7 @@ async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False
             "changes": outcome.changes,
             "findings": outcome.findings,
             "safety": outcome.safety,
+            "managed": outcome.managed,
             **done,
         }
     )
@@ -232,6 +239,7 @@ async def rollback_revision(
     if_match: IfMatch = None,
     force: Force = False,
     force_reason: ForceReason = "",
+    writing: Writing,
 ) -> Response:
     """Publish the policy of an earlier revision as a new one."""
     asked = body or RollbackRequest()
@@ -244,14 +252,10 @@ async def rollback_revision(
         dry_run=asked.dry_run,
         expected=_expected(if_match),
         check=ctx.safety_check(who, force=force, reason=force_reason),
+        writer=writing,
     )
     return await _policy_reply(ctx, outcome, dry_run=asked.dry_run)
 
-
-Comment = Annotated[
-    str,
-    Query(max_length=1000, pattern=fields.LINE_PATTERN, description="Why; kept with the revision."),
-]
 
 _STATES = {
     "drain": (AdminState.DRAINING, "Take no new clients in a region"),

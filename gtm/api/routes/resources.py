@@ -10,7 +10,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Response
 from pydantic import ValidationError, create_model
 
-from gtm.api.context import Ctx, Force, ForceReason, Operator, Viewer, reply
+from gtm.api.context import (
+    MANAGED_BY,
+    MANAGED_SINCE,
+    Comment,
+    Context,
+    Ctx,
+    Force,
+    ForceReason,
+    OnlyManagedBy,
+    Operator,
+    Viewer,
+    Writing,
+    managed_headers,
+    reply,
+)
 from gtm.api.examples import EXAMPLES
 from gtm.api.paging import (
     Cursor,
@@ -23,7 +37,7 @@ from gtm.api.paging import (
     precondition,
 )
 from gtm.api.query import strict_router
-from gtm.api.schemas.base import Changed, Page, ResourceChanged, errors
+from gtm.api.schemas.base import Changed, ResourceChanged, ResourcePage, errors
 from gtm.control.errors import Invalid
 from gtm.control.lead import edges
 from gtm.control.policy import resources
@@ -40,14 +54,24 @@ SLUGS = {kind: kind.replace("_", "-") for kind in KINDS}
 """Kind → its name in URLs."""
 
 _ETAG = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}}}
+READ = {
+    **_ETAG,
+    MANAGED_BY: {"description": "The tool that manages it, if one does.", "schema": {"type": "string"}},
+    MANAGED_SINCE: {"description": "Since when.", "schema": {"type": "string", "format": "date-time"}},
+}
+"""Headers of a resource."""
+
+
+async def refreshed(ctx: Context) -> None:
+    """Take in what was just changed. It is in force all the same, and is published once the database is back."""
+    with suppress(StorageUnavailable):
+        await ctx.replica.watch.refresh()
 
 
 async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
     """What every change answers: revision, PENDING or IN_SYNC, warnings."""
-    if ctx.present.revision < outcome.revision:
-        # It is in force all the same, and is published once the database is back.
-        with suppress(StorageUnavailable):
-            await ctx.replica.watch.refresh()
+    if ctx.present.revision < outcome.revision or outcome.claimed:
+        await refreshed(ctx)
     return {
         "revision": outcome.revision,
         "sync": await edges.sync(ctx.database, ctx.replica.edges(), outcome.revision),
@@ -78,14 +102,18 @@ def _add_reads(router: APIRouter, kind: str) -> None:
         "",
         operation_id=f"list_{kind}",
         summary=f"List {SLUGS[kind].replace('-', ' ')}, by name",
-        response_model=Page[document],
+        response_model=ResourcePage[document],
         responses=errors(400),
     )
-    async def list_(ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None) -> Response:
-        found = await resources.list_page(ctx.database, kind, decode_cursor(cursor), limit + 1)
+    async def list_(
+        ctx: Ctx, _: Viewer, limit: Limit = 100, cursor: Cursor = None, managed_by: OnlyManagedBy = None
+    ) -> Response:
+        after = decode_cursor(cursor)
+        found = await resources.list_page(ctx.database, kind, after, limit + 1, manager=managed_by)
         items = [stored.value for stored in found[:limit]]
+        managed = {one.value.name: one.managed for one in found[:limit] if one.managed is not None}
         more = encode_cursor(items[-1].name) if len(found) > limit else None
-        return reply({"items": items, "next_cursor": more})
+        return reply({"items": items, "managed_by": managed, "next_cursor": more})
 
     @router.get(
         "/{name:segment}",
@@ -93,7 +121,7 @@ def _add_reads(router: APIRouter, kind: str) -> None:
         summary=f"Get a {label(kind)}",
         response_model=document,
         responses={
-            200: {"headers": _ETAG},
+            200: {"headers": READ},
             304: {"description": "It still has (one of) the entity tags in If-None-Match."},
             **errors(404),
         },
@@ -105,8 +133,10 @@ def _add_reads(router: APIRouter, kind: str) -> None:
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         stored = await resources.get(ctx.database, kind, name)
-        tag = resources.tag(stored)
-        return not_modified(if_none_match, tag) or reply(to_document(stored.value), headers={"ETag": tag})
+        tag, managed = resources.tag(stored), managed_headers(stored.managed)
+        return not_modified(if_none_match, tag, managed) or reply(
+            to_document(stored.value), headers={"ETag": tag, **managed}
+        )
 
 
 def _named(document: Any, given: Any, name: str, kind: str) -> Any:
@@ -134,14 +164,15 @@ def _add_put(router: APIRouter, kind: str) -> None:
         "/{name:segment}",
         operation_id=f"put_{kind}",
         summary=f"Create or replace a {label(kind)}",
-        description="Idempotent. The whole policy is compiled with it; what does not compile changes nothing.",
+        description="Idempotent. The whole policy is compiled with it; what does not compile changes nothing. A tool "
+        f"(`{MANAGED_BY}`) manages the resource from then on.",
         response_model=ResourceChanged[document],
         responses={
-            200: {"headers": _ETAG},
+            200: {"headers": READ},
             201: {
                 "description": "Created",
                 "model": ResourceChanged[document],
-                "headers": _ETAG,
+                "headers": READ,
             },
             **errors(404, 409, 412, 413, 415),
         },
@@ -154,8 +185,10 @@ def _add_put(router: APIRouter, kind: str) -> None:
         body: Annotated[body_type, Body(openapi_examples=EXAMPLES[kind])],  # type: ignore[valid-type]
         if_match: IfMatch = None,
         if_none_match: IfNoneMatch = None,
+        comment: Comment = "",
         force: Force = False,
         force_reason: ForceReason = "",
+        writing: Writing,
     ) -> Response:
         given: Any = body
         if given.name not in (None, name):
@@ -169,7 +202,9 @@ def _add_put(router: APIRouter, kind: str) -> None:
             by=who.actor,
             now=datetime.now(UTC),
             precondition=precondition(if_match, if_none_match),
+            comment=comment,
             check=ctx.safety_check(who, force=force, reason=force_reason),
+            writer=writing,
         )
         return await put_reply(ctx, done)
 
@@ -190,8 +225,10 @@ def _add_delete(router: APIRouter, kind: str) -> None:
         who: Operator,
         name: name_type,  # type: ignore[valid-type]
         if_match: IfMatch = None,
+        comment: Comment = "",
         force: Force = False,
         force_reason: ForceReason = "",
+        writing: Writing,
     ) -> Response:
         outcome = await resources.delete(
             ctx.database,
@@ -199,7 +236,9 @@ def _add_delete(router: APIRouter, kind: str) -> None:
             name,
             by=who.actor,
             precondition=precondition(if_match, None),
+            comment=comment,
             check=ctx.safety_check(who, force=force, reason=force_reason),
+            writer=writing,
         )
         return reply(await changed(ctx, outcome))
 
@@ -209,7 +248,8 @@ async def put_reply(ctx: Ctx, done: resources.Put) -> Response:
     content = {
         "outcome": done.outcome.value,
         "resource": to_document(done.stored.value),
+        "managed_by": done.managed,
         **await changed(ctx, done.change),
     }
     status = 201 if done.outcome is PutOutcome.CREATED else 200
-    return reply(content, status, {"ETag": resources.tag(done.stored)})
+    return reply(content, status, {"ETag": resources.tag(done.stored), **managed_headers(done.managed)})

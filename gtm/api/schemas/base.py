@@ -69,6 +69,21 @@ class Page(Schema, Generic[T]):
     next_cursor: str | None
 
 
+class ManagedSchema(Schema):
+    """Who manages a resource."""
+
+    manager: str
+    """The tool, and what of it owns the resource: `terraform/prod-network`."""
+    since: datetime
+
+
+class ResourcePage(Page[T], Generic[T]):
+    """Part of a list of resources."""
+
+    managed_by: dict[str, ManagedSchema]
+    """Name → who manages it; resources that no tool manages are left out."""
+
+
 class Changed(Schema):
     """What a change did."""
 
@@ -83,6 +98,8 @@ class ResourceChanged(Changed, Generic[T]):
 
     outcome: PutOutcome
     resource: T
+    managed_by: ManagedSchema | None
+    """Who manages it from now on."""
 
 
 class Liveness(Schema):

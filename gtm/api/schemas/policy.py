@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gtm.api.schemas.base import Changed, Schema
+from gtm.api.schemas.base import Changed, ManagedSchema, Schema
 from gtm.core.change.safety import SafetyRule
 from gtm.documents.diff import Action
 from gtm.documents.rules import JurisdictionDocument
@@ -68,11 +68,20 @@ class SafetySchema(Schema):
     """Whether whoever asks may overrule the rules that it breaks, by giving a reason."""
 
 
+class ManagedResourceSchema(ManagedSchema):
+    """A resource that a tool manages."""
+
+    kind: str
+    name: str
+
+
 class PolicyChanged(Changed):
     """What applying a policy or rolling back did, or would do (`dry_run`)."""
 
     dry_run: bool = False
     changes: list[ResourceChangeSchema]
+    managed: list[ManagedResourceSchema]
+    """What of it another tool manages: without `on_managed` it is refused."""
     findings: list[FindingSchema]
     """Of a dry run; otherwise empty."""
     safety: SafetySchema | None = None

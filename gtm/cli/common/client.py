@@ -49,10 +49,11 @@ class Document(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said: HTTP status and JSON object."""
+    """What a server said: HTTP status, JSON object and headers."""
 
     status: int
     body: Document
+    headers: httpx.Headers
 
 
 class Client:
@@ -111,12 +112,17 @@ class Client:
         """The JSON object at a path; parameters that are None are left out."""
         return self.call("GET", path, parameters=parameters).body
 
-    def items(self, path: str) -> Iterator[Document]:
+    def items(self, path: str, **parameters: Any) -> Iterator[Document]:
         """Every item of a list, page after page."""
+        for page in self.pages(path, **parameters):
+            yield from page["items"]
+
+    def pages(self, path: str, **parameters: Any) -> Iterator[Document]:
+        """Every page of a list."""
         cursor = None
         while True:
-            page = self.get(path, limit=_PAGE, cursor=cursor)
-            yield from page["items"]
+            page = self.get(path, limit=_PAGE, cursor=cursor, **parameters)
+            yield page
             cursor = page["next_cursor"]
             if cursor is None:
                 return
@@ -196,7 +202,7 @@ class Client:
             raise self._strange(response)
         if response.status_code >= 400 and response.headers.get("X-GTM-Tier") != self._tier:
             raise self._strange(response)
-        return Answer(response.status_code, body)
+        return Answer(response.status_code, body, response.headers)
 
     def _strange(self, response: httpx.Response) -> CommandError:
         kind = response.headers.get("Content-Type", "").partition(";")[0]

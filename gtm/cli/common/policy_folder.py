@@ -26,18 +26,25 @@ def require_readable(folder: Path) -> None:
         raise CommandError(f"cannot read `{folder}`: {(error.strerror or str(error)).lower()}") from error
 
 
-def read_document(folder: Path) -> dict[str, Any]:
-    """The folder as the control API takes it.
+def read_document(folder: Path, *, alone: bool = True) -> dict[str, Any]:
+    """The folder as the control API takes it. Not `alone`: it may refer to what is not in it.
 
     Raises:
         CommandError: it cannot be read, or has problems; all are listed.
     """
     from gtm.cli.common import output
-    from gtm.documents.folders import load_document
+    from gtm.core.model.problems import PolicyError
+    from gtm.documents.folders import load_document, read_folder
 
     require_readable(folder)
     with explained(), output.progress(f"reading {folder}"):
-        document: PolicyDocument = load_document(folder)
+        if alone:
+            document: PolicyDocument = load_document(folder)
+        else:
+            found = read_folder(folder)
+            if found.problems:
+                raise PolicyError(found.problems)
+            document = found.document()
     return document.model_dump(mode="json")
 
 

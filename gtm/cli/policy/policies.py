@@ -10,7 +10,7 @@ import typer
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.policy_folder import explained, read_document, require_readable
-from gtm.cli.policy import safety
+from gtm.cli.policy import managed, safety
 
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
@@ -68,6 +68,8 @@ def plan(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="End with 1 if there are changes, 0 if there are none.")
     ] = False,
+    managed_by: managed.ManagedBy = "",
+    only_own: managed.OnlyOwn = False,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     as_json: options.AsJson = False,
@@ -75,16 +77,18 @@ def plan(
     """Show what `gtm apply` would change. Changes nothing."""
     from gtm.cli.common import changes, client, output
 
-    document = read_document(folder)
-    planned = _plan(client.control(control_url, token), document)
+    body, headers = _request(folder, managed_by, only_own=only_own)
+    planned = _plan(client.control(control_url, token), body, headers)
     output.warn((*planned["warnings"], *_findings(planned)))
     if as_json:
         output.print_json(planned)
     elif planned["changes"]:
         changes.show_changes(planned["changes"])
+        _managed(planned)
         _safety(planned["safety"], folder)
         output.say(f"`gtm apply {folder}` makes these changes to revision {planned['revision']}")
     else:
+        _managed(planned)
         output.say(f"no changes: revision {planned['revision']} is what {folder} says")
     if exit_code and planned["changes"]:
         raise typer.Exit(Exit.NO)
@@ -97,6 +101,9 @@ def apply(
     comment: options.Comment = "",
     force: safety.Force = False,
     reason: safety.Reason = "",
+    managed_by: managed.ManagedBy = "",
+    only_own: managed.OnlyOwn = False,
+    on_managed: managed.Purpose = None,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     wait: options.Wait = True,
@@ -109,11 +116,14 @@ def apply(
     """
     from gtm.cli.common import changes, client, consent, output
 
-    forced = safety.parameters(force=force, reason=reason)
-    document = read_document(folder)
+    forced = safety.parameters(force=force, reason=reason, on_managed=on_managed)
+    body, headers = _request(folder, managed_by, only_own=only_own)
     api = client.control(control_url, token)
-    planned = _plan(api, document)
+    planned = _plan(api, body, headers)
     if not planned["changes"]:
+        managed.require(planned, on_managed)
+        if managed_by:  # nothing differs, and all of it is to be the tool's
+            planned = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers).body
         output.warn((*planned["warnings"], *_findings(planned)))
         if as_json:
             output.print_json({**planned, "dry_run": False})
@@ -127,13 +137,14 @@ def apply(
     if unsafe and not force:
         raise CommandError(safety.refusal(planned["safety"], folder), Exit.BAD_INPUT, unsafe)
     output.warn(unsafe)
+    managed.require(planned, on_managed)
     consent.require(yes=yes, as_json=as_json)
     if not yes:
         consent.confirm("Apply these changes?")
-    body = {"policy": document, "comment": comment}
+    body["comment"] = comment
     with output.progress(f"applying {folder}"):
-        unless_changed = {"If-Match": f'"{planned["revision"]}"'}
-        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=unless_changed).body
+        headers["If-Match"] = f'"{planned["revision"]}"'
+        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers).body
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
@@ -151,11 +162,37 @@ def _safety(judged: dict[str, Any] | None, folder: Path) -> None:
         output.say(f"safety: {said}")
 
 
-def _plan(api: Client, document: dict[str, Any]) -> dict[str, Any]:
+def _managed(planned: dict[str, Any]) -> None:
+    """What other tools manage of a change."""
+    from gtm.cli.common import output
+
+    said = managed.sentences(planned.get("managed", ()))
+    for text in said:
+        output.say(f"managed: {text}", "red")
+    if said:
+        output.say(f"`gtm apply` would refuse this: {managed.refusal()}", "red")
+
+
+def _request(folder: Path, managed_by: str, *, only_own: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a folder's request holds: its body, and its headers.
+
+    Raises:
+        CommandError: the folder has problems, or the options do not go together.
+    """
+    if only_own and not managed_by:
+        raise CommandError("--only-own needs --managed-by: whose own?")
+    headers = managed.headers(managed_by)
+    body: dict[str, Any] = {"policy": read_document(folder, alone=not only_own)}
+    if only_own:
+        body["only_own"] = True
+    return body, headers
+
+
+def _plan(api: Client, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
     from gtm.cli.common import output
 
     with output.progress("comparing with the policy in force"):
-        answer = api.call("POST", "/v1/policy:apply", body={"policy": document, "dry_run": True})
+        answer = api.call("POST", "/v1/policy:apply", body={**body, "dry_run": True}, headers=headers)
     planned: dict[str, Any] = answer.body
     return planned
 

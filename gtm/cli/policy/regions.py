@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,7 +11,7 @@ from gtm.cli.common import options
 from gtm.cli.policy import safety
 
 if TYPE_CHECKING:
-    from gtm.cli.common.client import Client
+    from gtm.cli.common.client import Client, Document
 
 app = typer.Typer(no_args_is_help=True)
 services_app = typer.Typer(no_args_is_help=True)
@@ -29,12 +29,17 @@ def list_(
 
     api = client.control(control_url, token)
     health = _health(api)
-    regions = [(region, health.get(region["name"])) for region in api.items("/v1/regions")]
+    regions = [
+        (region, health.get(region["name"]), managed) for region, managed in _managed(api, "/v1/regions")
+    ]
     if as_json:
-        output.print_json([{**region, "health": found} for region, found in regions])
+        output.print_json(
+            [{**region, "health": found, "managed_by": managed} for region, found, managed in regions]
+        )
         return
+    some = ("managed by",) if any(managed for *_, managed in regions) else ()
     output.table(
-        ("region", "admin state", "health", "country", "endpoints", "capacity", "details"),
+        ("region", "admin state", "health", "country", "endpoints", "capacity", *some, "details"),
         (
             (
                 region["name"],
@@ -43,9 +48,10 @@ def list_(
                 region["country"],
                 "\n".join(endpoint["url"] for endpoint in region["endpoints"]),
                 _capacity(region["capacity"]),
+                *((managed and managed["manager"]) for _ in some),
                 _trouble(found),
             )
-            for region, found in regions
+            for region, found, managed in regions
         ),
         empty="there are no regions: add some with `gtm apply FOLDER`",
     )
@@ -63,10 +69,11 @@ def show(
     from gtm.cli.common import client, output
 
     api = client.control(control_url, token)
-    region = api.get(f"/v1/regions/{client.segment(name)}")
+    found = api.call("GET", f"/v1/regions/{client.segment(name)}")
+    region, manager = found.body, found.headers.get("GTM-Managed-By")
     health = _health(api).get(region["name"])
     if as_json:
-        output.print_json({**region, "health": health})
+        output.print_json({**region, "health": health, "managed_by": manager})
         return
     probe = region["probe"]
     output.facts(
@@ -74,6 +81,7 @@ def show(
             ("region", region["name"]),
             ("display name", region["display_name"]),
             ("admin state", output.styled(region["admin_state"])),
+            ("managed by", manager),
             ("draining since (UTC)", output.when(region["draining_since"])),
             ("health", output.styled(_status(health))),
             (
@@ -145,12 +153,13 @@ def list_services(
     """List services with their host names, steering and regions."""
     from gtm.cli.common import client, output
 
-    services = list(client.control(control_url, token).items("/v1/services"))
+    services = list(_managed(client.control(control_url, token), "/v1/services"))
     if as_json:
-        output.print_json(services)
+        output.print_json([{**service, "managed_by": managed} for service, managed in services])
         return
+    some = ("managed by",) if any(managed for _, managed in services) else ()
     output.table(
-        ("service", "host names", "steering", "ttl", "regions", "model"),
+        ("service", "host names", "steering", "ttl", "regions", "model", *some),
         (
             (
                 service["name"],
@@ -159,11 +168,19 @@ def list_services(
                 service["ttl"],
                 ", ".join(member["region"] for member in service["members"]),
                 service["model"],
+                *((managed and managed["manager"]) for _ in some),
             )
-            for service in services
+            for service, managed in services
         ),
         empty="there are no services: add some with `gtm apply FOLDER`",
     )
+
+
+def _managed(api: Client, path: str) -> Iterator[tuple[Document, Document | None]]:
+    """Every resource of a list, and who manages it."""
+    for page in api.pages(path):
+        managed = page.get("managed_by", {})  # an older control does not say
+        yield from ((one, managed.get(one["name"])) for one in page["items"])
 
 
 def _host(host: str | dict[str, Any]) -> str:

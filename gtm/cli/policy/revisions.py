@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gtm.cli.common import options
-from gtm.cli.policy import safety
+from gtm.cli.policy import managed, safety
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -99,6 +99,8 @@ def rollback(
     yes: options.Yes = False,
     force: safety.Force = False,
     reason: safety.Reason = "",
+    managed_by: managed.ManagedBy = "",
+    on_managed: managed.Purpose = None,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     wait: options.Wait = True,
@@ -108,33 +110,23 @@ def rollback(
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
     from gtm.cli.common import changes, client, consent, output
 
-    forced = safety.parameters(force=force, reason=reason)
+    forced = safety.parameters(force=force, reason=reason, on_managed=on_managed)
+    headers = managed.headers(managed_by)
     consent.require(yes=yes, as_json=as_json)
     api = client.control(control_url, token)
-    current = api.get("/v1/policy")["revision"]
-    planned = _without_admin_states(api.get(f"/v1/revisions/{number}/diff", against=current)["changes"])
+    path = f"/v1/revisions/{number}:rollback"
+    planned = api.call("POST", path, body={"dry_run": True}, headers=headers).body
     if not as_json:
-        output.say(f"from revision {current} to the policy of revision {number}:", "bold")
-        changes.show_changes(planned)
+        output.say(f"from revision {planned['revision']} to the policy of revision {number}:", "bold")
+        changes.show_changes(planned["changes"])
+    managed.require(planned, on_managed)
     if not yes:
         consent.confirm(f"Roll back to revision {number}?")
-    path = f"/v1/revisions/{number}:rollback"
-    done = api.call("POST", path, parameters=forced, body={"comment": comment}).body
+    headers["If-Match"] = f'"{planned["revision"]}"'
+    done = api.call("POST", path, parameters=forced, body={"comment": comment}, headers=headers).body
     if not done["changes"] and not as_json:
         output.say("no changes; regions keep their admin states of today")
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
-
-
-_TODAYS = frozenset({"admin_state", "draining_since"})
-
-
-def _without_admin_states(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a roll-back changes: regions stay drained or disabled as they are today."""
-    kept = [
-        {**change, "fields": [field for field in change["fields"] if field["path"] not in _TODAYS]}
-        for change in changes
-    ]
-    return [change for change in kept if change["fields"] or change["action"] != "updated"]
 
 
 def _summary(summary: dict[str, Any]) -> str:

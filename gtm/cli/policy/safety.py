@@ -9,28 +9,40 @@ from typing import Annotated, Any
 import typer
 
 from gtm.cli.common.exits import CommandError
+from gtm.cli.policy.managed import OnManaged
 
 _PROTECTED = frozenset(("fence", "deletion"))
 
 Force = Annotated[
     bool, typer.Option("--force", help="Make the change although it breaks safety rules; needs --reason.")
 ]
-Reason = Annotated[str, typer.Option(help="Why it has to be forced; kept with the revision.")]
+Reason = Annotated[
+    str,
+    typer.Option(
+        help="Why it has to be forced, or what another tool manages changed; kept with the revision."
+    ),
+]
 
 
-def parameters(*, force: bool, reason: str) -> dict[str, Any]:
-    """What a change's request says of being forced.
+def parameters(*, force: bool, reason: str, on_managed: OnManaged | None = None) -> dict[str, Any]:
+    """What a change's request says of being forced, and of what other tools manage.
 
     Raises:
         CommandError: one option without the other.
     """
-    if force and not reason.strip():
+    said = reason.strip()
+    if force and not said:
         raise CommandError("--force needs --reason: say why the change has to be made all the same")
-    if reason.strip() and not force:
+    if on_managed is not None and not said:
+        raise CommandError("--on-managed needs --reason: say why what another tool manages is changed here")
+    if said and not force and on_managed is None:
         raise CommandError(
-            "--reason without --force means nothing: --comment is what is kept with any change"
+            "--reason without --force or --on-managed means nothing: --comment is what is kept with any change"
         )
-    return {"force": "true", "force_reason": reason.strip()} if force else {}
+    forced = {"force": "true", "force_reason": said} if force else {}
+    if on_managed is None:
+        return forced
+    return {**forced, "on_managed": on_managed.value.replace("-", "_"), "managed_reason": said}
 
 
 def breaches(safety: Mapping[str, Any] | None) -> tuple[str, ...]:

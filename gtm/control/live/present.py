@@ -4,7 +4,7 @@ Laws:
   1. A `Present` never changes. Who reads one reads one moment, in any thread, however long the reading takes.
   2. An epoch never goes back: it starts from the clock, so that a restarted control is ahead of what it said before.
 
-Each field has one owner, the only one who replaces it: the policy, tokens and `database_up` the watch of the database
+Each field has one owner, the only one who replaces it: the policy, its managers, tokens and `database_up` the watch of the database
 (`gtm.control.live.watch`), the keys `gtm.control.dnssec.keys`, those of handoffs and balancers' peers `gtm.control.handoff_keys`, and state, plan, table and rooms the active control
 (`gtm.control.lead.active`).
 """
@@ -23,6 +23,7 @@ from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.wire import NO_PEERS, NO_ROOMS, PeersMessage, RoomMessage, SnapshotMessage
+from gtm.storage.resources import Key, Managed
 from gtm.storage.sessions import Session
 from gtm.storage.tokens import Token
 
@@ -38,7 +39,8 @@ class Present:
     """One moment of one control process.
 
     `message` is the policy in force as edges are sent it, and `compiled` the same to decide by; both are None before the
-    first. `tokens` are those that count, by the SHA-256 of their text in hex, `sessions` those of people, by that of their secret. With `keep_plan` edges keep the plan that
+    first. `tokens` are those that count, by the SHA-256 of their text in hex, `sessions` those of people, by that of their secret.
+    `managed` says which tools manage resources, by kind and name. With `keep_plan` edges keep the plan that
     they have, whatever the state's is.
     """
 
@@ -48,6 +50,7 @@ class Present:
     tokens: Mapping[str, Token] = field(default_factory=dict)
     access: Access = field(default_factory=Access)
     sessions: Mapping[str, Session] = field(default_factory=dict)
+    managed: Mapping[Key, Managed] = field(default_factory=dict)
     keys: Keys = NO_KEYS
     handoff_keys: PublicKeys = NO_PUBLIC_KEYS
     table: LatencyTable = EMPTY_TABLE

@@ -65,6 +65,7 @@ class DatabaseWatch:
                 async with self._database.transaction() as transaction:
                     tokens = await transaction.tokens.live()
                     sessions = await transaction.sessions.live()
+                    managed = await transaction.policy.managed()
                     latest = await transaction.revisions.latest()
                     policy = None
                     if latest is not None and not _same(held, latest):
@@ -76,7 +77,8 @@ class DatabaseWatch:
             self._is_up(True)
             if latest is not None and policy is not None and not _emptied(held, latest.number, policy):
                 await self._publish(latest, policy)
-            self._current.become(self._current.now.with_tokens(tokens).with_sessions(sessions))
+            now = replace(self._current.now, managed=managed)
+            self._current.become(now.with_tokens(tokens).with_sessions(sessions))
 
     async def _publish(self, latest: Revision, policy: Policy) -> None:
         """Make a revision the policy in force, if it compiles."""

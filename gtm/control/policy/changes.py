@@ -6,28 +6,27 @@ Law: one transaction writes the rows, compiles the whole, stores a numbered revi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from gtm.control.errors import PreconditionFailed
+from gtm.control.errors import BadRequest, ManagedResource, PreconditionFailed
 from gtm.control.live.compiled import compiled
+from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, require, settle
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.change.safety import Verdict
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.policy.snapshot import Snapshot
-from gtm.documents.diff import ResourceChange, diff_policies, summary
-from gtm.documents.parts import DraftDocument, Held
+from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
+from gtm.documents.parts import DraftDocument, Held, ResourceName
 from gtm.documents.plausibility import all_findings
 from gtm.storage.audit import Actor
 from gtm.storage.documents import policy_sha256
+from gtm.storage.resources import Key, Managed
 from gtm.storage.session import Database, Transaction
-
-_MOST_NAMED = 50
-"""Resources that the audit log names of one change; the revision has all."""
 
 _last: dict[str, Policy] = {}
 """The policy that was in force when it was last asked for, by its checksum."""
@@ -37,8 +36,8 @@ _last: dict[str, Policy] = {}
 class Outcome:
     """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty.
 
-    `findings` are what is probably not meant (`gtm.core.findings.report`), `safety` what the safety rules say; only dry runs
-    have them.
+    `managed` are the resources of it that another tool manages, `claimed` says whether some have another manager since. `findings` are what is probably not meant
+    (`gtm.core.findings.report`), `safety` what the safety rules say; only dry runs have them.
     """
 
     revision: int
@@ -46,15 +45,25 @@ class Outcome:
     warnings: tuple[str, ...]
     findings: tuple[Problem, ...] = ()
     safety: Verdict | None = None
+    managed: tuple[ManagedResource, ...] = ()
+    claimed: bool = False
 
 
 class Edit:
-    """A policy change under way: `policy` is what was in force when it began. `outcome` is set at its end."""
+    """A policy change under way: `policy` is what was in force when it began, and `managed` what tools managed of it.
 
-    def __init__(self, transaction: Transaction, policy: Policy, revision: int) -> None:
+    `written` is what the writer says how it is to be; None: what it creates or updates. `outcome` is set at its end, and
+    `managed` is what holds from then on.
+    """
+
+    def __init__(
+        self, transaction: Transaction, policy: Policy, revision: int, managed: Mapping[Key, Managed]
+    ) -> None:
         self.transaction = transaction
         self.policy = policy
         self.revision = revision
+        self.managed = managed
+        self.written: Collection[Key] | None = None
         self.outcome = Outcome(revision, (), ())
 
 
@@ -67,6 +76,7 @@ async def edit(
     comment: str = "",
     reason: str = "",
     check: SafetyCheck | None = None,
+    writer: Writer = PERSON,
 ) -> AsyncIterator[Edit]:
     """Change rows inside the block; at its end the policy is compiled and, if it changed, becomes a revision.
 
@@ -77,9 +87,11 @@ async def edit(
         comment: kept with the revision.
         reason: what whoever makes the change gave as such.
         check: asked whether the change is safe; None: nobody is.
+        writer: for which tool the change is made.
 
     Raises:
         PolicyError: the policy would not compile; nothing was changed.
+        ManagedByAnother: another tool manages a part of it; nothing was changed.
         UnsafeChange: the safety rules say no; nothing was changed.
         Forbidden: it says that whoever forces the change may not; nothing was changed.
         StorageUnavailable: the database cannot be reached.
@@ -87,31 +99,52 @@ async def edit(
     async with database.transaction() as transaction:
         await transaction.policy.lock()
         latest = await transaction.revisions.latest()
-        current = Edit(transaction, await transaction.policy.load(), latest.number if latest else 0)
+        managed = await transaction.policy.managed()
+        number = latest.number if latest else 0
+        current = Edit(transaction, await transaction.policy.load(), number, managed)
         yield current
         after = await transaction.policy.load()
         snapshot = await _compiled(after)
         changes = diff_policies(current.policy, after)
+        settled = settle(writer, managed, changes, current.written)
+        overruled = require(writer, settled)
+        made = None
         if changes:
             forced = ""
             if check is not None:
                 forced = await check.require(transaction, current.policy, snapshot, current.revision)
-            comment = "; ".join(filter(None, (comment, forced)))
+            comment = "; ".join(filter(None, (comment, overruled, forced)))
             made = await transaction.revisions.add(
                 after, author=by.name, comment=comment, summary=summary(changes)
             )
             current.revision = made.number
+            await _mark(transaction, changes, made.number)
             reasons = dict.fromkeys(filter(None, (reason, check.reason if check is not None else None)))
             await transaction.audit.add(
                 by,
                 action,
-                _named(changes),
+                named([(one.kind, one.name) for one in changes]),
                 revision=made.number,
                 reason="; ".join(reasons),
                 detail=comment,
                 forced=bool(forced),
             )
-        current.outcome = Outcome(current.revision, changes, snapshot.warnings)
+        await keep(transaction, settled, writer, by=by, revision=made.number if made else None)
+        current.managed = await transaction.policy.managed() if settled.claimed else managed
+        current.outcome = Outcome(
+            current.revision,
+            changes,
+            snapshot.warnings,
+            managed=settled.others,
+            claimed=bool(settled.claimed),
+        )
+
+
+async def _mark(transaction: Transaction, changes: Sequence[ResourceChange], revision: int) -> None:
+    """Say which revision has written what it wrote."""
+    for kind in dict.fromkeys(one.kind for one in changes):
+        names = [one.name for one in changes if one.kind == kind and one.action is not Action.DELETED]
+        await transaction.resources(kind).written(names, revision)
 
 
 async def apply(
@@ -125,8 +158,12 @@ async def apply(
     expected: int | None = None,
     held: Sequence[Held] = (),
     check: SafetyCheck | None = None,
+    writer: Writer = PERSON,
+    only_own: bool = False,
 ) -> Outcome:
     """Make a whole document the policy: what it does not hold is deleted. Or put a part of one into the policy in force.
+
+    A tool manages from then on what its document holds.
 
     Args:
         database: where.
@@ -138,25 +175,55 @@ async def apply(
         expected: the revision that must be in force, None for any.
         held: resources that must be as they were read.
         check: asked whether the change is safe; in a dry run, what it would say.
+        writer: for which tool it is applied.
+        only_own: of what the document does not hold, only that is deleted which the tool manages.
 
     Raises:
+        BadRequest: `only_own` for nobody's tool.
         PolicyError: the document does not compile.
+        ManagedByAnother: another tool manages a part of what changes, or of the document of this one.
         PreconditionFailed: another revision is in force, or a resource has been changed.
         UnsafeChange: the safety rules say no.
     """
+    if only_own and writer.manager is None:
+        raise BadRequest("`only_own` needs the header `GTM-Managed-By`: whose own?")
+    written = {(kind, one.name) for kind in KINDS for one in getattr(draft.policy, kind)}
+
+    def narrowed(managed: Mapping[Key, Managed]) -> DraftDocument:
+        return _only_own(draft, managed, written, writer) if only_own else draft
+
     if dry_run:
         async with database.transaction() as transaction:
             await _expect_held(transaction, held)
+            managed = await transaction.policy.managed()
         policy, revision = await current_policy(database)
         _expect(expected, revision)
-        return await _tried(policy, draft.within(policy, now), revision, now, check)
+        wanted = narrowed(managed).within(policy, now)
+        return await _tried(
+            policy,
+            wanted,
+            revision,
+            now,
+            check=check,
+            settled=lambda found: settle(writer, managed, found, written),
+        )
     async with edit(
-        database, by=by, action="policy.apply", comment=comment, reason=comment, check=check
+        database, by=by, action="policy.apply", comment=comment, reason=comment, check=check, writer=writer
     ) as change:
         _expect(expected, change.revision)
         await _expect_held(change.transaction, held)
-        await _write(change, draft.within(change.policy, now))
+        change.written = written
+        await _write(change, narrowed(change.managed).within(change.policy, now))
     return change.outcome
+
+
+def _only_own(
+    draft: DraftDocument, managed: Mapping[Key, Managed], written: Collection[Key], writer: Writer
+) -> DraftDocument:
+    """A draft that deletes what its tool manages and it does not hold, and nothing else but what it names."""
+    own = [key for key, one in managed.items() if one.manager == writer.manager and key not in written]
+    gone = tuple(ResourceName.model_validate({"kind": kind, "name": name}) for kind, name in sorted(own))
+    return draft.model_copy(update={"partial": True, "delete": (*draft.delete, *gone)})
 
 
 async def rollback(
@@ -167,16 +234,20 @@ async def rollback(
     comment: str,
     expected: int | None = None,
     check: SafetyCheck | None = None,
+    writer: Writer = PERSON,
 ) -> Outcome:
     """Publish the policy of an earlier revision as a new one. Regions keep their admin state of today.
 
+    Resources keep their managers of today; what comes back comes back without one, for a tool that has seen it go knows nothing of it.
+
     Raises:
         PolicyError: it does not compile any more.
+        ManagedByAnother: another tool manages a part of what changes.
         PreconditionFailed: another revision is in force than expected.
         UnsafeChange: the safety rules say no.
     """
     async with edit(
-        database, by=by, action="policy.rollback", comment=comment, reason=comment, check=check
+        database, by=by, action="policy.rollback", comment=comment, reason=comment, check=check, writer=writer
     ) as change:
         _expect(expected, change.revision)
         await _write(change, _with_states_of(policy, change.policy))
@@ -190,6 +261,7 @@ async def try_rollback(
     now: datetime,
     expected: int | None = None,
     check: SafetyCheck | None = None,
+    writer: Writer = PERSON,
 ) -> Outcome:
     """What `rollback` would do, as a dry run of `apply` says it.
 
@@ -198,7 +270,12 @@ async def try_rollback(
     """
     before, revision = await current_policy(database)
     _expect(expected, revision)
-    return await _tried(before, _with_states_of(policy, before), revision, now, check)
+    async with database.transaction() as transaction:
+        managed = await transaction.policy.managed()
+    after = _with_states_of(policy, before)
+    return await _tried(
+        before, after, revision, now, check=check, settled=lambda found: settle(writer, managed, found)
+    )
 
 
 def _with_states_of(policy: Policy, today: Policy) -> Policy:
@@ -213,14 +290,20 @@ def _with_states_of(policy: Policy, today: Policy) -> Policy:
 
 
 async def _tried(
-    before: Policy, after: Policy, revision: int, now: datetime, check: SafetyCheck | None
+    before: Policy,
+    after: Policy,
+    revision: int,
+    now: datetime,
+    *,
+    check: SafetyCheck | None,
+    settled: Callable[[Sequence[ResourceChange]], Settled],
 ) -> Outcome:
     """What a change to a revision would do, without doing it."""
     snapshot = await _compiled(after)
     found = await asyncio.to_thread(all_findings, snapshot, now.timestamp())
     changes = diff_policies(before, after)
     safety = await check.judge(before, snapshot, revision) if check is not None and changes else None
-    return Outcome(revision, changes, snapshot.warnings, found, safety)
+    return Outcome(revision, changes, snapshot.warnings, found, safety, settled(changes).others)
 
 
 async def current_policy(database: Database) -> tuple[Policy, int]:
@@ -234,13 +317,6 @@ async def current_policy(database: Database) -> tuple[Policy, int]:
                 _last.clear()
                 _last[latest.sha256] = found
         return found, latest.number if latest else 0
-
-
-def _named(changes: Sequence[ResourceChange]) -> str:
-    """What a change was made to, as the audit log has it."""
-    named = [f"{label(change.kind)} {change.name}" for change in changes[:_MOST_NAMED]]
-    more = len(changes) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def _expect(expected: int | None, revision: int) -> None:

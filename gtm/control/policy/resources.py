@@ -8,6 +8,7 @@ from typing import Any
 
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
 from gtm.control.policy.changes import Outcome, edit
+from gtm.control.policy.managers import PERSON, Writer
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
@@ -17,8 +18,8 @@ from gtm.documents.draining import with_drain_start
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.resources import ResourceDocument
 from gtm.storage.audit import Actor
-from gtm.storage.resources import PutOutcome, Stored
-from gtm.storage.session import Database
+from gtm.storage.resources import Managed, PutOutcome, Stored
+from gtm.storage.session import Database, Transaction
 
 _VERBS = {AdminState.ACTIVE: "activate", AdminState.DRAINING: "drain", AdminState.DISABLED: "disable"}
 
@@ -48,11 +49,12 @@ class Precondition:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What a put did, and what the resource is now."""
+    """What a put did, and what the resource is now, with who manages it."""
 
     outcome: PutOutcome
     stored: Stored[Any]
     change: Outcome
+    managed: Managed | None
 
 
 def tag(stored: Stored[Any]) -> str:
@@ -60,10 +62,12 @@ def tag(stored: Stored[Any]) -> str:
     return f'"{stored.version}"'
 
 
-async def list_page(database: Database, kind: str, after: str | None, limit: int) -> list[Stored[Any]]:
-    """At most `limit` resources by name, starting behind `after`."""
+async def list_page(
+    database: Database, kind: str, after: str | None, limit: int, *, manager: str | None = None
+) -> list[Stored[Any]]:
+    """At most `limit` resources by name, starting behind `after`; those of one manager, or all."""
     async with database.transaction() as transaction:
-        return await transaction.resources(kind).list(after, limit)
+        return await transaction.resources(kind).list(after, limit, manager=manager)
 
 
 async def get(database: Database, kind: str, name: str) -> Stored[Any]:
@@ -87,7 +91,9 @@ async def put(
     by: Actor,
     now: datetime,
     precondition: Precondition,
+    comment: str = "",
     check: SafetyCheck | None = None,
+    writer: Writer = PERSON,
 ) -> Put:
     """Create or replace a resource; an equal one stays as it is, and makes no revision.
 
@@ -96,20 +102,54 @@ async def put(
     Raises:
         PreconditionFailed: the resource is not what the client thinks.
         Conflict: the name is a shipped jurisdiction's.
+        ManagedByAnother: another tool manages it.
         PolicyError: the policy would not compile with it.
         UnsafeChange: the safety rules say no.
     """
     name = document.name
     _check_writable(kind, name)
     async with edit(
-        database, by=by, action=_action(kind, "put"), comment=f"put {label(kind)} {name}", check=check
+        database,
+        by=by,
+        action=_action(kind, "put"),
+        comment=_said(f"put {label(kind)} {name}", comment),
+        reason=comment.strip(),
+        check=check,
+        writer=writer,
     ) as change:
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
-        precondition.check(tag(before) if before else None)
+        await _require(precondition, change.transaction, before)
         value = document.to_core(KINDS[kind], before.value if before else None, now)
         outcome, stored = await repository.put(value)
-    return Put(outcome, stored, change.outcome)
+        change.written = {(kind, value.name)}
+    return Put(outcome, stored, change.outcome, change.managed.get((kind, value.name)))
+
+
+async def _require(precondition: Precondition, transaction: Transaction, stored: Stored[Any] | None) -> None:
+    """Check what the client says the resource is; where it is not, say who has made it what it is.
+
+    Raises:
+        PreconditionFailed: it does not hold.
+    """
+    try:
+        precondition.check(tag(stored) if stored else None)
+    except PreconditionFailed as error:
+        if stored is None:
+            raise
+        revision = await transaction.revisions.get(stored.revision) if stored.revision else None
+        parts = [error.detail]
+        members: dict[str, Any] = {}
+        if revision is not None:
+            parts.append(
+                f"revision {revision.number} of {revision.created_at:%Y-%m-%d %H:%M:%S} UTC, by `{revision.author}`, "
+                "wrote it last"
+            )
+            members = {"revision": revision.number, "author": revision.author}
+        if stored.managed is not None:
+            parts.append(f"`{stored.managed.manager}` manages it")
+            members["managed_by"] = stored.managed
+        raise PreconditionFailed("; ".join(parts), members=members) from None
 
 
 async def delete(
@@ -119,7 +159,9 @@ async def delete(
     *,
     by: Actor,
     precondition: Precondition,
+    comment: str = "",
     check: SafetyCheck | None = None,
+    writer: Writer = PERSON,
 ) -> Outcome:
     """Delete a resource.
 
@@ -127,6 +169,7 @@ async def delete(
         NotFound: there is none of that name.
         PreconditionFailed: the resource is not what the client thinks.
         Conflict: it is shipped, or others still refer to it; `problems` says which.
+        ManagedByAnother: another tool manages it.
         UnsafeChange: the safety rules say no.
     """
     _check_writable(kind, name)
@@ -135,14 +178,16 @@ async def delete(
             database,
             by=by,
             action=_action(kind, "delete"),
-            comment=f"delete {label(kind)} {name}",
+            comment=_said(f"delete {label(kind)} {name}", comment),
+            reason=comment.strip(),
             check=check,
+            writer=writer,
         ) as change:
             repository = change.transaction.resources(kind)
             before = await repository.get(name)
             if before is None:
                 raise NotFound(f"there is no {label(kind)} `{name}`")
-            precondition.check(tag(before))
+            await _require(precondition, change.transaction, before)
             await repository.delete(name)
     except PolicyError as error:
         raise Conflict(
@@ -161,7 +206,7 @@ async def set_admin_state(
     comment: str = "",
     check: SafetyCheck | None = None,
 ) -> Put:
-    """Drain, disable or activate a region, and keep the comment with the revision.
+    """Drain, disable or activate a region, and keep the comment with the revision. Whoever manages the region is not asked.
 
     A drain that is under way keeps its beginning; a new one begins `now`.
 
@@ -169,7 +214,7 @@ async def set_admin_state(
         NotFound: there is no such region.
         UnsafeChange: the safety rules say no.
     """
-    said = ": ".join(filter(None, (f"set region {name} {state.value}", comment.strip())))
+    said = _said(f"set region {name} {state.value}", comment)
     async with edit(
         database,
         by=by,
@@ -183,7 +228,12 @@ async def set_admin_state(
             raise NotFound(f"there is no region `{name}`")
         after = with_drain_start(replace(before.value, admin_state=state), before.value, now)
         outcome, stored = await change.transaction.regions.put(after)
-    return Put(outcome, stored, change.outcome)
+    return Put(outcome, stored, change.outcome, change.managed.get(("regions", name)))
+
+
+def _said(what: str, comment: str) -> str:
+    """What a revision says of itself."""
+    return ": ".join(filter(None, (what, comment.strip())))
 
 
 def _action(kind: str, verb: str) -> str:

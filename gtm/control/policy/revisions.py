@@ -7,6 +7,7 @@ from datetime import datetime
 from gtm.control.errors import NotFound
 from gtm.control.policy import changes as policies
 from gtm.control.policy.changes import Outcome
+from gtm.control.policy.managers import PERSON, Writer
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
@@ -63,6 +64,7 @@ async def rollback(
     dry_run: bool = False,
     expected: int | None = None,
     check: SafetyCheck | None = None,
+    writer: Writer = PERSON,
 ) -> Outcome:
     """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.changes`.
 
@@ -70,14 +72,19 @@ async def rollback(
         NotFound: there is no such revision.
         PolicyError: it does not compile any more.
         PreconditionFailed: another revision is in force than expected.
+        ManagedByAnother: another tool manages a part of what changes.
         UnsafeChange: the safety rules say no.
     """
     async with database.transaction() as transaction:
         policy = await _policy(transaction, number)
     if dry_run:
-        return await policies.try_rollback(database, policy, now=now, expected=expected, check=check)
+        return await policies.try_rollback(
+            database, policy, now=now, expected=expected, check=check, writer=writer
+        )
     comment = comment or f"roll back to revision {number}"
-    return await policies.rollback(database, policy, by=by, comment=comment, expected=expected, check=check)
+    return await policies.rollback(
+        database, policy, by=by, comment=comment, expected=expected, check=check, writer=writer
+    )
 
 
 async def _policy(transaction: Transaction, number: int) -> Policy:

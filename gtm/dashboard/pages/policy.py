@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
-from gtm.dashboard.inside import name
+from gtm.dashboard.inside import ApiProblem, name
 from gtm.dashboard.pages import policy_drafts, policy_revisions
 from gtm.dashboard.pages.policy_forms import FORMS
 from gtm.dashboard.pages.policy_words import SENTENCES, SLUGS, TITLES, as_yaml, kind_of
@@ -30,6 +31,7 @@ def routes() -> list[Route]:
         *policy_revisions.routes(),
         *policy_drafts.routes(),
         page("/policy/{kind}/{name}", _resource),
+        page("/policy/{kind}/{name}/release", _release, methods=("POST",), role=Role.OPERATOR),
     ]
 
 
@@ -38,21 +40,33 @@ async def _overview(visit: Visit) -> Response:
     asked = visit.query("kind")
     kind = None if asked is None else kind_of(asked)
     search = (visit.query("search") or "")[:_SEARCH]
-    found = await visit.api.get(
-        "/v1/resources", kind=kind, search=search, limit=PAGE, cursor=visit.query("after")
+    managed_by = visit.query("managed_by")
+    found, managers = await asyncio.gather(
+        visit.api.get(
+            "/v1/resources",
+            kind=kind,
+            search=search,
+            managed_by=managed_by,
+            limit=PAGE,
+            cursor=visit.query("after"),
+        ),
+        visit.api.get("/v1/managers"),
     )
-    address = {"kind": asked, "search": search, "after": found["next_cursor"]}
+    kept = {"search": search, "managed_by": managed_by}
+    address = {"kind": asked, **kept, "after": found["next_cursor"]}
     return visit.render(
         "policy.html",
         kind=kind,
         search=search,
+        managed_by=managed_by,
+        managers=managers["items"],
         found=found,
         rows=[_row(one) for one in found["items"]],
         titles=TITLES,
         slugs=SLUGS,
         more=f"/policy?{_query(address)}" if found["next_cursor"] else None,
-        links={one: f"/policy?{_query({'kind': SLUGS[one], 'search': search})}" for one in TITLES},
-        every=f"/policy?{_query({'search': search})}",
+        links={one: f"/policy?{_query({'kind': SLUGS[one], **kept})}" for one in TITLES},
+        every=f"/policy?{_query(kept)}",
         paged=visit.query("after") is not None,
     )
 
@@ -71,6 +85,7 @@ def _row(one: Mapping[str, Any]) -> dict[str, str]:
         "mode": resource.get("mode", ""),
         "state": resource.get("admin_state", ""),
         "words": SENTENCES[kind](resource),
+        "manager": one["managed_by"]["manager"] if one["managed_by"] else "",
     }
 
 
@@ -79,7 +94,25 @@ def path_of(kind: str, called: str) -> str:
     return f"/policy/{SLUGS[kind]}/{called}"
 
 
-async def _resource(visit: Visit) -> Response:
+async def _release(visit: Visit) -> Response:
+    """Let nobody manage a resource any more."""
+    given, form = visit.request.path_params, await visit.form()
+    kind, called = kind_of(given["kind"]), name(given["name"])
+    body = {
+        "manager": form.get("manager", ""),
+        "resources": [{"kind": kind, "name": called}],
+        "reason": form.get("reason", "").strip(),
+    }
+    try:
+        await visit.api.ask("POST", "/v1/managers:reassign", body=body)
+    except ApiProblem as error:
+        if error.status not in (404, 409, 422):
+            raise
+        return await _resource(visit, error.status, error.document)
+    return visit.go(path_of(kind, called))
+
+
+async def _resource(visit: Visit, status: int = 200, refused: Mapping[str, Any] | None = None) -> Response:
     """One resource: what it says in a sentence and in YAML, and what refers to it."""
     given = visit.request.path_params
     kind = kind_of(given["kind"])
@@ -91,6 +124,10 @@ async def _resource(visit: Visit) -> Response:
     resource = found.content
     return visit.render(
         "policy_resource.html",
+        status,
+        refused=refused,
+        manager=found.headers.get("gtm-managed-by"),
+        since=found.headers.get("gtm-managed-since"),
         kind=kind,
         slug=SLUGS[kind],
         label=label(kind),

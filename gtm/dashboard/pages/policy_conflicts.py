@@ -96,6 +96,26 @@ async def _read(api: Inside, key: Key) -> tuple[dict[str, Any] | None, str]:
     return complete(kind, found.content), found.headers["etag"]
 
 
+async def managers(api: Inside, draft: Draft) -> list[dict[str, Any]]:
+    """Which tools manage what a draft began from: of a few resources by name, of more or all of them each tool once."""
+    keys = [key_of(one) for one in draft.tags]
+    if draft.whole or len(keys) > _AT_ONCE:
+        found = (await api.get("/v1/managers"))["items"]
+        return [{"manager": one["manager"], "since": None, "name": ""} for one in found]
+
+    async def one(key: Key) -> dict[str, Any] | None:
+        kind, called = key
+        try:
+            headers = (await api.ask("GET", f"/v1/{SLUGS[kind]}/{called}")).headers
+        except ApiProblem:
+            return None
+        manager = headers.get("gtm-managed-by")
+        since = headers.get("gtm-managed-since")
+        return {"manager": manager, "since": since, "name": called} if manager else None
+
+    return [found for found in await asyncio.gather(*map(one, keys)) if found is not None]
+
+
 def documents(policy: Mapping[str, Any], *, states: bool = False) -> Documents:
     """A policy's resources by kind and name, with all defaults; with admin states of regions only if somebody wrote them (`states`)."""
     return {

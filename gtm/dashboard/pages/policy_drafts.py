@@ -17,7 +17,7 @@ from gtm.dashboard.effects import told
 from gtm.dashboard.inside import ApiProblem, Query, name
 from gtm.dashboard.pages import policy_conflicts as conflicts
 from gtm.dashboard.pages import policy_forms as forms
-from gtm.dashboard.pages.policy_revisions import shown
+from gtm.dashboard.pages.policy_revisions import on_purpose, shown
 from gtm.dashboard.pages.policy_words import SLUGS, TITLES, as_yaml, concise, kind_of
 from gtm.dashboard.visits import Visit, page
 
@@ -137,6 +137,7 @@ async def _editor(
         read=found,
         refused=refused,
         called=_called(draft, found),
+        managers=await conflicts.managers(visit.api, draft),
         form_kind=forms.kind_of_draft(found["policy"]),
     )
 
@@ -180,6 +181,7 @@ async def _form_page(
         problems=problems,
         fields=forms.fields(kind, document),
         known=await forms.known(visit.api),
+        managers=await conflicts.managers(visit.api, draft),
     )
 
 
@@ -217,7 +219,7 @@ async def _preview(
         titles=TITLES,
         given=form,
         approvals=await _approvals(visit, safety["fingerprint"] if safety else None),
-        **shown(tried["changes"]),
+        **shown(tried["changes"], tried["managed"]),
     )
 
 
@@ -246,7 +248,10 @@ async def _apply(visit: Visit, draft: Draft) -> Response:
     if against.conflicts or against.carried:
         return await _preview(visit, draft, 409)
     draft = stands
-    forced: Query = {"force": True, "force_reason": overruled} if overruled else {}
+    forced: Query = {
+        **({"force": True, "force_reason": overruled} if overruled else {}),
+        **on_purpose(form, reason),
+    }
     headers = {"if-match": f'"{draft.revision}"'} if draft.whole else {}
     body = _body(draft, found, comment=reason)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -78,10 +78,13 @@ async def _revision(visit: Visit) -> Response:
     )
 
 
-def shown(changes: list[Any]) -> dict[str, Any]:
-    """Changes as pages list them: no more than somebody may read."""
+def shown(changes: list[Any], managed: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Changes as pages list them: no more than somebody may read, each with the tool that manages it."""
+    managers = {(one["kind"], one["name"]): one["manager"] for one in managed}
     return {
-        "changes": changes[:MOST_CHANGES],
+        "changes": [
+            {**one, "manager": managers.get((one["kind"], one["name"]))} for one in changes[:MOST_CHANGES]
+        ],
         "unlisted": max(0, len(changes) - MOST_CHANGES),
         "slugs": SLUGS,
     }
@@ -105,8 +108,14 @@ async def _question(
         refused=refused,
         given=given,
         titles=TITLES,
-        **shown(tried.content["changes"]),
+        **shown(tried.content["changes"], tried.content["managed"]),
     )
+
+
+def on_purpose(form: Mapping[str, str], reason: str) -> Query:
+    """What a request says whose form says that another tool's resource is meant."""
+    meant = form.get("on_managed") == "override"
+    return {"on_managed": "override", "managed_reason": reason[:1000]} if meant else {}
 
 
 async def _go_back(visit: Visit) -> Response:
@@ -116,7 +125,10 @@ async def _go_back(visit: Visit) -> Response:
     if not reason:
         return await _question(visit, number, 422, {"detail": "say why: it is kept with the revision"})
     overruled = form.get("force_reason", "").strip()
-    forced: Query = {"force": True, "force_reason": overruled} if overruled else {}
+    forced: Query = {
+        **({"force": True, "force_reason": overruled} if overruled else {}),
+        **on_purpose(form, reason),
+    }
     seen = form.get("revision", "")
     try:
         done = await visit.api.ask(

@@ -1,0 +1,93 @@
+"""Which tools manage resources of the policy, and letting go of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Response
+from pydantic import Field
+
+from gtm.api.context import Ctx, Operator, Viewer, reply
+from gtm.api.query import strict_router
+from gtm.api.routes.resources import refreshed
+from gtm.api.schemas.base import Schema, errors
+from gtm.control.errors import Invalid
+from gtm.control.policy import managers
+from gtm.core.model.problems import Problem
+from gtm.documents import fields
+from gtm.documents.parts import ResourceName
+from gtm.documents.resources import MAX_RESOURCES, Document
+
+router = strict_router(prefix="/v1", tags=["managers"])
+
+
+class ManagerView(Schema):
+    """A tool, and what it manages."""
+
+    manager: str
+    """`terraform/prod-network`: the tool, and what of it owns the resources."""
+    since: datetime
+    """Since when it manages the first of them."""
+    resources: dict[str, int]
+    """Kind → how many. `GET /v1/resources?managed_by=…` lists them."""
+
+
+class ManagerList(Schema):
+    """Every tool that manages something, by name."""
+
+    items: list[ManagerView]
+
+
+class ReassignRequest(Document):
+    """Who is to manage what a tool manages."""
+
+    manager: fields.Manager
+    """Who manages it now."""
+    to: fields.Manager | None = None
+    """Who shall; left out: nobody."""
+    resources: Annotated[tuple[ResourceName, ...], Field(max_length=MAX_RESOURCES)] | None = None
+    """Which resources; left out: all that it manages."""
+    reason: Annotated[fields.Line, Field(min_length=1)]
+    """Why; kept in the audit log."""
+
+
+class ReassignView(Schema):
+    """What another manages now, or nobody."""
+
+    resources: list[ResourceName]
+
+
+@router.get(
+    "/managers",
+    operation_id="list_managers",
+    summary="List the tools that manage resources",
+    description="Answered from memory, also while the database is down.",
+    response_model=ManagerList,
+    responses=errors(),
+)
+async def list_managers(ctx: Ctx, _: Viewer) -> Response:
+    """All of them."""
+    return reply({"items": managers.summed(ctx.present.managed)})
+
+
+@router.post(
+    "/managers:reassign",
+    operation_id="reassign_managers",
+    summary="Let another tool manage resources, or none",
+    description="The resources stay as they are, and there is no revision. All or nothing: 409 if one of them is not managed by "
+    "`manager`, 404 if that manages nothing.",
+    response_model=ReassignView,
+    responses=errors(404, 409, 413, 415),
+)
+async def reassign(ctx: Ctx, who: Operator, body: ReassignRequest) -> Response:
+    """Hand resources over, or release them."""
+    if not body.reason.strip():
+        problem = Problem("reason", "missing", "say why: it is kept in the audit log")
+        raise Invalid(f"{problem}", (problem,))
+    keys = None if body.resources is None else [(one.kind, one.name) for one in body.resources]
+    done = await managers.reassign(
+        ctx.database, body.manager, body.to, keys, by=who.actor, reason=body.reason.strip()
+    )
+    await refreshed(ctx)
+    return reply({"resources": [{"kind": kind, "name": name} for kind, name in done]})
