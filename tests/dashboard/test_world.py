@@ -126,11 +126,13 @@ def test_tables_say_what_the_map_draws() -> None:
 def test_what_was_is_drawn_as_recorded() -> None:
     """Regions have no state; arcs lead from the region that a class likes best; a region that is gone is in sums alone."""
     rows = [row("a", 1.0, preferred="a"), row("b", 4.0, preferred="a"), row("gone", 2.0, preferred="gone")]
-    found = Then("1970-01-01T00:01", demand(*rows), {"a": {"name": "a", "lat": 1.0, "lon": 2.0}})
+    plans = {"a": {"use": 0.5, "price_ms": 12.345}}
+    regions = {"a": {"name": "a", "lat": 1.0, "lon": 2.0}}
+    found = Then("1970-01-01T00:01", demand(*rows), regions, plans=plans)
     drawn = scene_then(found)
-    assert [(one["name"], one["state"], one["use"], one["served"]) for one in drawn["regions"]] == [
-        ("a", "then", None, 1.0)
-    ]
+    assert [
+        (one["name"], one["state"], one["use"], one["price"], one["served"]) for one in drawn["regions"]
+    ] == [("a", "then", 0.5, 12.3, 1.0)]
     assert drawn["arcs"] == [["a", "b", 4.0]] == [list(one) for one in away(rows)]
     assert sum(one[3] for one in drawn["flows"]) == 7.0
 

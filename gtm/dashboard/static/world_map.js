@@ -99,8 +99,8 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 
   function said(one) {
-    if (one.state === "then") return `${one.name}: ${one.served} requests per second then`;
     const percent = one.use === null ? "use unknown" : `${Math.round(100 * one.use)} % used`, price = one.price ? `, price ${one.price} ms` : "";
+    if (one.state === "then") return `${one.name} then: ${percent}${price}, ${one.served} requests per second`;
     return `${one.name}: ${one.state}, ${percent}${price}, ${one.served} requests per second`;
   }
 

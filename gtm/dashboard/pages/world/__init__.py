@@ -75,11 +75,20 @@ def _of_then(shown: Then) -> dict[str, Any]:
     """What templates know of a recorded minute: regions that are gone are among them."""
     served = shown.demand["served"]
     gone = sorted(served.keys() - shown.regions.keys())
-    known = [{"region": name, "gone": False} for name in shown.regions]
+    regions = [
+        {
+            "region": name,
+            "gone": name in gone,
+            "utilisation": plan.get("use"),
+            "price_ms": plan.get("price_ms"),
+        }
+        for name in (*shown.regions, *gone)
+        for plan in (shown.plans.get(name, {}),)
+    ]
     return {
         "recorded": shown.demand["recorded"] or {"start": None, "seconds": 0, "revision": None},
         "scene": scene_then(shown),
-        "regions": [*known, *({"region": name, "gone": True} for name in gone)],
+        "regions": regions,
         "changes": shown.changes,
         "away": away(shown.demand["rows"]),
         **tables(shown.demand),

@@ -31,7 +31,7 @@ def scene_now(seen: Now, chosen: Filter) -> dict[str, Any]:
 
 
 def scene_then(seen: Then) -> dict[str, Any]:
-    """The same as it was recorded: regions stand where they stand now, and nothing is known of their state."""
+    """The same as it was recorded: regions stand where they stand now, and of their state nothing is known but use and price."""
     demand = seen.demand
     return {
         "at": demand["at"] if demand["recorded"] else None,
@@ -39,8 +39,8 @@ def scene_then(seen: Then) -> dict[str, Any]:
             {
                 **_place(one),
                 "state": "then",
-                "use": None,
-                "price": 0.0,
+                "use": seen.plans.get(name, {}).get("use"),
+                "price": _short(seen.plans.get(name, {}).get("price_ms") or 0.0),
                 "served": _short(demand["served"].get(name, 0.0)),
             }
             for name, one in seen.regions.items()

@@ -86,6 +86,8 @@ class Then:
     problem: Mapping[str, Any] | None = None
     changes: Sequence[Mapping[str, Any]] = ()
     """Of health, within `AROUND` of it; the newest first."""
+    plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What was recorded of the plan of that minute: `use` and `price_ms` by region."""
 
 
 async def now(api: Inside, chosen: Filter) -> Now:
@@ -102,7 +104,25 @@ async def then(api: Inside, chosen: Filter, at: str) -> Then:
     names, (demand, problem), changes = await asyncio.gather(
         api.get("/v1/names", limit=1000), _demand(api, chosen, at=zoned), _changes(api, at)
     )
-    return Then(at, demand, {one["name"]: one for one in names["regions"]}, problem, changes)
+    plans = await _plans(api, demand["recorded"])
+    return Then(at, demand, {one["name"]: one for one in names["regions"]}, problem, changes, plans)
+
+
+async def _plans(api: Inside, recorded: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+    """What the planner recorded of a minute; nothing, where it did not."""
+    if recorded is None:
+        return {}
+    start = datetime.fromtimestamp(recorded["start"], UTC)
+    until = start + timedelta(seconds=recorded["seconds"])
+    try:
+        found = await api.get("/v1/plan/history", since=start.isoformat(), until=until.isoformat())
+    except ApiProblem:
+        return {}
+    return {
+        one["region"]: {"use": one["use"][-1], "price_ms": one["price_ms"][-1]}
+        for one in found["regions"]
+        if one["use"]
+    }
 
 
 async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
