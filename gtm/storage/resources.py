@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -118,6 +118,21 @@ class ResourceRepository(Generic[T]):
         row = (await self._connection.execute(query)).one()
         outcome = PutOutcome.CREATED if before is None else PutOutcome.UPDATED
         return outcome, self._stored(row)
+
+    async def put_all(self, values: Iterable[T]) -> None:
+        """Create or replace resources, of names that differ, in one go: ten thousand one by one take half a minute."""
+        rows = []
+        for value in values:
+            document = documents.to_document(value)
+            rows.append({name: document.pop(name) for name in ("name", *self._own)} | {"spec": document})
+        if not rows:
+            return
+        query = insert(self._table).values(version=tables.resource_versions.next_value())
+        columns = {name: query.excluded[name] for name in (*self._own, "spec", "version")}
+        query = query.on_conflict_do_update(
+            index_elements=["name"], set_={**columns, "updated_at": func.clock_timestamp()}
+        )
+        await self._connection.execute(query, rows)
 
     async def delete(self, name: str) -> bool:
         """Delete the resource of this name; False if there is none."""

@@ -59,6 +59,26 @@ async def test_put_creates_updates_and_recognises_the_same(database: Database) -
     assert second.value.display_name == "Frankfurt"
 
 
+async def test_many_are_put_in_one_go(database: Database) -> None:
+    """As one by one: created or replaced, each with a version of its own, and with the time when it was created."""
+    drained = replace(region("b"), admin_state=AdminState.DRAINING, lat=50)
+    async with database.transaction() as tx:
+        _, first = await tx.regions.put(region("b"))
+        await tx.regions.put_all([])
+    async with database.transaction() as tx:
+        await tx.regions.put_all(item for item in (region("a"), drained, region("c")))
+        found = await tx.regions.all()
+    assert [one.value for one in found] == [region("a"), replace(drained, lat=50.0), region("c")]
+    assert len({first.version, *(one.version for one in found)}) == 4
+    assert min(one.version for one in found) > first.version
+    assert found[1].created_at == first.created_at
+    assert found[1].updated_at > first.updated_at
+    async with database.transaction() as tx:
+        assert [await tx.regions.put(one.value) for one in found] == [
+            (PutOutcome.UNCHANGED, one) for one in found
+        ]
+
+
 async def test_true_and_one_differ(database: Database) -> None:
     """Values that Python holds equal but JSON does not count as a change."""
     async with database.transaction() as tx:

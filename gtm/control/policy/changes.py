@@ -342,9 +342,7 @@ async def _write(change: Edit, wanted: Policy) -> None:
         after = {item.name: item for item in getattr(wanted, kind)}
         for name in before.keys() - after.keys():
             await repository.delete(name)
-        for name, item in after.items():
-            if before.get(name) != item:
-                await repository.put(item)
+        await repository.put_all(item for name, item in after.items() if before.get(name) != item)
 
 
 async def _compiled(policy: Policy) -> Snapshot:
