@@ -3,12 +3,14 @@
 A real control with an embedded Postgres and a large policy, over HTTP:
 
   pages    server time of each page of the menu, and of one of each kind of detail, first and again (median and worst of 20), and its bytes compressed
+  acts     server time of what takes more than a page, first and the median of 3 more: the preview of a drain, "What it changes" of a rule
+           that is changed, a question about another day, the report of rules that only watch, a list of 1,000 services, an export
   first    bytes of a first visit: the page and all that it loads, compressed
   then     server time of a step of the slider over recorded demand, of a minute of 20,000 rows, with a week of minutes recorded
   open     CPU of control while so many browsers look at the map, in parts of one core, beside what it takes without any
   frames   of the map with 500 flows, in Chromium without a window (which paints in software): frames a second, and CPU of the page's main thread per frame
 
-The last line is JSON: {"pages": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}}, "first_load_bytes", "then": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}},
+The last line is JSON: {"pages": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}}, "acts": {what: {"first_ms", "median_ms", "cpu_ms"}}, "first_load_bytes", "then": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}},
 "open": {"dashboards", "cpu", "cpu_idle"}, "frames": {"1440x900": {"fps", "script_ms", "main_ms"}}}; the last two are of the page's main thread, per frame.
 """
 
@@ -100,6 +102,13 @@ class Control:
             time.sleep(0.1)
         raise SystemExit(f"control did not start:\n{self.process.output}")
 
+    def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """An answer of the API."""
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+        answer = self.client.request(method, path, json=body, headers=headers)
+        answer.raise_for_status()
+        return answer
+
     def page(self, path: str) -> tuple[float, int, int]:
         """Server time in ms, the status, and bytes as they came."""
         began = time.perf_counter()
@@ -180,6 +189,33 @@ def pages(control: Control) -> dict[str, dict[str, float]]:
     found = {}
     for path in dict.fromkeys([*menu, *DETAILS]):
         found[path] = timed(control, path)
+    return found
+
+
+def acts(control: Control) -> dict[str, dict[str, float]]:
+    """What takes more than a page."""
+    rule = control.ask("GET", "/v1/residency-rules/rule1").json()
+    changed = {**rule, "deny": {"regions": ["r0"]}}
+    watching = {**rule, "name": "watching", "mode": "monitor"}
+    control.ask("POST", "/v1/policy:apply", {"policy": {"residency_rules": [watching]}, "partial": True})
+    question = {"service": "s1", "country": "DE", "lat": 50.0, "lon": 8.0, "at": "2020-06-01T00:00:00Z"}
+    dry = {"policy": {"residency_rules": [changed]}, "partial": True, "dry_run": True}
+    found = {}
+    for name, act in {
+        "preview of a drain": lambda: control.page("/regions/r1/drain?preview=now"),
+        "What it changes": lambda: control.ask("POST", "/v1/policy:apply", dry),
+        "Ask about another day": lambda: control.ask("POST", "/v1/route:explain", question),
+        "rules that only watch": lambda: control.ask("GET", "/v1/residency/monitored"),
+        "1,000 services": lambda: control.ask("GET", "/v1/services?limit=1000"),
+        "export": lambda: control.ask("GET", "/v1/policy"),
+    }.items():
+        times = []
+        for _ in range(4):
+            began = time.perf_counter()
+            act()
+            times.append((time.perf_counter() - began) * 1000)
+        found[name] = {"first_ms": times[0], "median_ms": statistics.median(times[1:])}
+        print(f"  {name:36} first {times[0]:7.1f} ms  median {found[name]['median_ms']:7.1f}")
     return found
 
 
@@ -288,6 +324,7 @@ def main() -> None:
         try:
             print(f"{given.regions} regions, {given.services} services, {given.rules} rules")
             result["pages"] = pages(control)
+            result["acts"] = acts(control)
             result["first_load_bytes"] = first_load(control)
             print(f"first load {result['first_load_bytes']:,} bytes")
             at = asyncio.run(record(connection_url(Path(home) / "data"), given.regions, given.services))

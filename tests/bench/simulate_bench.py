@@ -1,7 +1,10 @@
-"""What a simulation costs: `python tests/bench/simulate_bench.py [--cells 8000 --regions 30 --requests 10000000]`.
+"""What a simulation costs: `python tests/bench/simulate_bench.py [--cells 8000 --regions 30 --requests 10000000 --services 3 --rules 1]`.
+
+With more than three services the policy is that of `scale_bench.py`, with ten members a service and no bounds on regions.
 
 Spreads requests (seeded) over demand cells of several services, tenants and places all over the world, and puts them
-through a policy with rules, and through the same with a region drained. The last line is one JSON object (seconds).
+through a policy with rules, and through the same with a region drained. Times are of the processor, because machines are shared. The
+last line is one JSON object (seconds).
 """
 
 from __future__ import annotations
@@ -10,12 +13,17 @@ import argparse
 import json
 import os
 import random
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.core.capacity.supply import assess
+from gtm.core.change.safety import judge
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.traffic import TrafficBuilder
@@ -31,6 +39,7 @@ from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.geoip.centres import country_centres
+from tests.bench.scale_bench import large_policy
 
 NOW = 1_800_000_000.0
 SECONDS = 86_400.0
@@ -68,7 +77,7 @@ def policy(regions: int, requests: float) -> Policy:
     )
 
 
-def traffic(cells: int, requests: float) -> TrafficBuilder:
+def traffic(cells: int, requests: float, services: Sequence[str], tenants: Sequence[str]) -> TrafficBuilder:
     """Requests spread over so many cells, a few of which have most of them (Zipf)."""
     draw = random.Random(2)
     found: dict[str, float] = {}
@@ -76,11 +85,11 @@ def traffic(cells: int, requests: float) -> TrafficBuilder:
         place = Location(
             draw.choice(sorted(COUNTRIES)), lat=draw.uniform(-50, 70), lon=draw.uniform(-180, 180)
         )
-        request = Request(draw.choice(SERVICES), place, draw.choice((None, *TENANTS)))
+        request = Request(draw.choice(services), place, draw.choice((None, *tenants)))
         found[cell_of(request, Priority.REAL_TIME)] = 1 / (1 + len(found))
-    builder = TrafficBuilder(SECONDS)
+    builder, total = TrafficBuilder(SECONDS), sum(found.values())
     for cell, part in found.items():
-        builder.add(cell, requests * part / sum(found.values()))
+        builder.add(cell, requests * part / total)
     return builder
 
 
@@ -99,25 +108,40 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=8000)
     parser.add_argument("--regions", type=int, default=30)
     parser.add_argument("--requests", type=float, default=1e7)
+    parser.add_argument("--services", type=int, default=len(SERVICES))
+    parser.add_argument("--rules", type=int, default=1)
     asked = parser.parse_args()
     running = policy(asked.regions, asked.requests)
+    if asked.services > len(SERVICES):
+        running = large_policy(asked.regions, asked.services, min(10, asked.regions), asked.rules)
     first, *others = running.regions
     draft = replace(running, regions=(replace(first, admin_state=AdminState.DRAINING), *others))
-    recorded = traffic(asked.cells, asked.requests).traffic()
+    names, tenants = ([item.name for item in items] for items in (running.services, running.tenants))
+    recorded = traffic(asked.cells, asked.requests, names, tenants).traffic()
     before, after = world(running), world(draft)
-    began = time.perf_counter()
+    began = time.process_time()
+    verdict = judge(before, after, recorded.whole.rates, max_moved=1.0)
+    judged = time.process_time() - began
+    began = time.process_time()
     found = simulate(recorded, before, after)
-    simulated = time.perf_counter()
+    simulated = time.process_time()
     size = len(json.dumps(as_data(found, before, after)))
-    ended = time.perf_counter()
+    ended = time.process_time()
     print(
         f"{recorded.whole.requests:,.0f} requests in {len(recorded.whole.counts):,} cells, {asked.regions} regions"
     )
     print(f"simulated in {simulated - began:.2f} s, report of {size:,} bytes in {ended - simulated:.2f} s")
+    print(f"safety rules in {judged:.2f} s: {len(verdict.breaches)} broken")
     print(f"moved {found.average.moved:.2%}, refused {found.average.after.refused_rate:.2f}/s")
     print(
         json.dumps(
-            {"simulate_s": simulated - began, "report_s": ended - simulated, "moved": found.average.moved}
+            {
+                "simulate_s": simulated - began,
+                "report_s": ended - simulated,
+                "judge_s": judged,
+                "moved": found.average.moved,
+                "load_average": os.getloadavg()[0],
+            }
         )
     )
 

@@ -18,6 +18,8 @@ from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions
 from gtm.control.policy.changes import Outcome
+from gtm.core.model.kinds import KINDS
+from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState
 from gtm.documents import fields, yamls
 from gtm.documents.parts import DraftDocument, Held
@@ -80,7 +82,9 @@ async def export(
     if YAML in accept:
         text = yamls.dump(concise_policy(current, admin_states=admin_states))
         return Response(text, headers=headers, media_type=YAML)
-    document = export_policy(current, admin_states=admin_states)
+    document = {kind: getattr(current, kind) for kind in KINDS}  # encoded as they are: a large one is 7 MB
+    if not admin_states:
+        document["regions"] = export_policy(Policy(regions=current.regions))["regions"]
     return reply({"revision": revision, "policy": document}, headers=headers)
 
 
