@@ -132,11 +132,14 @@ def timed(control: Control, path: str) -> dict[str, float]:
     first, status, size = control.page(path)
     if status != 200:
         raise SystemExit(f"{path} is answered with {status}")
+    used = control.used
     again = [control.page(path)[0] for _ in range(ROUNDS)]
+    cpu = (control.used - used) / ROUNDS * 1000
     print(
-        f"  {path[:36]:36} first {first:7.1f} ms  median {statistics.median(again):7.1f}  worst {max(again):7.1f}  {size:8,} bytes"
+        f"  {path[:36]:36} first {first:7.1f} ms  median {statistics.median(again):7.1f}  worst {max(again):7.1f}  CPU {cpu:6.1f}  {size:8,} bytes"
     )
     return {
+        "cpu_ms": cpu,
         "first_ms": first,
         "median_ms": statistics.median(again),
         "worst_ms": max(again),
@@ -335,11 +338,11 @@ def main() -> None:
         try:
             print(f"{given.regions} regions, {given.services} services, {given.rules} rules")
             result["pages"] = pages(control)
-            result["acts"] = acts(control)
             result["first_load_bytes"] = first_load(control)
             print(f"first load {result['first_load_bytes']:,} bytes")
             at = asyncio.run(record(connection_url(Path(home) / "data"), given.regions, given.services))
             result["then"] = then(control, at)
+            result["acts"] = acts(control)
             idle = asyncio.run(_looking(control, 0, given.seconds / 2))
             busy = asyncio.run(_looking(control, given.open, given.seconds))
             result["open"] = {"dashboards": given.open, "cpu": round(busy, 4), "cpu_idle": round(idle, 4)}
