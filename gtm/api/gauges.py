@@ -150,12 +150,13 @@ class ReportsDropped(Collector):
             labels=("part",),
         )
         active = self._replica.active
-        for part in ("health", "demand", "leases", "plan"):
+        for part in _PARTS:
             found.add_metric((part,), active.reports.dropped[part] if active is not None else 0)
         yield found
 
 
 _Value = tuple[str, tuple[str, ...], float | None]
+_PARTS = ("health", "demand", "corrections", "leases", "plan", "dns", "probes", "certificates", "history")
 
 
 def _of_world(moment: Moment, edges: Sequence[LiveEdge]) -> tuple[list[_Value], float]:

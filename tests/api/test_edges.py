@@ -145,6 +145,7 @@ def test_what_the_policy_does_not_name_is_neither_kept_nor_published(world: Api)
     (edge,) = replica.active.reports.vantages.live()
     assert set(edge.report.health) == {"eu-central"}
     assert 'gtm_control_report_dropped_total{part="health"} 1001.0' in world.anonymous.get("/metrics").text
+    assert 'gtm_control_report_dropped_total{part="history"} 0.0' in world.anonymous.get("/metrics").text
 
 
 def test_two_edges_of_one_name_are_said(world: Api) -> None:

@@ -92,6 +92,7 @@ class Reports:
         self.corrections.take(known.source, report.corrections, report.seconds, now)
         self.dns.take(known.source, report.dns or {}, report.seconds, now)
         self.history.heard(token or edge, edge, report.health, report.probed, self._clock())
+        self.dropped["history"] = self.history.left_out
         self._latency.take(report.latency, token or edge, report.witnesses)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
