@@ -4,6 +4,7 @@ Laws:
   1. However many look at the same, it is made once; nobody looks: it is not made.
   2. Who takes nothing for a while misses what came meanwhile, and costs no memory: only the newest is kept.
   3. A stream ends with the session that it is for, and with the process.
+  4. Nobody has more than so many streams: with one more, the oldest ends. Else one person could have everything rendered in a thousand ways.
 
 Source: HTML, "Server-sent events" (event stream format, `retry`).
 """
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 EVERY = 1.0
 """Seconds between two renderings."""
+MOST = 40
+"""Streams of one person."""
 RETRY_MS = 1000
 """After which a browser whose stream has ended asks again."""
 
@@ -69,9 +72,11 @@ class Live:
     def __init__(self, closed: Callable[[], bool]) -> None:
         self._closed = closed
         self._channels: dict[str, _Channel] = {}
+        self._open: dict[str, list[object]] = {}
+        """By person, the oldest first: a mark for each stream that may go on."""
 
     async def stream(
-        self, key: str, render: Render, still_allowed: Callable[[], bool]
+        self, key: str, render: Render, still_allowed: Callable[[], bool], whose: str
     ) -> AsyncIterator[bytes]:
         """The stream of one browser.
 
@@ -79,7 +84,11 @@ class Live:
             key: the same for all who see the same.
             render: makes it.
             still_allowed: whether this browser may go on.
+            whose: what the person is called who looks.
         """
+        mark, mine = object(), self._open.setdefault(whose, [])
+        mine.append(mark)
+        del mine[:-MOST]
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = _Channel(render, self._closed)
@@ -87,7 +96,7 @@ class Live:
         sent = b""
         try:
             yield b"retry: %d\n\n" % RETRY_MS
-            while not self._closed() and still_allowed():
+            while not self._closed() and mark in mine and still_allowed():
                 changed = channel.changed
                 if channel.newest and channel.newest is not sent:
                     sent = channel.newest
@@ -95,6 +104,10 @@ class Live:
                     continue
                 await changed.wait()
         finally:
+            if mark in mine:
+                mine.remove(mark)
+            if not mine:
+                self._open.pop(whose, None)
             channel.watchers -= 1
             if not channel.watchers:
                 channel.end()

@@ -87,6 +87,22 @@ def test_two_editors(world: Api, people: People, seed: int) -> None:
     assert world.viewer.get("/v1/tenants/clinic").status_code == 200
 
 
+@pytest.mark.parametrize("weight", [2, 5])
+def test_a_new_one_that_somebody_else_has_made_meanwhile(world: Api, people: People, weight: float) -> None:
+    """It is not overwritten unasked, though the draft knew of none; what both made alike is no conflict."""
+    operator = people(Role.OPERATOR)
+    draft = begun(operator, "/policy/tenants/new")
+    draft["text"] = "tenants:\n- name: another\n  weight: 2\n"
+    world.must_put("/v1/tenants/another", {"weight": weight})
+    shown = go(operator, draft, "apply", reason="x")
+    if weight == 2:
+        assert shown.status_code == 200
+    else:
+        assert shown.status_code == 409
+        assert "both changed it" in shown.text
+    assert world.viewer.get("/v1/tenants/another").json()["weight"] == weight
+
+
 def writable(document: dict[str, Any]) -> dict[str, Any]:
     """What PUT takes of what GET answers."""
     return {key: value for key, value in document.items() if key in {*CHAT, *(path[0] for path, _ in EDITS)}}

@@ -68,6 +68,22 @@ def test_a_person_signs_in(world: tuple[Server, str]) -> None:
         assert "by OpenID Connect" in log
 
 
+def test_a_person_signs_out_at_the_provider_too(world: tuple[Server, str]) -> None:
+    """Here at once; there where it says, without what would tell it of the session here."""
+    server, issuer = world
+    with browser(server) as client:
+        assert signed_in(server, client, "bob").status_code == 303
+        out = client.post("/sign-out", data={"csrf": csrf(client)})
+        assert out.headers["location"] == "/sign-in?out=provider"
+        page = client.get(out.headers["location"]).text
+        assert 'href="/sign-in/oidc/out"' in page
+        assert_inert(page)
+        there = client.get("/sign-in/oidc/out").headers["location"]
+        assert there.startswith(f"{issuer}/session/end?client_id=gtm")
+        assert client.get(there).status_code == 200
+        assert client.get("/access").status_code == 303
+
+
 def test_others_are_who_nobody_else_can_be(world: tuple[Server, str]) -> None:
     """An address that the provider has not verified names nobody: eve is not ann."""
     server, _ = world

@@ -11,6 +11,13 @@ from tests.dashboard.conftest import People, assert_inert
 HOSTILE = "<script>alert('1')</script>\"'&\u202eabc"
 
 
+@pytest.mark.parametrize("number", ["0", "9" * 18, "9" * 19, "9" * 5000, "\u0661", "-1", "1.0", "x"])
+def test_numbers_that_no_revision_has(people: People, number: str) -> None:
+    """Are no errors of ours, however long they are."""
+    for path in (f"/policy/revisions/{number}", f"/policy/revisions/{number}/roll-back"):
+        assert people(Role.OPERATOR).get(path).status_code == 404
+
+
 def test_the_overview_shows_every_kind_and_finds_words(world: Api, people: People) -> None:
     """By kind with counts; words anywhere in a document find it."""
     world.must_put("/v1/tenants/bank", {"display_name": HOSTILE})

@@ -146,6 +146,10 @@ class World:
                 answer = client.post("/sign-out", data={"csrf": self.csrf(client)})
                 assert answer.status_code == 303
                 assert "gtm" not in client.cookies
+                by_provider = "@" in one.name
+                assert answer.headers["location"] == f"/sign-in{'?out=provider' if by_provider else ''}"
+                text = client.get(answer.headers["location"]).text
+                assert ("sign out there, too" in text) is by_provider
             one.ended = True
 
     def end_one(self) -> None:

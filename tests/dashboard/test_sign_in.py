@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from gtm.control.live.sessions import LINK_LASTS, Person, SignInLinks
 from gtm.core.model.access import Role
-from gtm.dashboard.security import Attempts
+from gtm.dashboard.security import Attempts, is_same_origin
 from tests.api.conftest import TOKENS, Api
 from tests.dashboard.conftest import HTML, People, assert_inert, sign_in
 
@@ -209,3 +210,50 @@ def test_programs_are_told_what_this_is(world: Api) -> None:
     assert world.anonymous.get("/").json()["service"] == "gtm control"
     person = sign_in(world.url, TOKENS[Role.ADMIN])
     assert person.client.get("/v1/top").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "url", "ours"),
+    [
+        ("https://gtm.example.com", "10.0.0.7:8080", "https://gtm.example.com", True),
+        ("https://GTM.example.com", "gtm.example.com", "https://gtm.example.com/", True),
+        ("http://gtm.example.com", "gtm.example.com", "https://gtm.example.com", False),
+        ("https://evil.example", "10.0.0.7:8080", "https://gtm.example.com", False),
+        ("https://gtm.example.com.evil.example", "10.0.0.7:8080", "https://gtm.example.com", False),
+        ("https://gtm.example.com:444", "10.0.0.7:8080", "https://gtm.example.com", False),
+        ("http://10.0.0.7:8080", "10.0.0.7:8080", "https://gtm.example.com", True),
+        ("http://10.0.0.7:8080", "10.0.0.7:8080", None, True),
+        ("http://10.0.0.7:8081", "10.0.0.7:8080", None, False),
+        ("null", "10.0.0.7:8080", "https://gtm.example.com", False),
+        ("null", "10.0.0.7:8080", None, False),
+        ("http://[", "10.0.0.7:8080", None, False),
+    ],
+)
+def test_where_forms_come_from(origin: str, host: str, url: str | None, ours: bool) -> None:
+    """From the address that was asked, or from where people find us although a proxy asks by another name."""
+    headers = [(b"origin", origin.encode()), (b"host", host.encode())]
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+    assert is_same_origin(Request(scope), url) is ours
+
+
+def test_attempts_from_one_network_are_one() -> None:
+    """Whoever has an address of IPv6 has all of its /64; one of IPv4 is itself, however it is written."""
+    attempts = Attempts(lambda: 0.0)
+    assert [attempts.take(f"2001:db8::{number:x}") for number in range(11)] == [True] * 10 + [False]
+    assert attempts.take("2001:db8:0:1::1")
+    assert [attempts.take("192.0.2.1") for _ in range(10)] == [True] * 10
+    assert not attempts.take("::ffff:192.0.2.1")
+    assert attempts.take("no address")
+
+
+def test_only_admins_end_sessions_that_this_control_has_not_seen(world: Api) -> None:
+    """Whose a session is, the database says: what this process remembers may be older than that."""
+    person = sign_in(world.url, TOKENS[Role.OPERATOR])
+    [session] = world.admin.get("/v1/sessions").json()["items"]
+    replica = world.server.app.state.context.replica
+    replica.current.become(replica.now.with_sessions([]))
+    answer = world.viewer.delete(f"/v1/sessions/{session['id']}")
+    assert answer.status_code in (403, 404), answer.text
+    world.admin.delete("/v1/people/nobody/sessions")
+    assert person.get("/access").url.path == "/access"
+    person.client.close()

@@ -46,7 +46,9 @@ async def _live(visit: Visit) -> Response:
     async def render() -> Mapping[str, str]:
         return {"edges": rendered("edges_body.html", body(await look(api)))}
 
-    stream = visit.dashboard.live.stream(json.dumps(["edges"]), render, lambda: still_signed_in(visit))
+    stream = visit.dashboard.live.stream(
+        json.dumps(["edges"]), render, lambda: still_signed_in(visit), visit.session.name
+    )
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
 
 

@@ -52,7 +52,7 @@ async def _live(visit: Visit) -> Response:
         return {"plan": rendered("plan_body.html", body(await look(api), service))}
 
     key = json.dumps(["plan", service])
-    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit))
+    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit), visit.session.name)
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
 
 

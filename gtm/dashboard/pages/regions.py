@@ -93,7 +93,7 @@ async def _live_regions(visit: Visit) -> Response:
         return {"regions": rendered("regions_table.html", table(await api.get("/v1/top"), chosen))}
 
     key = json.dumps(["regions", asdict(chosen)])
-    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit))
+    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit), visit.session.name)
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
 
 
@@ -145,7 +145,7 @@ async def _live_region(visit: Visit) -> Response:
         return {part: rendered(f"region_{part}.html", shown) for part in ("head", "now")}
 
     stream = visit.dashboard.live.stream(
-        json.dumps(["region", which, may]), render, lambda: still_signed_in(visit)
+        json.dumps(["region", which, may]), render, lambda: still_signed_in(visit), visit.session.name
     )
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
 

@@ -113,7 +113,7 @@ async def _live(visit: Visit) -> Response:
         return _parts(_of_now(await seen.now(api, chosen), chosen))
 
     key = json.dumps(["world", chosen.given])
-    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit))
+    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit), visit.session.name)
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
 
 
