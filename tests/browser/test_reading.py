@@ -47,7 +47,7 @@ def test_the_plan_moves(traffic: System, visit: Open) -> None:
 
 
 def test_they_read_without_scripts(traffic: System, visit: Open) -> None:
-    """All four."""
+    """All of them; strips of time are drawn by the server."""
     page = visit("/residency", java_script_enabled=False)
     expect(page.locator("table.matrix")).to_contain_text("gdpr-chat")
     expect(page.locator(".calendar")).to_contain_text("GDPR-ADEQUATE")
@@ -55,6 +55,9 @@ def test_they_read_without_scripts(traffic: System, visit: Open) -> None:
         ("/plan", "From homes to regions"),
         ("/edges", "local"),
         ("/latency?country=DE", "eu-central"),
+        ("/edges/local", "Not limited"),
+        ("/regions/eu-central", "Verdicts that changed"),
     ):
         page.goto(f"{traffic.control}{path}")
         expect(page.locator("main")).to_contain_text(words)
+    expect(page.locator("svg.strip rect").first).to_be_attached()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys
+from gtm.core.health.history import Probed
 from gtm.core.model.access import Access, Role, TokenGrant
+from gtm.core.model.certificates import Certificate, ShownCertificate
 from gtm.core.model.policy import Jurisdiction, Match, OnUnknownLocation, Places, Policy, ResidencyRule, Term
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
@@ -24,6 +26,8 @@ from gtm.feed import wire
 from gtm.feed.wire import (
     FORMAT,
     AccessMessage,
+    DnsLimits,
+    EdgeReport,
     FeedError,
     HandoffKeysMessage,
     HeartbeatMessage,
@@ -123,6 +127,31 @@ def test_a_newer_control_can_feed_an_older_edge(policy: Policy) -> None:
     assert received.policy == policy
     assert received.compiled().revision == 7
     assert decode(encode(received)) == received
+
+
+def test_a_report_is_read_by_controls_of_before_and_after() -> None:
+    """One that knows nothing of what a later edge tells reads all else; one of now takes what an edge of before leaves out as not told."""
+    later = ("dns", "dns_limits", "probed", "certificates")
+    before = make_dataclass("EdgeReportOfBefore", [("version", str), ("health", dict[str, Any])])
+    told = EdgeReport(
+        "2.0",
+        7,
+        9,
+        {"eu": {"https://a": EndpointHealth(HealthStatus.UP, 1.0)}},
+        dns={"limited\tslipped": 1.0},
+        dns_limits=DnsLimits(1, 2, 3),
+        probed=(Probed("eu", "https://a", 1.5, 200, ""),),
+        certificates=(ShownCertificate("eu", "https://a", Certificate("ab" * 32, 1.0, 2.0)),),
+    )
+    sent = msgspec.json.encode(told)
+    old = msgspec.json.decode(sent, type=before)
+    assert old.version == "2.0"
+    assert old.health["eu"]["https://a"]["status"] == "up"
+    assert msgspec.json.decode(sent, type=EdgeReport) == told
+    bare = {name: value for name, value in json.loads(sent).items() if name not in later}
+    found = msgspec.json.decode(msgspec.json.encode(bare), type=EdgeReport)
+    assert [getattr(found, name) for name in later] == [None] * 4
+    assert found.health == told.health
 
 
 def test_unknown_types_are_skipped() -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gtm.core.health.history import Probed
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
@@ -196,6 +197,25 @@ async def test_regions_that_share_a_check_share_its_result() -> None:
             assert await prober.first_round(20)
             assert prober.health()["c"][server.url].status is UP
             assert prober.results["a", "ok"] == 2
+
+
+async def test_outcomes_are_handed_over_once() -> None:
+    """Each probe of each region, in order, with HTTP's status, what it took or what was wrong."""
+    async with serve(script(200, 503)) as server, probing(region("a", server.url)) as (prober, _):
+        assert await prober.first_round(20)
+        found: list[Probed] = []
+
+        def taken() -> int:
+            found.extend(prober.take_outcomes())
+            return len(found)
+
+        await until(lambda: taken() >= 3)
+    taken()
+    first, second, *_others = found
+    assert (first.region, first.url, first.status, first.failure) == ("a", server.url, 200, "")
+    assert first.ms is not None
+    assert (second.status, second.ms, second.failure) == (503, None, "status 503, expected 200")
+    assert len(found) == sum(prober.results.values())
 
 
 async def test_an_unchanged_endpoint_keeps_its_verdict_and_rhythm() -> None:

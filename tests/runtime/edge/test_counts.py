@@ -67,6 +67,23 @@ def test_corrections_are_handed_over_by_the_regions_between_which_requests_moved
     assert 'gtm_edge_corrections_total{from="us",to="",why="no_room"} 5.0' in lines
 
 
+def test_what_dns_does_is_handed_over_without_the_names_that_were_asked_for() -> None:
+    """Of all workers, once; hosts of the policy add up, and the metrics have each."""
+    metrics = EdgeMetrics()
+    answered = "gtm_dns_queries_total\t{}\tA\tNOERROR\tudp"
+    metrics.add(
+        {answered.format("a.test"): 2, answered.format("b.test"): 1, "gtm_dns_limited_total\tslipped": 4}
+    )
+    metrics.add(
+        {answered.format("a.test"): 1, "gtm_dns_dropped_total\tshort": 1, "gtm_dns_full_way_total\tudp": 9}
+    )
+    assert metrics.take_dns() == {"answered\tA\tNOERROR\tudp": 4, "limited\tslipped": 4, "dropped\tshort": 1}
+    assert metrics.take_dns() == {}
+    assert (
+        'gtm_dns_queries_total{name="a.test",rcode="NOERROR",transport="udp",type="A"} 3.0' in metrics.text()
+    )
+
+
 def test_top_clients_that_nobody_writes_down_are_bounded() -> None:
     """A DNS worker that is left alone for days counts on, and serves no metrics."""
     metrics = EdgeMetrics()
