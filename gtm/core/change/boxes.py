@@ -69,6 +69,25 @@ def covers(wide: Box, narrow: Box) -> bool:
     )
 
 
+def around(one: Wall, other: Wall) -> Wall:
+    """The least wall that has two within it."""
+    box, also = one[0], other[0]
+    wide = Box(
+        box.services | also.services,
+        box.facts | also.facts,
+        box.tenants | also.tenants,
+        box.classes | also.classes,
+        min(box.starts, also.starts),
+        max(box.ends, also.ends),
+    )
+    return wide, one[1] | other[1]
+
+
+def within(narrow: Wall, wide: Wall) -> bool:
+    """Whether every request of a wall, and every place that it closes, is of another, too."""
+    return covers(wide[0], narrow[0]) and not narrow[1] & ~wide[1]
+
+
 def uncovered(box: Box, target: int, walls: Iterable[Wall], budget: Budget) -> Iterator[Wall]:
     """The parts of a box in which not all of `target` is closed, each with what is open there; they do not overlap.
 

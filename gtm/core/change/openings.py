@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
 
-from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, covers, overlap, uncovered
+from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, around, covers, overlap, uncovered, within
 from gtm.core.change.facts import Facts, TooManyFacts
 from gtm.core.change.ground import Ground, Way
 from gtm.core.change.walls import Bounded
@@ -149,9 +149,9 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
     for name, wall in old.walls(facts):
         try:
             # What is within all that is told of the rule already would tell nothing new.
-            if name not in opened or not _within(wall, opened[name]):
+            if name not in opened or not within(wall, opened[name]):
                 for part in search.missing(wall):
-                    opened[name] = _around(opened.get(name, part), part)
+                    opened[name] = around(opened.get(name, part), part)
         except OutOfBudget:
             doubtful[name] = "too many rules differ to compare them all"
     told = _Teller(ground, facts, before, rules, tuple(ways.values()))
@@ -281,25 +281,6 @@ def _same_services(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str
                 raise TooManyFacts
             if own & theirs:
                 yield other, name
-
-
-def _around(one: Wall, other: Wall) -> Wall:
-    """The least wall that has two within it."""
-    box, also = one[0], other[0]
-    around = Box(
-        box.services | also.services,
-        box.facts | also.facts,
-        box.tenants | also.tenants,
-        box.classes | also.classes,
-        min(box.starts, also.starts),
-        max(box.ends, also.ends),
-    )
-    return around, one[1] | other[1]
-
-
-def _within(narrow: Wall, wide: Wall) -> bool:
-    """Whether every request of a wall, and every place that it closes, is of another, too."""
-    return covers(wide[0], narrow[0]) and not narrow[1] & ~wide[1]
 
 
 class _Search:
