@@ -57,6 +57,8 @@ DETAILS = (
     "/policy/revisions/1",
     "/ask?service=s1&from=DE",
     "/residency?service=s1",
+    "/simulate?traffic=now&down=r1",
+    "/plan/history",
 )
 ROUNDS = 20
 ROWS = 20_000

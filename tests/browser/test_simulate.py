@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gtm.core.model.access import Role
+from gtm.dashboard.report_file import report
 from tests.browser.checks import assert_good, picture
 from tests.browser.conftest import NARROW, PATIENCE_MS, WIDE, Open, control_url
 from tests.browser.test_world import until_flows
@@ -106,16 +107,13 @@ def test_without_scripts_it_reads_too(asking: System, visit: Open) -> None:
 
 def test_the_file_draws_its_map_alone(visit: Open, demo: System, tmp_path: Path) -> None:
     """By its own policy of contents, from the disk, with nothing on the console."""
-    from gtm.dashboard.report_file import report
-
     file = tmp_path / "report.html"
     file.write_text(report(simulated(), before="revision 7", after="draft"))
-    page = visit("/simulate")
+    page = visit("/simulate").context.new_page()
     wrong: list[str] = []
     page.on("console", lambda said: wrong.append(said.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.unroute_all()
-    page.set_content(file.read_text())
+    page.goto(file.as_uri())
     expect(page.locator("figure.effect .region")).to_have_count(3)
     expect(page.locator("figure.effect .land")).to_have_attribute("d", re.compile("^M"))
     assert wrong == []
