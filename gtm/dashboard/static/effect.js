@@ -21,13 +21,14 @@
     function sized(map) {
       if (!ways) { arrows(map); ways = map.element("g", "", map.ground); }
       ways.replaceChildren();
+      const scale = map.width < 500 ? 0.5 : 1;
       const most = Math.max(1e-9, ...scene.moves.map((one) => one.rate)), dots = Math.max(1e-9, ...scene.places.map((one) => one[2]));
       for (const [lat, lon, rate, kind] of scene.places) {
         const [x, y] = map.projection([lon, lat]), dot = map.element("circle", `client-place ${kind}`, ways);
-        for (const [name, value] of Object.entries({ cx: x, cy: y, r: 2 + 6 * Math.sqrt(rate / dots) })) dot.setAttribute(name, value);
+        for (const [name, value] of Object.entries({ cx: x, cy: y, r: (2 + 6 * Math.sqrt(rate / dots)) * scale })) dot.setAttribute(name, value);
       }
       const where = new Map(scene.regions.map((one) => [one.name, map.projection([one.lon, one.lat])]));
-      for (const one of scene.moves) move(map, one, where.get(one.from), where.get(one.to), 1.5 + 5 * Math.sqrt(one.rate / most));
+      for (const one of scene.moves) move(map, one, where.get(one.from), where.get(one.to), (1.5 + 5 * Math.sqrt(one.rate / most)) * scale);
       map.drawRegions(scene.regions.map((one) => ({ ...one, href: figure.dataset.plain ? "#places" : `/regions/${encodeURIComponent(one.name)}` })));
     }
     function move(map, one, from, to, width) {
