@@ -42,7 +42,7 @@ def record(api: Api, *minutes: tuple[int, dict[str, RegionMinute]]) -> datetime:
 def test_the_api_tells_it_in_columns(world: Api) -> None:
     """By region and time; what was not recorded is null, what never was is missing, and a region can be asked for alone."""
     empty = world.viewer.get("/v1/plan/history").json()
-    assert (empty["times"], empty["regions"], empty["step_seconds"]) == ([], [], 300.0)
+    assert (empty["times"], empty["regions"], empty["step_seconds"]) == ([], [], 900.0)
     now = record(world, (3, {"eu-west": FULL, "gone": FULL}), (2, {"eu-west": replace(FULL, use=None)}))
     since = (now - timedelta(hours=1)).isoformat()
     found = world.viewer.get("/v1/plan/history", params={"since": since}).json()

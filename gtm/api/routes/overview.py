@@ -27,8 +27,8 @@ from gtm.storage.plans import RegionStep
 
 router = strict_router(prefix="/v1", tags=["plan"])
 
-MOST_STEPS = 300
-"""Of a history."""
+MOST_STEPS = 170
+"""Of a history: a day in quarters of an hour, a week in hours."""
 _COLUMNS = tuple(one.name for one in dataclass_fields(RegionStep) if one.name not in ("start", "region"))
 
 
