@@ -319,12 +319,28 @@ def test_a_time_without_record_is_said_to_be(people: People, recorded: datetime,
     assert "Back to now" in answer.text
 
 
-def test_a_country_is_told_of(people: People, recorded: datetime) -> None:
-    """Members, regions, rules and distances; of a country that there is not, nothing."""
+def test_a_country_is_told_of(people: People, world: Api) -> None:
+    """Members with dates, regions, rules with their legal basis as text, and distances; of a country that there is not, nothing."""
+    hostile = '<script>alert(1)</script>" onload="x'
+    strict = {"match": {"services": ["chat"]}, "allow": {"regions": ["eu-west"]}, "legal_basis": hostile}
+    world.must_put("/v1/residency-rules/strict", strict)
+    term = {"member": "DE", "effective_from": "2020-02-29T00:00:00Z"}
+    own = {"display_name": hostile, "members": ["DE", "FR"], "terms": [term]}
+    world.must_put("/v1/jurisdictions/OWN", own)
     person = people(Role.VIEWER)
     text = person.page("/countries/DE")
     assert_inert(text)
-    for words in ("EEA", "eu-central", "Which regions may serve its clients", "How far regions are"):
+    assert "<script>" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    for words in (
+        "EEA",
+        "OWN",
+        "2020-02-29",
+        "eu-central",
+        "strict",
+        "only</span> eu-west",
+        "How far regions are",
+    ):
         assert words in text
     assert "/countries/JP" in person.page("/countries")
     assert person.get("/countries?code=jp").url.path == "/countries/JP"
