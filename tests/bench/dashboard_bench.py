@@ -175,9 +175,9 @@ async def record(url: str, regions: int, services: int) -> datetime:
         await tx.demand.record(at, "bench", counts)
         copy = """
             INSERT INTO demand_minutes (minute, source, total, rows, counts)
-            SELECT minute, 'week', m.total / 10, m.rows[1:cardinality(m.rows) / 10], m.counts[1:cardinality(m.rows) / 10]
-            FROM demand_minutes AS m, generate_series(m.minute - interval '5 days', m.minute + interval '29 hours', interval '1 minute') AS minute
-            WHERE m.source = 'bench' AND minute <> m.minute
+            SELECT other, 'week', m.total / 10, m.rows[1:cardinality(m.rows) / 10], m.counts[1:cardinality(m.rows) / 10]
+            FROM demand_minutes AS m, generate_series(m.minute - interval '5 days', m.minute + interval '29 hours', interval '1 minute') AS other
+            WHERE m.source = 'bench' AND other <> m.minute
         """
         await tx.connection.execute(text(copy))
     await database.dispose()
