@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gtm.core.model.policy import Places, Policy, ResidencyRule
@@ -18,11 +18,16 @@ class Reference:
     path: str
 
 
-def referrers(policy: Policy, kind: str, name: str) -> tuple[Reference, ...]:
-    """All references to a resource, in the policy's order; each resource once for each field that names it."""
-    return tuple(
-        Reference(*found) for *found, target, named in _references(policy) if (target, named) == (kind, name)
-    )
+Referrers = Mapping[tuple[str, str], Sequence[Reference]]
+"""Kind and name of a resource → all references to it, in the policy's order; each resource once for each field that names it."""
+
+
+def referrers(policy: Policy) -> Referrers:
+    """Of all resources that something refers to."""
+    referring: dict[tuple[str, str], list[Reference]] = {}
+    for *found, target, named in _references(policy):
+        referring.setdefault((target, named), []).append(Reference(*found))
+    return referring
 
 
 _Named = tuple[str, str, str, str, str]
