@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +54,44 @@ def list_(
             for region, found, managed in regions
         ),
         empty="there are no regions: add some with `gtm apply FOLDER`",
+    )
+
+
+@app.command()
+def history(
+    name: str,
+    *,
+    limit: Annotated[int, typer.Option(help="Most changes to show.", min=1, max=1000)] = 20,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show when verdicts on a region's endpoints changed, of each edge and of all together, the newest first."""
+    from gtm.cli.common import client, output
+
+    api = client.control(control_url, token)
+    found = api.get("/v1/health/changes", region=name, limit=limit)
+    if as_json:
+        output.print_json(found["items"])
+        return
+    if not found["complete"]:
+        output.note("warning: the database is away: what is older than an hour is missing", "yellow")
+    output.table(
+        ("when (UTC)", "edge", "endpoint", "before", "after", "http", "ms", "what the probe met"),
+        (
+            (
+                output.when(one["at"]),
+                one["vantage"] or "all together",
+                one["endpoint"],
+                output.styled(one["before"]),
+                output.styled(one["after"]),
+                one["status"],
+                one["latency_ms"],
+                one["detail"],
+            )
+            for one in found["items"]
+        ),
+        empty=f"no verdict on {name} is kept",
     )
 
 

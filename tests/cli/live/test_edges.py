@@ -39,6 +39,23 @@ def test_an_edge_is_shown(run: Gtm, control: Control) -> None:
     assert run("edges", "show", "nobody").code == Exit.BAD_INPUT
 
 
+def test_changes_of_verdicts_are_a_table(run: Gtm, control: Control) -> None:
+    """The newest first, with what the probe met, as text; of a region without any it says so."""
+    assert run.ok("regions", "history", "eu-central").out == "no verdict on eu-central is kept\n"
+    with psycopg.connect(control.database_url, autocommit=True) as session:
+        session.execute(
+            "INSERT INTO health_changes (number, region, url, vantage, before, after, detail, status, ms) VALUES "
+            "(1800000000000000, 'eu-central', 'https://a', 'fra', 'unknown', 'up', '', 200, 12.5), "
+            "(1800000001000000, 'eu-central', 'https://a', '', 'up', 'down', E'status 503 [red]\\x1b[31m', 503, NULL)"
+        )
+    out = run.ok("regions", "history", "eu-central").out
+    down, up = out.splitlines()[1:]
+    assert down.startswith("2027-01-15 08:00:01  all together  https://a  up ")
+    assert "status 503 [red]\ufffd[31m" in down
+    assert "fra" in up
+    assert len(run.ok("regions", "history", "eu-central", "--limit", "1", "--json").json) == 1
+
+
 def test_what_it_tells_is_a_table() -> None:
     """Answers, limits, and certificates, of which those that end soon are marked."""
     dns = {
