@@ -22,7 +22,7 @@ PAGES = {
     "form": "/policy/services/chat/edit",
     "yaml": "/policy/services/chat/edit?as=yaml",
     "whole": "/policy/edit",
-    "delete": "/policy/tenants/clinic/delete",
+    "delete": "/policy/tenants/acme/delete",
     "regions": "/regions",
     "region": "/regions/eu-west",
 }
@@ -32,7 +32,7 @@ PAGES = {
 def _claimed(demo: System) -> Iterator[dict[str, Any]]:
     """Some resources belong to a workspace; afterwards the demo world is as it was found."""
     before: dict[str, Any] = demo.api("GET", "/v1/policy").json()["policy"]
-    for path in ("services/chat", "regions/eu-west", "tenants/clinic", "residency-rules/gdpr-chat"):
+    for path in ("services/chat", "regions/eu-west", "tenants/acme", "residency-rules/gdpr-chat"):
         headers = {"Authorization": f"Bearer {demo.token}", "GTM-Managed-By": PROD}
         document = demo.api("GET", f"/v1/{path}").json()
         done = httpx.put(
@@ -83,10 +83,10 @@ def test_a_draft_needs_the_tick(demo: System, visit: Open) -> None:
 
 def test_a_resource_is_released(demo: System, visit: Open) -> None:
     """With a reason; the mark is gone."""
-    page = visit("/policy/tenants/clinic")
+    page = visit("/policy/tenants/acme")
     page.get_by_text("Let nobody manage it…").click()
     page.get_by_label("Why: it is kept in the audit log").fill("workspace is gone")
     assert_good(page)
     page.get_by_role("button", name="Release it").click()
     expect(page.locator(".managed")).to_have_count(0)
-    assert "GTM-Managed-By" not in demo.api("GET", "/v1/tenants/clinic").headers
+    assert "GTM-Managed-By" not in demo.api("GET", "/v1/tenants/acme").headers
