@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
+from operator import itemgetter
 from typing import Any
 
 from gtm.control.lead.demand import PerAnswer, requests_of
 from gtm.core.demand.cells import Cell
 from gtm.core.demand.class_keys import ClassKey
 from gtm.core.demand.rows import Row
-from gtm.core.model.services import Priority
+from gtm.storage.demand import MinuteSums, Wanted
 
 _KNOWN = 65_536
 """Cells that are read once: as many as the rows of one edge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Which:
-    """Which rows are asked for; None: all. `countries` are the clients'."""
+_Told = tuple[Row, float | None, float]
+"""A row, its rate as edges count, and the requests per second that it stands for."""
 
-    region: str | None = None
-    service: str | None = None
-    tenant: str | None = None
-    data_class: str | None = None
-    priority: Priority | None = None
-    countries: frozenset[str] | None = None
+
+class Which(Wanted):
+    """The rows that are asked for, of those of now."""
 
     def of(self, rates: Mapping[Row, float]) -> Iterator[tuple[Row, float]]:
         """Those rows."""
@@ -83,36 +79,43 @@ def demand_now(rates: Mapping[Row, float], per_answer: PerAnswer, which: Which, 
         limit: how many of them are told apart at most, those first that edges count most of.
     """
     found = [(row, rate, requests_of(row, rate, per_answer)) for row, rate in which.of(rates)]
-    return _summed(found, limit)
-
-
-def demand_then(counts: Mapping[Row, float], seconds: float, which: Which, limit: int) -> dict[str, Any]:
-    """The same of requests that were recorded in so many seconds."""
-    return _summed(
-        [(row, None, count / seconds) for row, count in which.of(counts) if count > 0],
-        limit,
-    )
-
-
-def _summed(rows: Sequence[tuple[Row, float | None, float]], limit: int) -> dict[str, Any]:
     served: dict[str, float] = defaultdict(float)
     refused: dict[str, float] = defaultdict(float)
-    for row, _, requests in rows:
+    for row, _, requests in found:
         if row.region:
             served[row.region] += requests
         else:
             refused[row.outcome] += requests
-    largest = nlargest(limit, rows, key=lambda one: one[2] if one[1] is None else one[1])
+    largest = nlargest(limit, found, key=itemgetter(1))
+    return _document(served, refused, largest, len(found))
+
+
+def demand_then(found: MinuteSums, seconds: float) -> dict[str, Any]:
+    """The same of requests that were recorded in so many seconds."""
+    served: dict[str, float] = defaultdict(float)
+    refused: dict[str, float] = defaultdict(float)
+    for (region, outcome), count in found.sums.items():
+        if region:
+            served[region] += count / seconds
+        else:
+            refused[outcome] += count / seconds
+    rows = [(row, None, count / seconds) for row, count in found.rows.items()]
+    return _document(served, refused, rows, found.number)
+
+
+def _document(
+    served: Mapping[str, float], refused: Mapping[str, float], rows: Sequence[_Told], number: int
+) -> dict[str, Any]:
     return {
         "rate": sum(served.values()) + sum(refused.values()),
         "served": served,
         "refused": refused,
-        "rows": list(_told(largest)),
-        "left_out": len(rows) - len(largest),
+        "rows": list(_told(rows)),
+        "left_out": max(0, number - len(rows)),
     }
 
 
-def _told(rows: Iterable[tuple[Row, float | None, float]]) -> Iterator[dict[str, Any]]:
+def _told(rows: Iterable[_Told]) -> Iterator[dict[str, Any]]:
     """Rows as `DemandRow`; those whose cell is damaged are left out."""
     for row, rate, requests in rows:
         cell = cell_of_text(row.cell)

@@ -34,6 +34,39 @@ class Step:
     requests: float
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows are asked for; None: all. `countries` are the clients'."""
+
+    region: str | None = None
+    service: str | None = None
+    tenant: str | None = None
+    data_class: str | None = None
+    priority: str | None = None
+    countries: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteSums:
+    """The requests of a minute by region (empty: refused) and outcome; the largest rows, and how many there are."""
+
+    sums: Mapping[tuple[str, str], float]
+    rows: Mapping[Row, float]
+    number: int
+
+
+_CELL = "split_part(r.row, E'\\t', 6)"
+_COUNTRY = f"split_part({_CELL}, '|', 2)"
+_PLACES = {
+    "service": "split_part(r.row, E'\\t', 1)",
+    "region": "split_part(r.row, E'\\t', 2)",
+    "tenant": f"split_part({_CELL}, '|', 5)",
+    "data_class": f"split_part({_CELL}, '|', 6)",
+    "priority": f"split_part({_CELL}, '|', 8)",
+}
+"""Where a stored row says so (`Row.text`, `Cell.text`). Names of a policy stand there as they are (`gtm.core.model.joined`)."""
+
+
 class DemandRepository:
     """Demand by minute."""
 
@@ -111,6 +144,42 @@ class DemandRepository:
             query, {"since": since, "until": until, "services": list(services)}
         )
         return {unescaped(SEPARATOR, cell): float(count) for cell, count in found}
+
+    async def minute(self, start: datetime, wanted: Wanted, limit: int) -> MinuteSums:
+        """What was recorded in a minute, summed up by the database; see `MinuteSums`."""
+        conditions: dict[str, Any] = {
+            name: str(value) for name in _PLACES if (value := getattr(wanted, name)) is not None
+        }
+        held = "".join(f" AND {_PLACES[name]} = :{name}" for name in conditions)
+        if wanted.countries is not None:
+            held += f" AND {_COUNTRY} = ANY(:countries)"
+            conditions["countries"] = sorted(wanted.countries)
+        query = text(
+            f"""
+            WITH asked AS MATERIALIZED (
+                SELECT r.row, sum(c.count::double precision) AS count
+                FROM demand_minutes AS m
+                CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
+                JOIN demand_rows AS r ON r.id = c.id
+                WHERE m.minute = :start{held}
+                GROUP BY r.row
+            )
+            SELECT NULL, split_part(row, E'\t', 2), split_part(row, E'\t', 3), sum(count), count(*)
+            FROM asked GROUP BY 2, 3
+            UNION ALL
+            (SELECT row, NULL, NULL, count, 1 FROM asked ORDER BY count DESC, row LIMIT :limit)
+            """  # noqa: S608 - what is put in are constants of this module
+        )
+        sums, rows, number = {}, {}, 0
+        found = await self._connection.execute(query, {"start": start, "limit": limit, **conditions})
+        for stored, region, outcome, count, many in found:
+            if stored is None:
+                sums[unescaped(SEPARATOR, region), unescaped(SEPARATOR, outcome)] = float(count)
+                number += many
+                continue
+            with suppress(ValueError):
+                rows[Row.parse(stored)] = float(count)
+        return MinuteSums(sums, rows, number)
 
     async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Step]:
         """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""

@@ -147,6 +147,16 @@ def test_demand_of_a_minute_is_shown_as_recorded(live: Api) -> None:
     assert then(10)["at"] == then(69)["at"] == late.timestamp()
     assert then(5, client="US")["served"] == {}
     assert then(5, client="US")["refused"] == {"refused_overload": 0.5}
+    assert then(5, client="EEA", priority="real_time", service="chat")["served"] == {"eu-central": 1.0}
+    assert (
+        then(5, priority="batch")["rate"]
+        == then(5, tenant="acme")["rate"]
+        == then(5, service="web")["rate"]
+        == 0
+    )
+    assert then(5, region="eu-central")["rate"] == 1.0
+    first = then(5, limit="1")
+    assert (first["rate"], len(first["rows"]), first["left_out"]) == (1.6, 1, 2)
     for minutes in (-1, 10 + 62):
         at = (early + timedelta(minutes=minutes)).isoformat()
         problem(live.viewer.get("/v1/demand", params={"at": at}), 404)

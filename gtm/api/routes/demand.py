@@ -87,11 +87,10 @@ async def _then(ctx: Context, at: datetime, which: Which, limit: int) -> dict[st
                 f"no demand is recorded in the hour until {at.isoformat()}: control records it minute by minute while edges "
                 "report to it, and keeps it for GTM_DEMAND_DAYS"
             )
-        counts = await transaction.demand.totals(start, start + seconds)
+        found = await transaction.demand.minute(start, which, limit)
         revision = await transaction.revisions.in_force(start)
-    found = await asyncio.to_thread(demand_then, counts, MINUTE, which, limit)
     recorded = {"start": start.timestamp(), "seconds": MINUTE, "revision": revision}
-    return {"at": start.timestamp(), "recorded": recorded, **found}
+    return {"at": start.timestamp(), "recorded": recorded, **demand_then(found, MINUTE)}
 
 
 @router.get(
