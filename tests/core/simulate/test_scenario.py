@@ -86,9 +86,12 @@ def test_a_scenario_changes_policy_health_and_supply() -> None:
         "ie": {HealthStatus.UP},
         "us": {HealthStatus.UP},
     }
-    bounded = Supply(slots=10.0, service_slots={"chat": 4.0}, service_time_s={"chat": 1.0})
+    bounded = Supply(
+        10.0, 8.0, service_slots={"chat": 4.0}, service_rate={"chat": 2.0}, service_time_s={"chat": 1.0}
+    )
+    half = replace(bounded, slots=5.0, rate=4.0, service_slots={"chat": 2.0}, service_rate={"chat": 1.0})
     found = scenario.supply({"us": bounded, "de": bounded})
-    assert found == {"us": replace(bounded, slots=5.0, service_slots={"chat": 2.0}), "de": bounded}
+    assert found == {"us": half, "de": bounded}
     assert scenario.supply({"us": Supply()})["us"].slots is None
     assert scenario.regions == {"de", "ie", "us"}
     disabled = replace(
