@@ -16,29 +16,31 @@ from gtm.api import docs, operations, problems
 from gtm.api.context import Context
 from gtm.api.middleware import BodyLimit, Counting, Metrics
 from gtm.api.routes import (
-    approvals,
     audit,
     balancers,
     demand,
     dnssec,
-    drafts,
     edges,
     handoff,
     health_history,
-    inventory,
-    jurisdictions,
     latency,
     load,
-    managers,
     overview,
-    policy,
-    reading,
-    residency,
     sessions,
     status,
     tokens,
 )
-from gtm.api.routes.resources import SLUGS, resource_router
+from gtm.api.routes.policy import (
+    approvals,
+    drafts,
+    inventory,
+    jurisdictions,
+    managers,
+    reading,
+    residency,
+    whole,
+)
+from gtm.api.routes.policy.resources import SLUGS, resource_router
 from gtm.api.schemas.base import ProblemSchema
 from gtm.api.schemas.state import EndpointHealthSchema
 from gtm.control.lead.election import Election
@@ -197,7 +199,7 @@ def create_app(
 
 def _routers() -> Iterator[APIRouter]:
     """All but `/metrics`, in the order in which the OpenAPI document shows them."""
-    yield policy.router
+    yield whole.router
     yield jurisdictions.router
     yield residency.router
     yield from map(resource_router, SLUGS)

@@ -32,8 +32,8 @@ from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
 from gtm.geoip.networks import Locate
-from gtm.storage.audit import Actor, Via
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import Actor, Via
 from gtm.storage.resources import Managed
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token

@@ -8,7 +8,7 @@ from itertools import islice
 
 from gtm.core.model.certificates import Certificate
 from gtm.core.model.problems import Problem
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 
 MOST_COUNTS = 500
 """Counts of DNS in a report."""

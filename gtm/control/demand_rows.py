@@ -13,7 +13,7 @@ from gtm.control.lead.demand import PerAnswer, requests_of
 from gtm.core.demand.cells import Cell
 from gtm.core.demand.class_keys import ClassKey
 from gtm.core.demand.rows import Row
-from gtm.storage.demand import MinuteSums, Wanted
+from gtm.storage.history.demand import MinuteSums, Wanted
 
 _KNOWN = 65_536
 """Cells that are read once: as many as the rows of one edge."""

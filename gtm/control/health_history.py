@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from gtm.control.lead.health_recorder import HealthRecorder
+from gtm.control.lead.history.health import HealthRecorder
 from gtm.core.health.history import Change, Series, Step
 from gtm.core.model.state import HealthStatus
 from gtm.storage.errors import StorageUnavailable
-from gtm.storage.health import WantedChanges
+from gtm.storage.history.health import WantedChanges
 from gtm.storage.session import Database
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from gtm.control.lead.active import Active
 from gtm.control.lead.demand import requests_of
-from gtm.control.lead.plan_history import utilisation
+from gtm.control.lead.history.plans import utilisation
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed
 from gtm.control.lead.vantages import LiveEdge

@@ -12,11 +12,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gtm.api.context import Context
-from gtm.dashboard import oidc_sign_in, sign_in
-from gtm.dashboard.identity import Identity
 from gtm.dashboard.live import Live
 from gtm.dashboard.pages import PAGES
 from gtm.dashboard.rendering import MENU
+from gtm.dashboard.sign_in import pages as sign_in
+from gtm.dashboard.sign_in import provider
+from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.static_files import static
 from gtm.dashboard.visits import Dashboard, plain
 
@@ -37,7 +38,7 @@ def with_dashboard(api: FastAPI, url: str | None = None, identity: Identity | No
     pages = Starlette(
         routes=[
             Route("/static/{version}/{name:path}", static, methods=["GET"]),
-            *oidc_sign_in.routes(),
+            *provider.routes(),
             *sign_in.routes(),
             *(route for module in PAGES for route in module.routes()),
         ],

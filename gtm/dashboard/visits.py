@@ -22,13 +22,13 @@ from gtm.control.live import sessions
 from gtm.control.live.sessions import NOTED, digest
 from gtm.core.model.access import Role, permits
 from gtm.dashboard import security
-from gtm.dashboard.identity import Identity
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.live import Live
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.security import HEADERS, Attempts
-from gtm.storage.audit import Via
+from gtm.dashboard.sign_in.identity import Identity
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import Via
 from gtm.storage.sessions import Session
 
 MAX_FORM = 2 * 1024 * 1024

@@ -13,13 +13,12 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from gtm.feed.reports import EdgeReply, EdgeReport
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     EDGE_NAME,
     MAX_LINE,
     SEALING_KEY,
-    EdgeReply,
-    EdgeReport,
     FeedError,
     KeysMessage,
     Message,

@@ -18,15 +18,15 @@ from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.regions import Region
 from gtm.storage import documents
 from gtm.storage.approvals import ApprovalRepository
-from gtm.storage.audit import AuditRepository
-from gtm.storage.demand import DemandRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
-from gtm.storage.health import HealthRepository
+from gtm.storage.history.audit import AuditRepository
+from gtm.storage.history.demand import DemandRepository
+from gtm.storage.history.health import HealthRepository
+from gtm.storage.history.plans import PlanRepository
 from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
-from gtm.storage.plans import PlanRepository
 from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
 from gtm.storage.sessions import SessionRepository

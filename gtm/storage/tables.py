@@ -172,7 +172,7 @@ audit = Table(
     CheckConstraint("count > 0", name="count"),
     Index("ix_audit_at", "at"),
 )
-"""The audit log (`gtm.storage.audit.Entry`)."""
+"""The audit log (`gtm.storage.history.audit.Entry`)."""
 
 edges = Table(
     "edges",

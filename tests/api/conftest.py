@@ -20,7 +20,7 @@ from gtm.api.app import create_app
 from gtm.control.live import tokens
 from gtm.core.model.access import Role
 from gtm.dashboard.app import with_dashboard
-from gtm.dashboard.identity import Identity
+from gtm.dashboard.sign_in.identity import Identity
 from gtm.runtime.control.answers import edge_answers
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from gtm.control.live.failed_sign_ins import MOST, FailedSignIns
-from gtm.storage.audit import Wanted
+from gtm.storage.history.audit import Wanted
 from gtm.storage.session import Database
 from tests.api.conftest import TOKENS, Api, Server, region
 from tests.api.test_fences import REASON, RULE

@@ -14,7 +14,7 @@ import pytest
 from gtm.control.live.tokens import speaks_for
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.quota.leases import LeaseUse
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 from tests.api.conftest import Api, region
 
 URL = "http://127.0.1.{}:9000"

@@ -11,7 +11,7 @@ import pytest
 
 from gtm.core.model.certificates import Certificate, ShownCertificate
 from gtm.core.model.state import EndpointHealth, HealthStatus
-from gtm.feed.wire import DnsLimits, EdgeReport
+from gtm.feed.reports import DnsLimits, EdgeReport
 from tests.api.conftest import Api
 
 URL = "http://127.0.1.1:9000"

@@ -15,11 +15,11 @@ from psycopg import sql
 from gtm.core.model.access import Role
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.edges import NOWHERE, EdgePlace
+from gtm.feed.reports import EdgeReport
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     SEALING_KEY,
     AccessMessage,
-    EdgeReport,
     HandoffKeysMessage,
     HeartbeatMessage,
     Message,

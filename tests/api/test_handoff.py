@@ -11,7 +11,8 @@ import pytest
 
 from gtm.core.handoff.keys import PublicKey, key_text
 from gtm.core.model.access import Role
-from gtm.feed.wire import EdgeReport, HandoffKeysMessage, Message
+from gtm.feed.reports import EdgeReport
+from gtm.feed.wire import HandoffKeysMessage, Message
 from gtm.handoff import jwks
 from gtm.handoff.jwt import made
 from tests.api.conftest import TOKENS, Api, Server

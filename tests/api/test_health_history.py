@@ -10,7 +10,7 @@ import pytest
 
 from gtm.core.health.history import Probed
 from gtm.core.model.state import EndpointHealth, HealthStatus
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 from tests.api.conftest import Api
 from tests.system.harness import eventually
 

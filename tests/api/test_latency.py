@@ -25,7 +25,8 @@ from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Region
 from gtm.core.model.services import Member, Service
-from gtm.feed.wire import BalancerReport, EdgeReport, LatencyMessage
+from gtm.feed.reports import BalancerReport, EdgeReport
+from gtm.feed.wire import LatencyMessage
 from gtm.storage.session import Database
 from tests.api.conftest import TOKENS, Api, Server
 from tests.api.test_feed import follow, until

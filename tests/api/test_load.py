@@ -9,7 +9,7 @@ import pytest
 from gtm.api.routes.load import MAX_BODY
 from gtm.core.model.access import Role, permits
 from gtm.core.model.state import EndpointHealth, HealthStatus
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 from tests.api.conftest import Api, region
 from tests.api.test_resources import problem
 

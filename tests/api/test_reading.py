@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gtm.api.routes import reading as route
+from gtm.api.routes.policy import reading as route
 from gtm.control.policy.reading import Reading
 from tests.api.conftest import Api
 

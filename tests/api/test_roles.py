@@ -18,10 +18,10 @@ from gtm.core.model.access import Role
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.feed.client import BalancerFeedClient, TokenRefused
 from gtm.feed.current import CurrentView
+from gtm.feed.reports import EdgeReport
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import (
     SEALING_KEY,
-    EdgeReport,
     HeartbeatMessage,
     KeysMessage,
     Message,

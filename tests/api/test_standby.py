@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from gtm.core.quota.leases import LeaseUse
-from gtm.feed.wire import EdgeReply, EdgeReport
+from gtm.feed.reports import EdgeReply, EdgeReport
 from gtm.storage.locks import Lock
 from tests.api.conftest import TOKENS, Server, region
 

@@ -19,12 +19,12 @@ from pathlib import Path
 import psycopg
 
 from gtm.control import health_history
-from gtm.control.lead.health_recorder import HealthRecorder
+from gtm.control.lead.history.health import HealthRecorder
 from gtm.core.health.history import STEP, History, Probed
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.storage import migrate
 from gtm.storage.embedded import EmbeddedPostgres
-from gtm.storage.health import WantedChanges
+from gtm.storage.history.health import WantedChanges
 from gtm.storage.session import Database
 
 ENDPOINTS = 3

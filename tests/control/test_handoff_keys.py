@@ -18,7 +18,8 @@ from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey
 from gtm.core.model.access import Role
 from gtm.core.model.state import State
-from gtm.feed.wire import BalancerReport, EdgeReport, Peer
+from gtm.feed.reports import BalancerReport, EdgeReport
+from gtm.feed.wire import Peer
 from gtm.storage.tokens import Token
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -20,7 +20,7 @@ from gtm.core.model.regions import Capacity, Endpoint, Region
 from gtm.core.model.services import Member, Priority, Service
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 
 NOW = 1_800_000_000.0
 KEY = "chat|real_time|home>away|00"

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from gtm.dashboard.identity import Identity
-from gtm.dashboard.oidc import CALLBACK, Provider
+from gtm.dashboard.sign_in.identity import Identity
+from gtm.dashboard.sign_in.oidc import CALLBACK, Provider
 from tests.api.conftest import Server
 from tests.ports import free_port
 from tests.tools import identity_provider

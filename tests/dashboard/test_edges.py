@@ -15,7 +15,7 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.edges import EdgePlace
-from gtm.feed.wire import DnsLimits, EdgeReport
+from gtm.feed.reports import DnsLimits, EdgeReport
 from tests.api.conftest import CHAT, ZONE, Api
 from tests.dashboard.conftest import People, assert_inert
 

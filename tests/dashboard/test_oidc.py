@@ -15,7 +15,7 @@ import pytest
 
 from gtm.control.policy import approvals
 from gtm.core.model.access import Role
-from gtm.storage.audit import Actor, Via
+from gtm.storage.history.audit import Actor, Via
 from gtm.storage.session import Database
 from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Server, prepare, region
 from tests.api.test_fences import REASON

@@ -17,8 +17,8 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
 from gtm.core.model.access import Role
-from gtm.dashboard.identity import name_of, role_of
-from gtm.dashboard.oidc import OidcError, Provider
+from gtm.dashboard.sign_in.identity import name_of, role_of
+from gtm.dashboard.sign_in.oidc import OidcError, Provider
 from gtm.options import base_url, grants, issuer
 from gtm.settings import OidcSettings
 

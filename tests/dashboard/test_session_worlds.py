@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from gtm.core.model.access import Role
-from gtm.dashboard.identity import Identity
-from gtm.dashboard.oidc import CALLBACK, Attempt, OidcError
+from gtm.dashboard.sign_in.identity import Identity
+from gtm.dashboard.sign_in.oidc import CALLBACK, Attempt, OidcError
 from tests.api.conftest import TOKENS, Server
 from tests.dashboard.conftest import HTML
 from tests.dashboard.session_model import HOUR, LINK_LASTS, Browser, Link, Model, Text

@@ -23,11 +23,10 @@ from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.signing.keys import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.feed import wire
+from gtm.feed.reports import DnsLimits, EdgeReport
 from gtm.feed.wire import (
     FORMAT,
     AccessMessage,
-    DnsLimits,
-    EdgeReport,
     FeedError,
     HandoffKeysMessage,
     HeartbeatMessage,

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from gtm.core.model.access import Role
-from gtm.storage.audit import CONTROL, Actor, AuditRepository, Via, Wanted
+from gtm.storage.history.audit import CONTROL, Actor, AuditRepository, Via, Wanted
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio

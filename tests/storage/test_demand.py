@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.lead.recorder import MAX_WAITING, SAMPLE, Recorder, Tally, storable
+from gtm.control.lead.history.demand import MAX_WAITING, SAMPLE, Recorder, Tally, storable
 from gtm.core.demand.rows import Row
-from gtm.storage.demand import Step
+from gtm.storage.history.demand import Step
 from gtm.storage.session import Database
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gtm.control.lead.plan_history import MAX_WAITING, PlanHistory
+from gtm.control.lead.history.plans import MAX_WAITING, PlanHistory
 from gtm.control.lead.planner import Planned
 from gtm.core.capacity.supply import Assessment, RegionCapacity
 from gtm.core.model.regions import AdminState

@@ -17,7 +17,7 @@ from gtm.api.query import strict_router
 from gtm.api.schemas.base import Page, Schema, errors
 from gtm.core.model.access import Role, permits
 from gtm.documents import fields
-from gtm.storage.audit import Entry, Via, Wanted
+from gtm.storage.history.audit import Entry, Via, Wanted
 from gtm.storage.session import Database
 
 router = strict_router(prefix="/v1", tags=["audit"])

@@ -30,7 +30,8 @@ from gtm.core.latency.samples import Level
 from gtm.core.model.access import REPORTER_LENGTH, Role
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
-from gtm.feed.wire import CONTENT_TYPE, BalancerReport, RoomReport
+from gtm.feed.reports import BalancerReport
+from gtm.feed.wire import CONTENT_TYPE, RoomReport
 from gtm.options import peer_place
 
 router = strict_router(prefix="/v1/balancers", tags=["balancers"])

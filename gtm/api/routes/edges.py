@@ -31,8 +31,9 @@ from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.policy.edges import EdgePlace
+from gtm.feed.reports import EdgeReport
 from gtm.feed.sealing import Seal
-from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY, EdgeReport
+from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY
 
 router = strict_router(prefix="/v1")
 

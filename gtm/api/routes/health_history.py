@@ -13,11 +13,11 @@ from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import Page, Schema, errors
 from gtm.control import health_history
 from gtm.control.errors import BadRequest, NotFound
-from gtm.control.lead.health_recorder import HealthRecorder
+from gtm.control.lead.history.health import HealthRecorder
 from gtm.core.health.history import STEP, TOGETHER, Change, Series, Step
 from gtm.core.model.state import HealthStatus
 from gtm.documents import fields
-from gtm.storage.health import WantedChanges
+from gtm.storage.history.health import WantedChanges
 
 router = strict_router(prefix="/v1", tags=["health"])
 

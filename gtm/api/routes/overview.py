@@ -23,7 +23,7 @@ from gtm.core.model.regions import AdminState
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus
 from gtm.documents import fields
-from gtm.storage.plans import RegionStep
+from gtm.storage.history.plans import RegionStep
 
 router = strict_router(prefix="/v1", tags=["plan"])
 

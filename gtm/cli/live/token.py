@@ -16,7 +16,7 @@ from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
     from gtm.control.live.tokens import NewToken
-    from gtm.storage.audit import Actor
+    from gtm.storage.history.audit import Actor
     from gtm.storage.session import Database
     from gtm.storage.tokens import Token
 
@@ -250,7 +250,7 @@ def _direct_actor() -> Actor:
     """Who works past control, as the audit log has them: the user of this machine."""
     from getpass import getuser
 
-    from gtm.storage.audit import Actor, Via
+    from gtm.storage.history.audit import Actor, Via
 
     try:
         name = getuser()

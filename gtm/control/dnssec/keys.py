@@ -26,9 +26,9 @@ from gtm.core.signing import rollover
 from gtm.core.signing.keys import NO_KEYS, Keys, key_tag
 from gtm.core.signing.rollover import DAY, KeyRole, Times
 from gtm.settings import DnssecSettings
-from gtm.storage.audit import Actor
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import Actor
 from gtm.storage.session import Database, Transaction
 
 logger = logging.getLogger(__name__)

@@ -16,12 +16,14 @@ from datetime import timedelta
 from functools import partial
 from uuid import uuid4
 
-from gtm.control.lead import plan_history, recorder, retention
 from gtm.control.lead.balancers import Balancers
 from gtm.control.lead.demand import PerAnswer
 from gtm.control.lead.edges import Sightings
 from gtm.control.lead.election import Election, Sole
-from gtm.control.lead.health_recorder import HealthRecorder
+from gtm.control.lead.history import demand as demand_history
+from gtm.control.lead.history import plans as plan_history
+from gtm.control.lead.history import retention
+from gtm.control.lead.history.health import HealthRecorder
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
@@ -86,7 +88,9 @@ class Active:
         )
         self._clock = clock
         self._recorder = (
-            recorder.Recorder(database, uuid4().hex, timedelta(days=demand_days)) if demand_days else None
+            demand_history.Recorder(database, uuid4().hex, timedelta(days=demand_days))
+            if demand_days
+            else None
         )
         self._history = (
             plan_history.PlanHistory(database, timedelta(days=demand_days)) if demand_days else None
@@ -109,7 +113,7 @@ class Active:
             group.create_task(self.health_recorder.run(self._clock))
             if self._recorder is not None:
                 group.create_task(
-                    recorder.run(self._recorder, lambda: self.reports.reported, self._per_answer)
+                    demand_history.run(self._recorder, lambda: self.reports.reported, self._per_answer)
                 )
             if self._history is not None:
                 group.create_task(plan_history.run(self._history, lambda: self.planning.latest))

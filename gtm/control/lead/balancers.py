@@ -17,7 +17,7 @@ from gtm.control.errors import Conflict
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.rates import RateBook
-from gtm.feed.wire import BalancerReply, BalancerReport
+from gtm.feed.reports import BalancerReply, BalancerReport
 
 MOST = 64
 """Balancers of one token whose keys are kept."""

@@ -15,9 +15,9 @@ from gtm.control.lead.vantages import MAX_AGE, LiveEdge, Vantages
 from gtm.core.model.references import some
 from gtm.core.policy.edges import binding_edges, rules_against
 from gtm.core.policy.snapshot import Snapshot
-from gtm.storage.audit import Actor
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import Actor
 from gtm.storage.session import Database
 
 RECORD_EVERY = 2.0

@@ -22,7 +22,7 @@ from gtm.core.model.state import EndpointHealth, Plan
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.names import QuotaName, QuotaText
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 
 MAX_DETAIL = 200
 """Characters kept of what an edge says of an endpoint."""

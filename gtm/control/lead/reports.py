@@ -17,7 +17,7 @@ from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import Vantages
 from gtm.control.live.present import Current
 from gtm.core.health.history import History
-from gtm.feed.wire import EdgeReply, EdgeReport
+from gtm.feed.reports import EdgeReply, EdgeReport
 
 
 class Pushed(NamedTuple):

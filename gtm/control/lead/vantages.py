@@ -21,7 +21,7 @@ from gtm.core.health.alarm import Alarm, look, presumed, withdrawn
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
 from gtm.core.model.certificates import ShownCertificate
 from gtm.core.policy.snapshot import Snapshot
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections import Counter
 
-from gtm.storage.audit import Actor, Via
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import Actor, Via
 from gtm.storage.session import Database
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from hashlib import sha256
 
 from gtm.control.errors import Conflict, Forbidden, NotFound
 from gtm.core.model.access import Role, permits
-from gtm.storage.audit import Actor, Via
+from gtm.storage.history.audit import Actor, Via
 from gtm.storage.session import Database
 from gtm.storage.sessions import Session
 

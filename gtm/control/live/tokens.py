@@ -16,7 +16,7 @@ from gtm.control.errors import Conflict, Invalid, NotFound
 from gtm.core.model.access import Role, matches
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.storage.audit import CONTROL, Actor
+from gtm.storage.history.audit import CONTROL, Actor
 from gtm.storage.session import Database
 from gtm.storage.tokens import Place, Token, TokenNameTaken
 

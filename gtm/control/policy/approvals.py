@@ -17,8 +17,8 @@ from gtm.core.model.access import Role, permits
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.storage.approvals import Approval
-from gtm.storage.audit import Actor
 from gtm.storage.documents import policy_sha256
+from gtm.storage.history.audit import Actor
 from gtm.storage.resources import sort_policy
 from gtm.storage.session import Database, Transaction
 

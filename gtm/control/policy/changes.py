@@ -23,8 +23,8 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
 from gtm.documents.parts import DraftDocument, Held, ResourceName
 from gtm.documents.plausibility import all_findings
-from gtm.storage.audit import Actor
 from gtm.storage.documents import policy_sha256
+from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Key, Managed
 from gtm.storage.session import Database, Transaction
 

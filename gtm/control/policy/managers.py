@@ -15,7 +15,7 @@ from enum import StrEnum
 from gtm.control.errors import BadRequest, Conflict, ManagedByAnother, ManagedResource, NotFound
 from gtm.core.model.kinds import KINDS, label
 from gtm.documents.diff import Action, ResourceChange
-from gtm.storage.audit import Actor
+from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Key, Managed
 from gtm.storage.session import Database, Transaction
 

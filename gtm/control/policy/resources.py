@@ -17,7 +17,7 @@ from gtm.core.model.regions import AdminState
 from gtm.documents.draining import with_drain_start
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.resources import ResourceDocument
-from gtm.storage.audit import Actor
+from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Managed, PutOutcome, Stored
 from gtm.storage.session import Database, Transaction
 

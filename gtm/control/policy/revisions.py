@@ -11,7 +11,7 @@ from gtm.control.policy.managers import PERSON, Writer
 from gtm.control.policy.safety import SafetyCheck
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
-from gtm.storage.audit import Actor
+from gtm.storage.history.audit import Actor
 from gtm.storage.revisions import Revision
 from gtm.storage.session import Database, Transaction
 

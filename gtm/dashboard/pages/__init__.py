@@ -8,13 +8,13 @@ from gtm.dashboard.pages import (
     latency,
     plan,
     plan_history,
-    policy,
     region_changes,
     regions,
     residency,
     simulate,
     world,
 )
+from gtm.dashboard.pages.policy import resources as policy
 
 PAGES = (
     world,

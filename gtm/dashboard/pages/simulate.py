@@ -21,7 +21,7 @@ from gtm.dashboard.drafts import Draft
 from gtm.dashboard.effects import told
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.pages.ask import choices
-from gtm.dashboard.pages.policy_revisions import shown
+from gtm.dashboard.pages.policy.revisions import shown
 from gtm.dashboard.visits import Visit, page
 
 TRAFFIC = {

@@ -22,7 +22,7 @@ from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import BalancerReply, BalancerReport
+from gtm.feed.reports import BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.runtime.balancer.carriers import Carriers
 from gtm.runtime.balancer.ownership import Ownership

@@ -15,8 +15,8 @@ from gtm.core.model.policy import Policy
 from gtm.documents.parts import DraftDocument
 from gtm.documents.schema import PolicyDocument
 from gtm.storage import migrate
-from gtm.storage.audit import CONTROL
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ import uvicorn
 
 from gtm.api.app import create_app
 from gtm.dashboard.app import with_dashboard
-from gtm.dashboard.identity import Identity
-from gtm.dashboard.oidc import Provider
+from gtm.dashboard.sign_in.identity import Identity
+from gtm.dashboard.sign_in.oidc import Provider
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers

@@ -25,8 +25,8 @@ from gtm.feed.current import CurrentView
 from gtm.feed.sealing import Seal, SealingKey
 from gtm.feed.wire import KeysMessage, SealedKeysMessage, SnapshotMessage, StateMessage, decode
 from gtm.settings import DnssecSettings
-from gtm.storage.audit import CONTROL
 from gtm.storage.dnssec import StoredZone
+from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.leases import LeaseUse
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio

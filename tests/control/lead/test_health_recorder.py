@@ -11,11 +11,11 @@ import pytest
 from psycopg import sql
 
 from gtm.control import health_history
-from gtm.control.lead.health_recorder import MOST_WAITING, HealthRecorder
+from gtm.control.lead.history.health import MOST_WAITING, HealthRecorder
 from gtm.core.health.history import KEPT, STEP, TOGETHER, Change, History, Probed, Series, Step
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.storage.errors import StorageUnavailable
-from gtm.storage.health import WantedChanges
+from gtm.storage.history.health import WantedChanges
 from gtm.storage.session import Database
 
 UP, DOWN, UNKNOWN = HealthStatus.UP, HealthStatus.DOWN, HealthStatus.UNKNOWN

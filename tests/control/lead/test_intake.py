@@ -22,7 +22,7 @@ from gtm.core.model.services import Member, Service
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.leases import Lease, LeaseUse
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 from gtm.storage.session import Database
 from tests.core.strategies import quick
 

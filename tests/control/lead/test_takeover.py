@@ -11,7 +11,8 @@ from gtm.control.lead import vantages
 from gtm.control.lead.takeover import GATHERING, LISTENING, Takeover, plan_problem
 from gtm.control.replica import Replica
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
-from gtm.feed.wire import EdgeReport, StateMessage, decode
+from gtm.feed.reports import EdgeReport
+from gtm.feed.wire import StateMessage, decode
 from gtm.storage.session import Database
 from tests.control.lead.test_planner import _inputs
 from tests.core.decision.test_choice import NOW

@@ -17,7 +17,7 @@ from gtm.core.health.verdicts import followed, up_regions
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
-from gtm.feed.wire import EdgeReport
+from gtm.feed.reports import EdgeReport
 from tests.core.strategies import quick
 
 URL = "http://192.0.2.1/"

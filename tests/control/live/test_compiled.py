@@ -28,7 +28,7 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.parts import DraftDocument
 from gtm.documents.schema import PolicyDocument, export_policy
 from gtm.feed.wire import SnapshotMessage
-from gtm.storage.audit import CONTROL
+from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
 
 

@@ -12,7 +12,7 @@ from gtm import __version__
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import ControlUnreachable, FeedClient
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import DnsLimits, EdgeReport
+from gtm.feed.reports import DnsLimits, EdgeReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
 from gtm.runtime.edge.agent.round_trips import RoundTrips

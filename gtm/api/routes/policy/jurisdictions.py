@@ -11,7 +11,7 @@ from fastapi import Query, Response
 from gtm.api.context import Ctx, OnlyManagedBy, Viewer, managed_headers, reply
 from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, not_modified
 from gtm.api.query import strict_router
-from gtm.api.routes.resources import READ
+from gtm.api.routes.policy.resources import READ
 from gtm.api.schemas.base import ResourcePage, errors
 from gtm.api.schemas.policy import JurisdictionView
 from gtm.control.errors import NotFound

@@ -11,7 +11,7 @@ from pydantic import Field
 from gtm.api.context import Comment, Context, Ctx, Force, ForceReason, Operator, Viewer, Writing, reply
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.query import strict_router
-from gtm.api.routes.resources import changed, put_reply
+from gtm.api.routes.policy.resources import changed, put_reply
 from gtm.api.schemas.base import Page, ResourceChanged, errors
 from gtm.api.schemas.policy import DiffView, PolicyChanged, PolicyView, RevisionSchema, RevisionView
 from gtm.control.errors import BadRequest, PreconditionFailed

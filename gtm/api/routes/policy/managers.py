@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gtm.api.context import Ctx, Operator, Viewer, reply
 from gtm.api.query import strict_router
-from gtm.api.routes.resources import refreshed
+from gtm.api.routes.policy.resources import refreshed
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import Invalid
 from gtm.control.policy import managers

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from gtm.core.model.policy import RuleMode
 from gtm.core.model.services import OnOverload, OnUnusable, Priority, Steering
 from gtm.dashboard.inside import Inside
-from gtm.dashboard.pages.policy_words import as_yaml
+from gtm.dashboard.pages.policy.words import as_yaml
 from gtm.documents import yamls
 from gtm.documents.resources import MAX_RESOURCES
 

@@ -15,10 +15,9 @@ from gtm.core.model.kinds import label
 from gtm.dashboard.drafts import Draft, key_of
 from gtm.dashboard.effects import told
 from gtm.dashboard.inside import ApiProblem, Query, name
-from gtm.dashboard.pages import policy_conflicts as conflicts
-from gtm.dashboard.pages import policy_forms as forms
-from gtm.dashboard.pages.policy_revisions import on_purpose, shown
-from gtm.dashboard.pages.policy_words import SLUGS, TITLES, as_yaml, concise, kind_of
+from gtm.dashboard.pages.policy import conflicts, forms
+from gtm.dashboard.pages.policy.revisions import on_purpose, shown
+from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml, concise, kind_of
 from gtm.dashboard.visits import Visit, page
 
 _REFUSED = (400, 403, 409, 412, 422)

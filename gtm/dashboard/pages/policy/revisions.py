@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Query
-from gtm.dashboard.pages.policy_words import SLUGS, TITLES
+from gtm.dashboard.pages.policy.words import SLUGS, TITLES
 from gtm.dashboard.visits import Visit, page
 
 _DIGITS = 18

@@ -13,9 +13,9 @@ from starlette.routing import Route
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
 from gtm.dashboard.inside import ApiProblem, name
-from gtm.dashboard.pages import policy_drafts, policy_revisions
-from gtm.dashboard.pages.policy_forms import FORMS
-from gtm.dashboard.pages.policy_words import SENTENCES, SLUGS, TITLES, as_yaml, kind_of
+from gtm.dashboard.pages.policy import drafts, revisions
+from gtm.dashboard.pages.policy.forms import FORMS
+from gtm.dashboard.pages.policy.words import SENTENCES, SLUGS, TITLES, as_yaml, kind_of
 from gtm.dashboard.visits import Visit, page
 
 PAGE = 100
@@ -28,8 +28,8 @@ def routes() -> list[Route]:
     """All pages below `/policy`."""
     return [
         page("/policy", _overview),
-        *policy_revisions.routes(),
-        *policy_drafts.routes(),
+        *revisions.routes(),
+        *drafts.routes(),
         page("/policy/{kind}/{name}", _resource),
         page("/policy/{kind}/{name}/release", _release, methods=("POST",), role=Role.OPERATOR),
     ]

@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 from gtm.control.live.sessions import Person
 from gtm.dashboard import security
-from gtm.dashboard.identity import name_of, role_of
-from gtm.dashboard.oidc import CALLBACK, OidcError
 from gtm.dashboard.security import HEADERS
-from gtm.dashboard.sign_in import begun, failed, form, inside
+from gtm.dashboard.sign_in.identity import name_of, role_of
+from gtm.dashboard.sign_in.oidc import CALLBACK, OidcError
+from gtm.dashboard.sign_in.pages import begun, failed, form, inside
 from gtm.dashboard.visits import Dashboard
 
 _NONE = "no identity provider is set (GTM_OIDC_ISSUER)"

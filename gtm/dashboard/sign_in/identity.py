@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gtm.core.model.access import Role, permits
-from gtm.dashboard.oidc import Provider
+from gtm.dashboard.sign_in.oidc import Provider
 
 Grant = tuple[str, str, str]
 """A role, and the claim and value that give it."""

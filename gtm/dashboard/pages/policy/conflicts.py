@@ -12,7 +12,7 @@ import msgspec
 from gtm.core.model.kinds import KINDS
 from gtm.dashboard.drafts import Draft, Key, key_of
 from gtm.dashboard.inside import ApiProblem, Inside
-from gtm.dashboard.pages.policy_words import SLUGS, as_yaml, complete
+from gtm.dashboard.pages.policy.words import SLUGS, as_yaml, complete
 from gtm.documents.merging import FieldVersions, merge, versions
 
 Documents = dict[Key, dict[str, Any]]

@@ -1,0 +1,1 @@
+"""What the one active control process writes down of what happened, and for how long it stays."""

@@ -1,0 +1,1 @@
+"""Pages of the policy: what is in force, drafts, revisions."""

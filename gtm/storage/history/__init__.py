@@ -1,0 +1,1 @@
+"""What happened, by time: demand, health, plans, and who changed what."""
