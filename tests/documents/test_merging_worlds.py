@@ -17,7 +17,7 @@ Edit = tuple[Path, Any]
 """A field and what it becomes; None: it is taken away, or set to nothing."""
 
 leaves = st.one_of(
-    st.integers(0, 3), st.booleans().map(str), st.lists(st.integers(0, 2), max_size=3), st.just({})
+    st.integers(0, 3), st.booleans().map(str), st.lists(st.integers(0, 2), max_size=3), st.builds(dict)
 )
 documents: st.SearchStrategy[dict[str, Any]] = st.recursive(
     leaves, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import httpx
 import msgspec
 import pytest
 
@@ -179,13 +180,17 @@ class _Control:
         self._document = document
         self._health = health
 
-    def get(self, path: str) -> dict[str, Any]:
-        """One resource, or everybody's health."""
-        return {"regions": [Watched(self._health, "health.")]} if path == "/v1/health" else self._told()
+    def get(self, _: str) -> dict[str, Any]:
+        """Everybody's health."""
+        return {"regions": [Watched(self._health, "health.")]}
 
-    def items(self, _: str) -> list[dict[str, Any]]:
-        """The only resource there is."""
-        return [self._told()]
+    def call(self, _method: str, _path: str) -> client.Answer:
+        """The resource."""
+        return client.Answer(200, self._told(), httpx.Headers())
+
+    def pages(self, _: str) -> list[dict[str, Any]]:
+        """The list of it alone."""
+        return [{"items": [self._told()], "managed_by": {}}]
 
     def _told(self) -> dict[str, Any]:
         return Watched(self._document)
