@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.tools import tool
 PATIENCE_MS = 90_000
 """Longest wait for what a page is to show, in milliseconds: the machine may be busy."""
 expect.set_options(timeout=PATIENCE_MS)
+_ALL_LOOKS = ALL or "PICTURES" in os.environ
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 360, "height": 780}
 
 
@@ -32,15 +34,15 @@ def browser() -> Iterator[Browser]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They start whole processes: the longest first. Of the four looks of a page `make test` takes two, `make drills` all."""
+    """They start whole processes: the longest first. Of the four looks of a page `make test` takes the one that fails most, narrow and dark; `make drills` all, and pictures."""
     for item in list(items):
         if item.path.parent != Path(__file__).parent:
             continue
         item.add_marker(pytest.mark.system)
         look = getattr(getattr(item, "callspec", None), "params", {})
-        if "scheme" in look and "viewport" in look:
+        if "scheme" in look:
             item.add_marker(pytest.mark.endurance)
-            if not ALL and (look["scheme"] == "dark") != (look["viewport"] == NARROW):
+            if not _ALL_LOOKS and (look["scheme"], look.get("viewport")) != ("dark", NARROW):
                 items.remove(item)
 
 
