@@ -70,7 +70,10 @@ class Server:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         both = with_dashboard(self.app, *((self.url, identity(self.url)) if identity else ()))
-        config = uvicorn.Config(both, log_level="warning", timeout_graceful_shutdown=1)
+        # As long as no client of a test's keeps a connection: one that the server closes just as a request comes is reset.
+        config = uvicorn.Config(
+            both, log_level="warning", timeout_graceful_shutdown=1, timeout_keep_alive=600
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
 
