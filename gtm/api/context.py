@@ -14,6 +14,7 @@ import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic.json_schema import SkipJsonSchema
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
@@ -156,13 +157,13 @@ MANAGED_BY = "GTM-Managed-By"
 """The header by which a tool says what it is, and reads say who manages a resource."""
 MANAGED_SINCE = "GTM-Managed-Since"
 OnlyManagedBy = Annotated[
-    fields.Manager | None, Query(description="Only what this tool manages, such as `terraform/prod-network`.")
+    fields.Manager | SkipJsonSchema[None], Query(description="Only what this tool manages, such as `terraform/prod-network`.")
 ]
 
 
 def _writer(
     managed_by: Annotated[
-        fields.Manager | None,
+        fields.Manager | SkipJsonSchema[None],  # no text of a header means null
         Header(
             alias=MANAGED_BY,
             description="The tool that makes the change, and manages from now on what it writes: `terraform/prod-network`. Left out: "
@@ -170,7 +171,7 @@ def _writer(
         ),
     ] = None,
     on_managed: Annotated[
-        OnManaged | None,
+        OnManaged | SkipJsonSchema[None],
         Query(
             description="What to do with what another tool manages; needs `managed_reason`. `override`: change it this once. "
             "`take_over`: manage it from now on. Left out: the change is refused."
