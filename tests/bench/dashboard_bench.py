@@ -42,6 +42,7 @@ from gtm.core.demand.class_keys import ClassKey
 from gtm.core.demand.rows import Row
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
+from gtm.dashboard.live import MOST
 from gtm.documents.schema import PolicyDocument, to_document
 from gtm.storage.embedded.server import connection_url
 from gtm.storage.session import Database
@@ -250,11 +251,19 @@ async def _look(port: int, cookie: str, ready: asyncio.Event) -> None:
         pass
 
 
+def viewer(control: Control, name: str) -> str:
+    """The cookie of somebody who has just signed in."""
+    token = control.ask("POST", "/v1/tokens", {"name": name, "role": "viewer"}).json()["token"]
+    with httpx.Client(base_url=control.url, trust_env=False, timeout=60, headers=HTML) as client:
+        client.post("/sign-in", data={"token": token})
+        return "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
+
+
 async def _looking(control: Control, count: int, seconds: float) -> float:
-    cookie = "; ".join(f"{one.name}={one.value}" for one in control.client.cookies.jar)
+    cookies = [viewer(control, f"viewer-{number}") for number in range(0, count, MOST)]
     port, ready = int(control.url.rpartition(":")[2]), asyncio.Event()
     ready.set()
-    tasks = [asyncio.create_task(_look(port, cookie, ready)) for _ in range(count)]
+    tasks = [asyncio.create_task(_look(port, cookies[number // MOST], ready)) for number in range(count)]
     await asyncio.sleep(SETTLE_S)
     began, used = time.perf_counter(), cpu_seconds(control.process.popen.pid)
     await asyncio.sleep(seconds)
