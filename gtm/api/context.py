@@ -157,7 +157,8 @@ MANAGED_BY = "GTM-Managed-By"
 """The header by which a tool says what it is, and reads say who manages a resource."""
 MANAGED_SINCE = "GTM-Managed-Since"
 OnlyManagedBy = Annotated[
-    fields.Manager | SkipJsonSchema[None], Query(description="Only what this tool manages, such as `terraform/prod-network`.")
+    fields.Manager | SkipJsonSchema[None],
+    Query(description="Only what this tool manages, such as `terraform/prod-network`."),
 ]
 
 
