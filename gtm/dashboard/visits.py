@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from urllib.parse import parse_qsl, quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -23,7 +24,7 @@ from gtm.control.live.sessions import NOTED, digest
 from gtm.core.model.access import Role, permits
 from gtm.dashboard import security
 from gtm.dashboard.inside import ApiProblem, Inside
-from gtm.dashboard.live import Live
+from gtm.dashboard.live import Live, Render
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.security import HEADERS, Attempts
 from gtm.dashboard.sign_in.identity import Identity
@@ -96,6 +97,16 @@ class Visit:
         return HTMLResponse(
             self.fragment(template, **values), status, HEADERS | {"Cache-Control": "no-store"}
         )
+
+    def stream(self, render: Render, *key: Any) -> Response:
+        """What moves on a page, as long as the session goes on; rendered once for all with the same `key`, of JSON values."""
+
+        def signed_in() -> bool:
+            return self.dashboard.context.present.session(self.session.sha256.hex(), time.time()) is not None
+
+        events = self.dashboard.live.stream(json.dumps(key), render, signed_in, self.session.name)
+        headers = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     def fragment(self, template: str, **values: Any) -> str:
         """The text of a template."""

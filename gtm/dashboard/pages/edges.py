@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Inside, name
-from gtm.dashboard.pages.world import STREAM, still_signed_in
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.visits import Visit, page
 
@@ -46,10 +44,7 @@ async def _live(visit: Visit) -> Response:
     async def render() -> Mapping[str, str]:
         return {"edges": rendered("edges_body.html", body(await look(api)))}
 
-    stream = visit.dashboard.live.stream(
-        json.dumps(["edges"]), render, lambda: still_signed_in(visit), visit.session.name
-    )
-    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+    return visit.stream(render, "edges")
 
 
 async def _edge(visit: Visit) -> Response:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from gtm.dashboard.inside import Inside
-from gtm.dashboard.pages.world import STREAM, still_signed_in
 from gtm.dashboard.rendering import count, rendered
 from gtm.dashboard.sankey import picture
 from gtm.dashboard.visits import Visit, page
@@ -51,9 +49,7 @@ async def _live(visit: Visit) -> Response:
     async def render() -> Mapping[str, str]:
         return {"plan": rendered("plan_body.html", body(await look(api), service))}
 
-    key = json.dumps(["plan", service])
-    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit), visit.session.name)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+    return visit.stream(render, "plan", service)
 
 
 async def look(api: Inside) -> dict[str, Any]:

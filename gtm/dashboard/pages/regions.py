@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages.region_history import SPANS, history
-from gtm.dashboard.pages.world import STREAM, still_signed_in
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.visits import Visit, page
 
@@ -92,9 +90,7 @@ async def _live_regions(visit: Visit) -> Response:
     async def render() -> Mapping[str, str]:
         return {"regions": rendered("regions_table.html", table(await api.get("/v1/top"), chosen))}
 
-    key = json.dumps(["regions", asdict(chosen)])
-    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit), visit.session.name)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+    return visit.stream(render, "regions", asdict(chosen))
 
 
 def table(top: Mapping[str, Any], chosen: Filter) -> dict[str, Any]:
@@ -144,10 +140,7 @@ async def _live_region(visit: Visit) -> Response:
             return {"head": rendered("problem_part.html", {"problem": found.document})}
         return {part: rendered(f"region_{part}.html", shown) for part in ("head", "now")}
 
-    stream = visit.dashboard.live.stream(
-        json.dumps(["region", which, may]), render, lambda: still_signed_in(visit), visit.session.name
-    )
-    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+    return visit.stream(render, "region", which, may)
 
 
 async def look(api: Inside, which: str) -> dict[str, Any]:

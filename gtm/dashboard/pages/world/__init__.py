@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gtm.dashboard.pages.world import country, seen
@@ -20,8 +19,6 @@ from gtm.dashboard.pages.world.wrong import wrong
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.security import HEADERS
 from gtm.dashboard.visits import Visit, page
-
-STREAM = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def routes() -> list[Route]:
@@ -112,9 +109,7 @@ async def _live(visit: Visit) -> Response:
     async def render() -> Mapping[str, str]:
         return _parts(_of_now(await seen.now(api, chosen), chosen))
 
-    key = json.dumps(["world", chosen.given])
-    stream = visit.dashboard.live.stream(key, render, lambda: still_signed_in(visit), visit.session.name)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
+    return visit.stream(render, "world", chosen.given)
 
 
 async def _then(visit: Visit) -> Response:
@@ -123,8 +118,3 @@ async def _then(visit: Visit) -> Response:
     values = _of_then(shown)
     when = rendered("world_when.html", {**values, "problem": shown.problem})
     return JSONResponse({**_parts(values), "when": when}, headers={**HEADERS, "Cache-Control": "no-store"})
-
-
-def still_signed_in(visit: Visit) -> bool:
-    """Whether a session goes on."""
-    return visit.dashboard.context.present.session(visit.session.sha256.hex(), time.time()) is not None
