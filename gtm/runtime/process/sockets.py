@@ -6,11 +6,19 @@ import errno
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from random import SystemRandom
 
 from gtm.settings import Address
 
 TRIES = 20
 """Ports tried before giving up where any would do."""
+
+_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""First and last port that Linux gives to clients, and to servers that ask for any."""
+_LEAST, _ENOUGH = 10_000, 1_000
+"""Below are services' well-known ports; with fewer to choose from than that, those given by the kernel do."""
+_random = SystemRandom()  # the usual one may be seeded alike in several processes
 
 
 class PortInUseError(OSError):
@@ -21,7 +29,8 @@ def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind],
     """The port to use on all hosts: `port` itself, or a free one for 0.
 
     The addresses are bound exclusively for a moment: the sockets of workers share theirs (SO_REUSEPORT), and so would
-    silently share with a second gtm.
+    silently share with a second gtm. Whoever listens does so seconds later: a port that the kernel gives to clients
+    (`ip_local_port_range`) could be one's by then, and where any will do, one from below those is taken.
 
     Args:
         hosts: literal addresses.
@@ -34,9 +43,17 @@ def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind],
         OSError: an address is not this machine's, or may not be bound.
     """
     for _ in range(TRIES if port == 0 else 0):
-        with suppress(PortInUseError):  # free for one address or protocol, taken for another
-            return _reserve(hosts, port, kinds, option)
+        with suppress(PortInUseError):  # taken, or free for one address or protocol and taken for another
+            return _reserve(hosts, _drawn(), kinds, option)
     return _reserve(hosts, port, kinds, option)
+
+
+def _drawn() -> int:
+    """A port that the kernel gives to nobody by itself; 0 where it gives nearly all."""
+    first = 32_768  # Linux's own default
+    with suppress(OSError, ValueError, IndexError):
+        first = int(_GIVEN.read_text().split()[0])
+    return _random.randrange(_LEAST, first) if first - _LEAST >= _ENOUGH else 0
 
 
 def reserve_each(

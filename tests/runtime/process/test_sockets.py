@@ -1,0 +1,45 @@
+"""Ports that any will do for: not one that the kernel may give to a client before its owner listens."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from gtm.runtime.process import sockets
+from gtm.runtime.process.sockets import reserve
+
+BOTH = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+
+
+def test_a_port_for_zero_is_given_to_nobody_else() -> None:
+    """The ports that the kernel gives to clients are left to them."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if first < 11_000:
+        pytest.skip("this system gives nearly all ports to clients")
+    ports = {reserve(["127.0.0.1", "127.0.0.2"], 0, BOTH, "--port") for _ in range(50)}
+    assert len(ports) > 40
+    assert all(10_000 <= port < first for port in ports)
+
+
+@pytest.mark.parametrize("given", ["1024\t65535\n", "10500 60999\n"])
+def test_where_clients_get_nearly_all_the_kernel_chooses(
+    given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Then it is one of those."""
+    (tmp_path / "range").write_text(given)
+    monkeypatch.setattr(sockets, "_GIVEN", tmp_path / "range")
+    assert sockets._drawn() == 0
+    assert reserve(["127.0.0.1"], 0, BOTH, "--port") > 0
+
+
+@pytest.mark.parametrize("given", [None, "", "none"])
+def test_what_cannot_be_read_is_linux_own_default(
+    given: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a container without /proc."""
+    if given is not None:
+        (tmp_path / "range").write_text(given)
+    monkeypatch.setattr(sockets, "_GIVEN", tmp_path / "range")
+    assert 10_000 <= sockets._drawn() < 32_768
