@@ -19,6 +19,7 @@ class Lock(IntEnum):
     DNSSEC = 0x67746D_02
     ACTIVE = 0x67746D_03
     STANDBY = 0x67746D_04
+    PLAN_HISTORY = 0x67746D_05
 
 
 async def take(connection: AsyncConnection, lock: Lock) -> None:

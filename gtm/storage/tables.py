@@ -231,6 +231,28 @@ plan_minutes = Table(
 )
 """What the planner decided (`gtm.core.plan.history.RegionMinute`)."""
 
+plan_sums = Table(
+    "plan_sums",
+    metadata,
+    # Minutes that a step is long (`gtm.storage.history.plans.SPANS`).
+    Column("span", Integer, primary_key=True, autoincrement=False),
+    Column("start", DateTime(timezone=True), primary_key=True),
+    Column("region", Text(collation="C"), primary_key=True),
+    Column("minutes", Integer, nullable=False),
+    Column("demand", Double, nullable=False),
+    Column("planned", Double, nullable=False),
+    Column("away", Double, nullable=False),
+    Column("refused", Double, nullable=False),
+    Column("use_minutes", Integer, nullable=False),
+    Column("use", Double, nullable=True),
+    Column("most_use", Double, nullable=True),
+    Column("price_ms", Double, nullable=False),
+    Column("most_price_ms", Double, nullable=False),
+    Column("exhausted", Double, nullable=False),
+    CheckConstraint("minutes > 0", name="minutes"),
+)
+"""`plan_minutes` added up by step; `use_minutes` are those that know their use."""
+
 latency_sums = Table(
     "latency_sums",
     metadata,

@@ -1,4 +1,4 @@
-"""What the dashboard costs: `python tests/bench/dashboard_bench.py [--regions 100 --services 1000 --rules 10000] [--open 200] [--seconds 20]`.
+"""What the dashboard costs: `python tests/bench/dashboard_bench.py [--regions 100 --services 1000 --rules 10000] [--parts pages past] [--open 200] [--seconds 20]`.
 
 A real control with an embedded Postgres and a large policy, over HTTP:
 
@@ -9,10 +9,11 @@ A real control with an embedded Postgres and a large policy, over HTTP:
            that is changed, a question about another day, the report of rules that only watch, a list of 1,000 services, an export
   first    bytes of a first visit: the page and all that it loads, compressed
   then     server time of a step of the slider over recorded demand, of a minute of 20,000 rows, with a week of minutes recorded
+  past     server time of the plan's history with a week of it (`dashboard_past`), and of searches in an audit log of a million entries
   open     CPU of control while so many browsers look at the map, in parts of one core, beside what it takes without any
   frames   of the map with 500 flows, in Chromium without a window (which paints in software): frames a second, and CPU of the page's main thread per frame
 
-The last line is JSON: {"pages": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}}, "acts": {what: {"first_ms", "median_ms", "cpu_ms"}}, "first_load_bytes", "then": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}},
+The last line is JSON: {"pages": {path: {"first_ms", "median_ms", "worst_ms", "bytes"}}, "acts": {what: {"first_ms", "median_ms", "cpu_ms"}}, "first_load_bytes", "then" and "past": as "pages",
 "open": {"dashboards", "cpu", "cpu_idle"}, "frames": {"1440x900": {"fps", "script_ms", "main_ms"}}}; the last two are of the page's main thread, per frame.
 """
 
@@ -46,6 +47,7 @@ from gtm.dashboard.live import MOST
 from gtm.documents.schema import PolicyDocument, to_document
 from gtm.storage.embedded.server import connection_url
 from gtm.storage.session import Database
+from tests.bench.dashboard_past import AUDIT, PLAN, record_audit, record_plans
 from tests.bench.measure import cpu_seconds
 from tests.bench.scale_bench import large_policy
 from tests.ports import free_port
@@ -63,6 +65,8 @@ DETAILS = (
 )
 ROUNDS = 20
 ROWS = 20_000
+ENTRIES = 1_000_000
+PARTS = ("pages", "then", "past", "acts", "open", "frames")
 SETTLE_S = 5.0
 HTML = {"Accept": "text/html", "Accept-Encoding": "gzip"}
 
@@ -336,30 +340,59 @@ def _spent(session: Any) -> dict[str, float]:
     return {one["name"]: one["value"] for one in found if one["name"] in ("ScriptDuration", "TaskDuration")}
 
 
+def past(control: Control, url: str, regions: int) -> dict[str, dict[str, float]]:
+    """What looks back."""
+    asyncio.run(record_plans(url, regions))
+    asyncio.run(record_audit(url, ENTRIES))
+    return {path: timed(control, path) for path in (*PLAN, *AUDIT)}
+
+
+def opened(control: Control, count: int, seconds: float) -> dict[str, float]:
+    """What open maps take."""
+    idle = asyncio.run(_looking(control, 0, seconds / 2))
+    busy = asyncio.run(_looking(control, count, seconds))
+    print(f"{count} open dashboards: {busy:.1%} of a core, {idle:.1%} without any")
+    return {"dashboards": count, "cpu": round(busy, 4), "cpu_idle": round(idle, 4)}
+
+
+def measured(control: Control, url: str, given: argparse.Namespace) -> dict[str, Any]:
+    """The parts that are asked for. Those after `then` have a week of recorded demand."""
+    result: dict[str, Any] = {}
+    if "pages" in given.parts:
+        result["pages"] = pages(control)
+        result["first_load_bytes"] = first_load(control)
+        print(f"first load {result['first_load_bytes']:,} bytes")
+    if {"then", "acts"} & set(given.parts):
+        at = asyncio.run(record(url, given.regions, given.services))
+    if "then" in given.parts:
+        result["then"] = then(control, at)
+    if "past" in given.parts:
+        result["past"] = past(control, url, given.regions)
+    if "acts" in given.parts:
+        result["acts"] = acts(control)
+    if "open" in given.parts:
+        result["open"] = opened(control, given.open, given.seconds)
+    if "frames" in given.parts:
+        print("500 flows")
+        result["frames"] = frames(control.url, control.token)
+    return result
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("regions", 100), ("services", 1000), ("rules", 10_000), ("open", 200)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     given = parser.parse_args()
-    result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as home:
         control = Control(Path(home), given.regions, given.services, given.rules)
         try:
-            print(f"{given.regions} regions, {given.services} services, {given.rules} rules")
-            result["pages"] = pages(control)
-            result["first_load_bytes"] = first_load(control)
-            print(f"first load {result['first_load_bytes']:,} bytes")
-            at = asyncio.run(record(connection_url(Path(home) / "data"), given.regions, given.services))
-            result["then"] = then(control, at)
-            result["acts"] = acts(control)
-            idle = asyncio.run(_looking(control, 0, given.seconds / 2))
-            busy = asyncio.run(_looking(control, given.open, given.seconds))
-            result["open"] = {"dashboards": given.open, "cpu": round(busy, 4), "cpu_idle": round(idle, 4)}
-            print(f"{given.open} open dashboards: {busy:.1%} of a core, {idle:.1%} without any")
-            print("500 flows")
-            result["frames"] = frames(control.url, control.token)
+            print(
+                f"{given.regions} regions, {given.services} services, {given.rules} rules; load {os.getloadavg()[0]:.1f}"
+            )
+            result = measured(control, connection_url(Path(home) / "data"), given)
         finally:
             control.process.stop()
     print(json.dumps(result))

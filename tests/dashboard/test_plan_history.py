@@ -51,6 +51,7 @@ def test_the_api_tells_it_in_columns(world: Api) -> None:
     assert found["regions"] == [
         {
             "region": "eu-west",
+            "whole": {"minutes": 2, **_said(FULL)},
             "minutes": [1, 1],
             "demand": [10.0, 10.0],
             "planned": [8.0, 8.0],
@@ -64,12 +65,18 @@ def test_the_api_tells_it_in_columns(world: Api) -> None:
         },
         {
             "region": "gone",
+            "whole": {"minutes": 1, **_said(FULL)},
             "minutes": [1, None],
             **{name: [value, None] for name, value in _said(FULL).items()},
         },
     ]
     one = world.viewer.get("/v1/plan/history", params={"since": since, "region": "gone"}).json()
     assert [region["region"] for region in one["regions"]] == ["gone"]
+    part = world.viewer.get("/v1/plan/history", params={"since": since, "column": "use"}).json()
+    assert part["regions"] == [
+        {"region": one["region"], "whole": one["whole"], "use": one["use"]} for one in found["regions"]
+    ]
+    problem(world.viewer.get("/v1/plan/history", params={"column": "region"}), 422)
     for wrong in ({"since": since, "until": since}, {"since": "1000-01-01T00:00:00Z"}):
         problem(world.viewer.get("/v1/plan/history", params=wrong), 400)
 
@@ -152,8 +159,8 @@ def test_of_many_regions_those_with_most_have_curves() -> None:
     regions = [
         {
             "region": f"r{n:03}",
-            "minutes": [1, None],
-            **{name: [value * n, None] for name, value in _said(FULL).items() if value},
+            "whole": {name: value * n for name, value in _said(FULL).items()},
+            "use": [FULL.use * n, None],
         }
         for n in range(150)
     ]
@@ -172,4 +179,4 @@ def test_of_many_regions_those_with_most_have_curves() -> None:
     ]
     assert (len(found["rows"]), found["more"], found["left_out"]) == (MOST_ROWS, 50, 150 - MOST_CURVES)
     assert found["chart"]["series"][0]["values"] == [pytest.approx(0.9 * 149 * 100), None]
-    assert found["rows"][0]["demand"] == pytest.approx(1490.0), "of the minutes that were recorded"
+    assert found["rows"][0]["demand"] == pytest.approx(1490.0)

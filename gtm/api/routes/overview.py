@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import fields as dataclass_fields
 from datetime import datetime
 from time import time
 from typing import Annotated, Any
@@ -23,13 +22,12 @@ from gtm.core.model.regions import AdminState
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus
 from gtm.documents import fields
-from gtm.storage.history.plans import RegionStep
+from gtm.storage.history.plans import COLUMNS, Column, RegionSteps
 
 router = strict_router(prefix="/v1", tags=["plan"])
 
 MOST_STEPS = 170
 """Of a history: a day in quarters of an hour, a week in hours."""
-_COLUMNS = tuple(one.name for one in dataclass_fields(RegionStep) if one.name not in ("start", "region"))
 
 
 class PlanFacts(Schema):
@@ -95,28 +93,47 @@ class PlanView(PlanFacts):
     """By class, requests per second beyond capacity that wait at home, where the service does not shed."""
 
 
+class RegionWhole(Schema):
+    """A region over all of the time. Rates in requests per second, means of the minutes that were recorded."""
+
+    minutes: int
+    """How many were."""
+    demand: float
+    """Of clients whose home it is."""
+    planned: float
+    """What it was to serve."""
+    away: float
+    """Of `demand`, what went to other regions."""
+    refused: float
+    """Of `demand`, what was refused for want of capacity."""
+    use: float | None
+    """The share of its limit that it reported outstanding; null: it never did."""
+    most_use: float | None
+    """The highest of a minute."""
+    price_ms: float
+    most_price_ms: float
+    exhausted: float
+    """The share of the time at which it was full."""
+
+
+_MISSING: Any = Field(default_factory=list)
+
+
 class RegionHistory(Schema):
-    """A region's past, a value for each of `times`; null: nothing was recorded then. Rates in requests per second, means of the step."""
+    """A region's past: columns as long as `times`; null: nothing was recorded then. Where `column` asks for one of them, the others are missing."""
 
     region: str
-    minutes: list[int | None]
-    """Of the step, how many were recorded."""
-    demand: list[float | None]
-    """Of clients whose home it is."""
-    planned: list[float | None]
-    """What it was to serve."""
-    away: list[float | None]
-    """Of `demand`, what went to other regions."""
-    refused: list[float | None]
-    """Of `demand`, what was refused for want of capacity."""
-    use: list[float | None]
-    """The share of its limit that it reported outstanding."""
-    most_use: list[float | None]
-    """The highest of the step's minutes."""
-    price_ms: list[float | None]
-    most_price_ms: list[float | None]
-    exhausted: list[float | None]
-    """The share of the time at which it was full."""
+    whole: RegionWhole
+    minutes: list[int | None] = _MISSING
+    demand: list[float | None] = _MISSING
+    planned: list[float | None] = _MISSING
+    away: list[float | None] = _MISSING
+    refused: list[float | None] = _MISSING
+    use: list[float | None] = _MISSING
+    most_use: list[float | None] = _MISSING
+    price_ms: list[float | None] = _MISSING
+    most_price_ms: list[float | None] = _MISSING
+    exhausted: list[float | None] = _MISSING
 
 
 class PlanHistoryView(Schema):
@@ -284,32 +301,35 @@ async def get_plan_history(
     since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
     until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
     region: OnlyRegion = None,
+    column: Annotated[
+        Column | None,
+        Query(description="Only this of each step; left out: all, which is much of many regions."),
+    ] = None,
 ) -> Response:
     """From the database."""
     begin, now = since_now(since, time())
     end = now if until is None else until
     step = step_of(begin, end, MOST_STEPS)
+    columns = COLUMNS if column is None else (column,)
     async with ctx.database.transaction() as transaction:
-        found = await transaction.plans.steps(begin, end, step, region)
+        found = await transaction.plans.steps(begin, end, step, region, columns)
     told = await asyncio.to_thread(_history, found)
     return reply({"since": begin, "until": end, "step_seconds": step.total_seconds(), **told})
 
 
-def _history(found: Sequence[RegionStep]) -> dict[str, Any]:
-    """Columns by region, all as long as the times are."""
-    times = sorted({one.start for one in found})
-    places = {start: place for place, start in enumerate(times)}
-    regions: dict[str, dict[str, Any]] = {}
+def _history(found: Sequence[RegionSteps]) -> dict[str, Any]:
+    """Columns by region, all as long as the times are: nothing where nothing was recorded."""
+    times = sorted(set().union(*(one.starts for one in found)))
+    regions = []
     for one in found:
-        columns = regions.get(one.region)
-        if columns is None:
-            columns = regions[one.region] = {name: [None] * len(times) for name in _COLUMNS}
-        for name in _COLUMNS:
-            columns[name][places[one.start]] = getattr(one, name)
-    return {
-        "times": [start.timestamp() for start in times],
-        "regions": [{"region": name, **columns} for name, columns in regions.items()],
-    }
+        places = {start: place for place, start in enumerate(one.starts)}
+        at = [places.get(start) for start in times]
+        columns = {
+            name: [None if place is None else column[place] for place in at]
+            for name, column in one.columns.items()
+        }
+        regions.append({"region": one.region, "whole": one.whole, **columns})
+    return {"times": times, "regions": regions}
 
 
 @router.get(

@@ -18,6 +18,8 @@ from gtm.dashboard.visits import Visit, page
 MOST_CURVES = 8
 """Regions with a curve: so many lines can be told apart."""
 MOST_ROWS = 100
+_DIGITS = 5
+"""Of a curve's values: more cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ async def _history(visit: Visit) -> Response:
     asked = f"$GTM_CONTROL_URL/v1/plan/history?since=$(date -u -d '-{over_in_words(over)}' +%FT%TZ)"
     values["commands"] = [f'curl -H "Authorization: Bearer $GTM_TOKEN" "{asked}"']
     try:
-        found = await visit.api.get("/v1/plan/history", since=since)
+        found = await visit.api.get("/v1/plan/history", since=since, column=MEASURES[measure].field)
     except ApiProblem as problem:
         return visit.render(template, problem.status, problem=problem.document, shown=None, **values)
     return visit.render(template, problem=None, shown=shown(found, MEASURES[measure]), **values)
@@ -85,7 +87,7 @@ def shown(found: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
             (at, [one[measure.field][place] for one in curves]) for place, at in enumerate(found["times"])
         ][::-1],
         "left_out": max(0, len(regions) - len(curves)),
-        "rows": [_row(one) for one in regions[:MOST_ROWS]],
+        "rows": [{"region": one["region"], **one["whole"]} for one in regions[:MOST_ROWS]],
         "more": max(0, len(regions) - MOST_ROWS),
         "chart": {
             "unit": measure.unit,
@@ -96,7 +98,10 @@ def shown(found: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
             "series": [
                 {
                     "name": one["region"],
-                    "values": [None if value is None else value * factor for value in one[measure.field]],
+                    "values": [
+                        None if value is None else float(f"{value * factor:.{_DIGITS}g}")
+                        for value in one[measure.field]
+                    ],
                 }
                 for one in curves
             ],
@@ -106,22 +111,3 @@ def shown(found: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
 
 def _most(values: Sequence[float | None]) -> float:
     return max((value for value in values if value is not None), default=0.0)
-
-
-def _row(one: Mapping[str, Any]) -> dict[str, Any]:
-    """A region over all of the time: means by the minutes that were recorded, and the highest use and price."""
-    minutes = [count or 0 for count in one["minutes"]]
-    total = sum(minutes) or 1
-
-    def mean(name: str) -> float:
-        return float(
-            sum((value or 0.0) * count for value, count in zip(one[name], minutes, strict=True)) / total
-        )
-
-    use = [value for value in one["most_use"] if value is not None]
-    return {
-        "region": one["region"],
-        **{name: mean(name) for name in ("demand", "planned", "away", "refused", "exhausted")},
-        "use": max(use) if use else None,
-        "price": _most(one["most_price_ms"]),
-    }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gtm.runtime.process import sockets
-from gtm.runtime.process.sockets import reserve
+from gtm.runtime.process.sockets import listener, reserve
 
 BOTH = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
 
@@ -43,3 +43,12 @@ def test_what_cannot_be_read_is_linux_own_default(
         (tmp_path / "range").write_text(given)
     monkeypatch.setattr(sockets, "_GIVEN", tmp_path / "range")
     assert 10_000 <= sockets._drawn() < 32_768
+
+
+def test_connections_send_what_is_written_at_once() -> None:
+    """Whatever event loop accepts them: none waits for acknowledgements before it sends the rest of an answer."""
+    with listener("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
+        bound.setblocking(True)
+        accepted, _ = bound.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

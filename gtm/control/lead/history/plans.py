@@ -53,6 +53,7 @@ class PlanHistory:
         self._minutes = Minutes()
         self._waiting: list[tuple[float, Mapping[str, RegionMinute]]] = []
         self._swept = 0.0
+        self._summed = False
 
     def sample(self, planned: Planned, now: float) -> None:
         """Take in the plan as it is."""
@@ -74,6 +75,10 @@ class PlanHistory:
         Raises:
             StorageUnavailable: they wait for the next time.
         """
+        if not self._summed:
+            async with self._database.transaction() as transaction:
+                await transaction.plans.sum_up(datetime.fromtimestamp(now, UTC))
+            self._summed = True
         while self._waiting:
             minute = self._waiting[0]
             async with self._database.transaction() as transaction:

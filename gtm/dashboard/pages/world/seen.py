@@ -115,14 +115,12 @@ async def _plans(api: Inside, recorded: Mapping[str, Any] | None) -> Mapping[str
     start = datetime.fromtimestamp(recorded["start"], UTC)
     until = start + timedelta(seconds=recorded["seconds"])
     try:
-        found = await api.get("/v1/plan/history", since=start.isoformat(), until=until.isoformat())
+        found = await api.get(
+            "/v1/plan/history", since=start.isoformat(), until=until.isoformat(), column="minutes"
+        )
     except ApiProblem:
         return {}
-    return {
-        one["region"]: {"use": one["use"][-1], "price_ms": one["price_ms"][-1]}
-        for one in found["regions"]
-        if one["use"]
-    }
+    return {one["region"]: one["whole"] for one in found["regions"]}
 
 
 async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
