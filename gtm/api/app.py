@@ -48,7 +48,7 @@ from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.sessions import Person
 from gtm.control.policy.questions import Answers
 from gtm.control.replica import Replica
-from gtm.core.model.access import Role
+from gtm.core.model.access import STARTED_IT, Role
 from gtm.core.model.requests import Location
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
@@ -65,8 +65,6 @@ from gtm.settings import (
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
-STARTED_IT = "local-admin"
-"""What revisions call whoever came by the link that `gtm serve` prints: who starts it owns its database."""
 MAX_BODY = 10 * 1024 * 1024
 """Bytes accepted in the body of a request."""
 

@@ -28,7 +28,7 @@ from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
 from gtm.control.policy.situation import Situation, situation_of
 from gtm.control.replica import Replica
-from gtm.core.model.access import Role, permits
+from gtm.core.model.access import Hands, Role, permits
 from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
@@ -102,6 +102,7 @@ class Context:
             self.max_moved,
             author=who.name,
             role=who.role,
+            hands=who.hands,
             reason=force_reason(force=force, reason=reason),
             keys=self.present.keys,
             approvals=self.approvals,
@@ -111,6 +112,8 @@ class Context:
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who is asking: the token's name and role. `sha256` is the hash of its text in hex.
+
+    `credential` is the token or, of somebody without one, the session (`token ID`, `session ID`), `hands` in whose that is.
 
     `edges` is of tokens of role `edge`: the name of the edge that it speaks for, or a pattern of names. `regions` is of those
     that are bound to regions: what they may report on, likewise.
@@ -122,11 +125,14 @@ class Principal:
     edges: str | None = None
     regions: str | None = None
     via: Via = Via.API
+    _: KW_ONLY
+    credential: str
+    hands: Hands
 
     @property
     def actor(self) -> Actor:
         """As the audit log has them."""
-        return Actor(self.name, self.role, self.via)
+        return Actor(self.name, self.role, self.via, self.credential, self.hands)
 
 
 PRINCIPAL = "gtm.principal"
@@ -229,7 +235,10 @@ async def authenticate(ctx: Context, text: str) -> Principal:
 
 
 def _principal(held: Token, sha256: str) -> Principal:
-    return Principal(held.name, held.role, sha256, held.edges, held.regions)
+    credential = f"token {held.id}"
+    return Principal(
+        held.name, held.role, sha256, held.edges, held.regions, credential=credential, hands=held.hands
+    )
 
 
 def _revoked(token: Token) -> bool:

@@ -20,8 +20,9 @@ from starlette.types import ASGIApp
 
 from gtm.api.context import Context, Principal
 from gtm.control.live import sessions
+from gtm.control.live.present import Present
 from gtm.control.live.sessions import NOTED, digest
-from gtm.core.model.access import Role, permits
+from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role, permits
 from gtm.dashboard import security
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.live import Live, Render
@@ -156,10 +157,25 @@ def visit_of(request: Request) -> Visit | None:
     if held is None:
         return None
     session, role = held
-    token = present.tokens.get(session.token)
-    bound = (token.edges, token.regions) if token else (None, None)
-    who = Principal(session.name, role, session.token, *bound, via=Via.DASHBOARD)
-    return Visit(dashboard, request, session, role, secret, Inside(dashboard.api, who))
+    return Visit(
+        dashboard, request, session, role, secret, Inside(dashboard.api, _principal(present, session, role))
+    )
+
+
+def _principal(present: Present, session: Session, role: Role) -> Principal:
+    """Who is signed in, as the API knows them: by the token that they came with, or else by themselves."""
+    token = present.tokens.get(session.token) if session.token else None
+    own = UNKNOWN_HANDS if session.token else Hands(session.name)
+    return Principal(
+        session.name,
+        role,
+        session.token,
+        token.edges if token else None,
+        token.regions if token else None,
+        Via.DASHBOARD,
+        credential=f"session {session.id}" if token is None else f"token {token.id}",
+        hands=own if token is None else token.hands,
+    )
 
 
 def page(

@@ -7,9 +7,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gtm.core.model.access import UNKNOWN_HANDS, Hands
 from gtm.storage import tables
+from gtm.storage.history.audit import Actor
 
 _KEPT = timedelta(days=90)
 """How long an approval is kept after its end, to be looked up."""
@@ -17,11 +20,16 @@ _KEPT = timedelta(days=90)
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Somebody's consent to the change with a fingerprint (SHA-256 in hex), until it expires."""
+    """Somebody's consent to the change with a fingerprint (SHA-256 in hex), until it expires.
+
+    `credential` is what it was given with (`token ID` or `session ID`; empty: nobody knows), `hands` in whose that was.
+    """
 
     sha256: str
     approver: str
     reason: str
+    credential: str
+    hands: Hands
     created_at: datetime
     expires_at: datetime
 
@@ -32,27 +40,41 @@ class ApprovalRepository:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def put(self, sha256: str, approver: str, reason: str, expires_at: datetime) -> Approval:
-        """Store an approval in place of an earlier one of the same; long ended ones are forgotten."""
+    async def put(self, sha256: str, by: Actor, reason: str, expires_at: datetime) -> Approval:
+        """Store an approval in place of an earlier one by the same name; long ended ones are forgotten."""
         table = tables.fence_approvals
         await self._connection.execute(delete(table).where(table.c.expires_at < func.now() - _KEPT))
-        given = {"reason": reason, "expires_at": expires_at, "created_at": func.now()}
+        hands = by.hands or UNKNOWN_HANDS
+        given = {
+            "reason": reason,
+            "credential": by.credential,
+            "owner": hands.owner,
+            "makers": list(hands.makers),
+            "expires_at": expires_at,
+            "created_at": func.now(),
+        }
         query = (
             insert(table)
-            .values(sha256=sha256, approver=approver, **given)
+            .values(sha256=sha256, approver=by.name, **given)
             .on_conflict_do_update(index_elements=["sha256", "approver"], set_=given)
             .returning(*table.columns)
         )
-        return Approval(**(await self._connection.execute(query)).mappings().one())
+        return _approval((await self._connection.execute(query)).mappings().one())
 
     async def of(self, sha256: str) -> list[Approval]:
         """Every approval of a change, by approver; whether it has ended is for the caller's clock to say."""
         table = tables.fence_approvals
         query = select(table).where(table.c.sha256 == sha256).order_by(table.c.approver)
-        return [Approval(**row) for row in (await self._connection.execute(query)).mappings()]
+        return [_approval(row) for row in (await self._connection.execute(query)).mappings()]
 
     async def list(self, limit: int = 1000) -> list[Approval]:
         """The latest, newest first."""
         table = tables.fence_approvals
         query = select(table).order_by(table.c.created_at.desc(), table.c.sha256).limit(limit)
-        return [Approval(**row) for row in (await self._connection.execute(query)).mappings()]
+        return [_approval(row) for row in (await self._connection.execute(query)).mappings()]
+
+
+def _approval(row: RowMapping) -> Approval:
+    columns = dict(row)
+    hands = Hands(columns.pop("owner"), tuple(columns.pop("makers")))
+    return Approval(**columns, hands=hands)

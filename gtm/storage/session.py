@@ -17,6 +17,7 @@ from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.regions import Region
 from gtm.storage import documents
+from gtm.storage.accounts import AccountRepository
 from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
@@ -98,6 +99,11 @@ class Transaction:
     def tokens(self) -> TokenRepository:
         """Bearer tokens."""
         return TokenRepository(self.connection)
+
+    @property
+    def accounts(self) -> AccountRepository:
+        """Accounts at identity providers."""
+        return AccountRepository(self.connection)
 
     @property
     def approvals(self) -> ApprovalRepository:

@@ -106,6 +106,9 @@ tokens = Table(
     Column("edges", Text, nullable=True),
     # Which regions a token of role `balancer` or `reporter` may speak of: a name, or a pattern with `*`; of a reporter NULL: any.
     Column("regions", Text, nullable=True),
+    # In whose hands its text is (`gtm.core.model.access.Hands`). NULL: it is from before that was written down.
+    Column("owner", Text, nullable=True),
+    Column("makers", ARRAY(Text), nullable=False, server_default="{}"),
     _timestamp("created_at", now=True),
     _timestamp("expires_at", nullable=True),
     _timestamp("revoked_at", nullable=True),
@@ -129,6 +132,10 @@ fence_approvals = Table(
     Column("sha256", Text(collation="C"), primary_key=True),
     Column("approver", Text(collation="C"), primary_key=True),
     Column("reason", Text, nullable=False),
+    # What it was given with, and ends with: `token ID` or `session ID`; and in whose hands that was.
+    Column("credential", Text, nullable=False, server_default=""),
+    Column("owner", Text, nullable=True),
+    Column("makers", ARRAY(Text), nullable=False, server_default="{}"),
     _timestamp("created_at", now=True),
     _timestamp("expires_at"),
     CheckConstraint("sha256 ~ '^[0-9a-f]{64}$'", name="sha256"),
@@ -152,6 +159,15 @@ sessions = Table(
     Index("ix_sessions_name", "name"),
 )
 """People who are signed in at the dashboard (`gtm.control.live.sessions`)."""
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("account", Text(collation="C"), primary_key=True),
+    Column("name", Text(collation="C"), primary_key=True),
+    _timestamp("first_seen", now=True),
+)
+"""Accounts at identity providers (issuer and subject), and the names by which each has come: never forgotten, since tokens are owned by names."""
 
 audit = Table(
     "audit",

@@ -7,16 +7,16 @@ A name has one token that works for good, and any number of others: those that h
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.model.access import Role
+from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role
 from gtm.storage import tables
 
 _ID_BYTES = 5
@@ -40,6 +40,13 @@ class Token:
     """Of role `edge`: the name of the edge that it speaks for, or a pattern of names (`fra-*`)."""
     regions: str | None = None
     """Of roles `balancer` and `reporter`: the region that it is bound to, or a pattern of names; None: of a reporter, any."""
+    owner: str | None = None
+    makers: tuple[str, ...] = ()
+
+    @property
+    def hands(self) -> Hands:
+        """In whose hands its text is."""
+        return Hands(self.owner, self.makers)
 
     @property
     def ends_at(self) -> datetime | None:
@@ -57,7 +64,7 @@ class TokenRepository:
     """Tokens by name. `sha256` is always the 32-byte digest of the secret.
 
     `edges` is of tokens of role `edge` alone: without it they speak for the edge of their own name. `regions` is of those of
-    roles `balancer`, which must have it, and `reporter`.
+    roles `balancer`, which must have it, and `reporter`. `hands` are those in which the text is.
     """
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -73,6 +80,7 @@ class TokenRepository:
         token_id: str | None = None,
         edges: str | None = None,
         regions: str | None = None,
+        hands: Hands = UNKNOWN_HANDS,
     ) -> Token:
         """Store a new token. One of that name that has expired counts as revoked since.
 
@@ -91,7 +99,9 @@ class TokenRepository:
         await self._connection.execute(expired)
         query = (
             insert(tables.tokens)
-            .values(_values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions))
+            .values(
+                _values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions, hands=hands)
+            )
             .on_conflict_do_nothing(index_elements=["name"], index_where=tables.tokens.c.revoked_at.is_(None))
             .returning(*_COLUMNS)
         )
@@ -110,12 +120,15 @@ class TokenRepository:
         token_id: str | None = None,
         edges: str | None = None,
         regions: str | None = None,
+        hands: Hands = UNKNOWN_HANDS,
     ) -> Token:
         """Store a token in place of any other of that name, whose secret stops working at the commit."""
         await self._connection.execute(tables.tokens.delete().where(tables.tokens.c.name == name))
         query = (
             insert(tables.tokens)
-            .values(_values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions))
+            .values(
+                _values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions, hands=hands)
+            )
             .returning(*_COLUMNS)
         )
         return _token((await self._connection.execute(query)).mappings().one())
@@ -162,9 +175,7 @@ class TokenRepository:
         query = select(*_COLUMNS, tables.tokens.c.sha256).where(_working())
         found: dict[bytes, Token] = {}
         for row in (await self._connection.execute(query)).mappings():
-            columns = dict(row)
-            digest = columns.pop("sha256")
-            found[digest] = Token(**{**columns, "role": Role(row["role"])})
+            found[row["sha256"]] = _token({key: value for key, value in row.items() if key != "sha256"})
         return found
 
     async def revoke(self, name: str) -> Token | None:
@@ -190,10 +201,12 @@ class TokenRepository:
         row = (await self._connection.execute(select(*_COLUMNS).where(mine))).mappings().one_or_none()
         return None if row is None else _token(row)
 
-    async def rotate(self, name: str, sha256: bytes, ends_at: datetime, *, token_id: str) -> Token | None:
-        """Put a new token in place of the one of this name that works, with all that it has but the secret.
+    async def rotate(
+        self, name: str, sha256: bytes, ends_at: datetime, *, token_id: str, hands: Callable[[Hands], Hands]
+    ) -> Token | None:
+        """Put a new token in place of the one of this name that works, with all that it has but the secret, and other hands.
 
-        The old one stops working at `ends_at`, and so do those that were replaced before it. None: there is none.
+        `hands` says those of the new one by those of the old. The old one stops working at `ends_at`, and so do those that were replaced before it. None: there is none.
         """
         await self._hold(name)
         held = select(tables.tokens).where(tables.tokens.c.name == name, tables.tokens.c.revoked_at.is_(None))
@@ -206,8 +219,10 @@ class TokenRepository:
             .values(revoked_at=func.least(tables.tokens.c.revoked_at, ends_at))
         )
         await self._connection.execute(ending)
+        new = hands(Hands(old["owner"], tuple(old["makers"])))
         kept = {key: value for key, value in old.items() if key not in ("created_at", "revoked_at")}
-        query = insert(tables.tokens).values({**kept, "id": token_id, "sha256": sha256}).returning(*_COLUMNS)
+        kept |= {"id": token_id, "sha256": sha256, "owner": new.owner, "makers": list(new.makers)}
+        query = insert(tables.tokens).values(kept).returning(*_COLUMNS)
         return _token((await self._connection.execute(query)).mappings().one())
 
     async def _hold(self, name: str) -> None:
@@ -231,6 +246,7 @@ def _values(
     *,
     edges: str | None,
     regions: str | None,
+    hands: Hands,
 ) -> dict[str, Any]:
     return {
         "id": token_id or secrets.token_hex(_ID_BYTES),
@@ -240,8 +256,10 @@ def _values(
         "expires_at": expires_at,
         "edges": (edges or name) if role is Role.EDGE else None,
         "regions": regions,
+        "owner": hands.owner,
+        "makers": list(hands.makers),
     }
 
 
-def _token(row: RowMapping) -> Token:
-    return Token(**{**row, "role": Role(row["role"])})
+def _token(row: Mapping[Any, Any]) -> Token:
+    return Token(**{**row, "role": Role(row["role"]), "makers": tuple(row["makers"])})

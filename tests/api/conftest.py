@@ -44,6 +44,7 @@ def prepare(url: str) -> None:
                     text,
                     edges="*",
                     regions=regions,
+                    owner=f"{role.value}-one",
                 )
             assert await tokens.bootstrap(database) is None
         finally:

@@ -270,14 +270,16 @@ async def test_tokens_are_changed_one_after_the_other(database: Database, second
     async def next_change() -> None:
         async with database.transaction() as tx:
             if second == "rotate":
-                assert await tx.tokens.rotate("ci", digests[2], now, token_id="third") is not None
+                assert await tx.tokens.rotate(
+                    "ci", digests[2], now, token_id="third", hands=lambda held: held
+                )
             else:
                 assert await tx.tokens.revoke("ci") is not None
 
     async with database.transaction() as tx:
         await tx.tokens.add("ci", Role.VIEWER, digests[0], token_id="first")
     async with database.transaction() as tx:
-        await tx.tokens.rotate("ci", digests[1], now, token_id="second")
+        await tx.tokens.rotate("ci", digests[1], now, token_id="second", hands=lambda held: held)
         waiting = asyncio.create_task(next_change())
         await asyncio.sleep(0.3)
         assert not waiting.done()

@@ -17,12 +17,15 @@ from gtm.api.schemas.state import TokenCreated, TokenView
 from gtm.control.errors import BadRequest
 from gtm.control.live import tokens
 from gtm.control.live.tokens import LONGEST_GRACE
-from gtm.core.model.access import Role
+from gtm.core.model.access import OWNER_PATTERN, Role
 from gtm.documents import fields
 from gtm.documents.resources import Document
 from gtm.storage.tokens import Place
 
 router = strict_router(prefix="/v1/tokens", tags=["tokens"])
+
+
+Owner = Annotated[str, Field(max_length=400, pattern=f"^{OWNER_PATTERN}$")]
 
 
 class TokenRequest(Document):
@@ -37,6 +40,8 @@ class TokenRequest(Document):
     regions: str | None = Field(default=None, max_length=63, pattern=f"^{tokens.REGIONS_PATTERN}$")
     """Of role `balancer`, and if wanted of role `reporter`: the region that it may report on, or a pattern of names (`eu-*`).
     Absent, a reporter may report on any."""
+    owner: Owner | None = None
+    """The person or automation that stands behind it, people as they are called when they sign in. Absent: the owner of what it is made with."""
 
 
 @router.post(
@@ -59,6 +64,7 @@ async def create(ctx: Ctx, who: Admin, body: TokenRequest) -> Response:
         expires_at=body.expires_at,
         edges=body.edges,
         regions=body.regions,
+        owner=body.owner,
     )
     await ctx.replica.watch.refresh()
     return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
@@ -103,6 +109,8 @@ class RotateRequest(Document):
 
     grace_seconds: Annotated[float, Field(ge=0, le=LONGEST_GRACE.total_seconds())] = 3600.0
     """For how long the old text works yet."""
+    owner: Owner | None = None
+    """Another owner. Absent: the one it has."""
 
 
 @router.post(
@@ -110,7 +118,7 @@ class RotateRequest(Document):
     status_code=201,
     operation_id="rotate_token",
     summary="Replace a token's text",
-    description="The new token has the name, role and expiry of the old one, which works until the grace is over. The "
+    description="The new token has the name, role, expiry and owner of the old one, which works until the grace is over. The "
     "answer holds its text, which is shown this once and stored nowhere.",
     response_model=TokenCreated,
     responses=errors(404, 413, 415),
@@ -122,8 +130,11 @@ async def rotate(
     body: RotateRequest | None = None,
 ) -> Response:
     """Give a token a new text; the old one works until the end of its grace."""
-    grace = timedelta(seconds=(body or RotateRequest()).grace_seconds)
-    made = await tokens.rotate(ctx.database, token, by=who.actor, now=datetime.now(UTC), grace=grace)
+    wanted = body or RotateRequest()
+    grace = timedelta(seconds=wanted.grace_seconds)
+    made = await tokens.rotate(
+        ctx.database, token, by=who.actor, now=datetime.now(UTC), grace=grace, owner=wanted.owner
+    )
     await ctx.replica.watch.refresh()
     return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
 

@@ -29,6 +29,10 @@ class TokenView(Schema):
     """Of role `edge`: the edge that it speaks for, or a pattern of names."""
     regions: str | None
     """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null of a reporter: any."""
+    owner: str | None
+    """The person or automation that stands behind it; null: it is from before that was written down."""
+    makers: list[str]
+    """In whose hands that was which it was made with: they count as one with it. `*`: that was not written down."""
 
 
 class TokenCreated(TokenView):

@@ -31,6 +31,13 @@ _Direct = Annotated[
         help="Work on the database itself (GTM_DATABASE_URL, or the embedded one in --data-dir); needs no token.",
     ),
 ]
+_Owner = Annotated[
+    str | None,
+    typer.Option(
+        help="The person or automation that stands behind it; people as they are called when they sign in (ann@example.com). "
+        "Default: the owner of the token that makes it; of a rotated one, the owner that it has."
+    ),
+]
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _ZERO = re.compile(r"0+[smhdw]?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -67,6 +74,7 @@ def create(
             "report on any."
         ),
     ] = None,
+    owner: _Owner = None,
     direct: _Direct = False,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
@@ -78,7 +86,7 @@ def create(
     from gtm.cli.common import client
 
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
-    bound = {"edges": edges, "regions": regions}
+    bound = {"edges": edges, "regions": regions, "owner": owner}
     if direct:
         made = _create_directly(name, role, expires_at, database_url, data_dir, **bound)
     else:
@@ -98,6 +106,7 @@ def rotate(
             help="How long the old text works yet: a number and s, m, h or d; 0s: no longer (it has leaked)."
         ),
     ] = "1h",
+    owner: _Owner = None,
     direct: _Direct = False,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
@@ -105,16 +114,16 @@ def rotate(
     database_url: options.DatabaseUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Replace a token's text. Name, role and expiry stay; the old text works until the grace is over."""
+    """Replace a token's text. Name, role, expiry and owner stay; the old text works until the grace is over."""
     from gtm.cli.common import client, output
     from gtm.cli.common.durations import duration_seconds
 
     seconds = 0.0 if _ZERO.fullmatch(grace.strip()) else duration_seconds("--grace", grace)
     if direct:
-        made = _rotate_directly(name, timedelta(seconds=seconds), database_url, data_dir)
+        made = _rotate_directly(name, timedelta(seconds=seconds), owner, database_url, data_dir)
     else:
         path = f"/v1/tokens/{client.segment(name)}:rotate"
-        body = {"grace_seconds": seconds}
+        body = {"grace_seconds": seconds, **({} if owner is None else {"owner": owner})}
         made = client.control(control_url, token).call("POST", path, body=body).body
     _show(made, as_json=as_json)
     if not as_json:
@@ -158,13 +167,14 @@ def list_(
         return
     now = datetime.now(UTC)
     output.table(
-        ("name", "id", "role", "for", "state", "created (UTC)", "ends (UTC)"),
+        ("name", "id", "role", "for", "owner", "state", "created (UTC)", "ends (UTC)"),
         (
             (
                 item["name"],
                 item["id"],
                 item["role"],
                 _bound(item),
+                item.get("owner") or "unknown",
                 output.styled(_state(item, now)),
                 output.when(item["created_at"]),
                 output.when(_ends(item)) or "never",
@@ -228,11 +238,13 @@ def _create_directly(
     return _new_view(_with_database(url, data_dir, make))
 
 
-def _rotate_directly(name: str, grace: timedelta, url: str | None, data_dir: Path) -> dict[str, Any]:
+def _rotate_directly(
+    name: str, grace: timedelta, owner: str | None, url: str | None, data_dir: Path
+) -> dict[str, Any]:
     from gtm.control.live import tokens
 
     def make(found: Database) -> Awaitable[NewToken]:
-        return tokens.rotate(found, name, by=_direct_actor(), now=datetime.now(UTC), grace=grace)
+        return tokens.rotate(found, name, by=_direct_actor(), now=datetime.now(UTC), grace=grace, owner=owner)
 
     return _new_view(_with_database(url, data_dir, make))
 
@@ -290,6 +302,8 @@ def _view(token: Token) -> dict[str, Any]:
         "role": token.role.value,
         "edges": token.edges,
         "regions": token.regions,
+        "owner": token.owner,
+        "makers": list(token.makers),
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
     }
 

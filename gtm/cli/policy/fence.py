@@ -54,14 +54,16 @@ def approvals(
         return
     now = datetime.now(UTC)
     output.table(
-        ("change", "approved by", "until (UTC)", "state", "reason"),
+        ("change", "approved by", "owner", "until (UTC)", "state", "reason", "for changes of yours"),
         (
             (
                 item["sha256"],
                 item["approver"],
+                item["owner"] or "unknown",
                 output.when(item["expires_at"]),
                 "ended" if datetime.fromisoformat(item["expires_at"]) <= now else "stands",
                 item["reason"],
+                item["objection"] or "counts",
             )
             for item in found
         ),

@@ -37,11 +37,15 @@ _AGENT = 200
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who is to be signed in: what they are called, may do, and the SHA-256 in hex of the token that says so (empty: an identity provider)."""
+    """Who is to be signed in: what they are called, may do, and the SHA-256 in hex of the token that says so (empty: there is none).
+
+    `account` is theirs at an identity provider, if one has said who they are now.
+    """
 
     name: str
     role: Role
     token: str = ""
+    account: str | None = None
 
 
 def digest(secret: str) -> bytes:
@@ -78,6 +82,8 @@ async def begin(
             words = f"of {one.name}, for another: nobody is signed in more than {MOST_SESSIONS} times"
             await transaction.audit.add(by, "session.end", f"session {one.id}", detail=words)
         await transaction.sessions.add(session)
+        if who.account is not None:
+            await transaction.accounts.seen(who.account, who.name)
         detail = f"by {how}; browser {shown}" if shown else f"by {how}"
         await transaction.audit.add(by, "session.begin", f"session {session.id}", detail=detail)
     return session, secret

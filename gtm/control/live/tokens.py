@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Conflict, Invalid, NotFound
-from gtm.core.model.access import Role, matches
+from gtm.core.model.access import OWNER_PATTERN, OWNER_WORDS, STARTED_IT, UNKNOWN_HANDS, Hands, Role, matches
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.storage.history.audit import CONTROL, Actor
+from gtm.storage.history.audit import CONTROL, Actor, Via
 from gtm.storage.session import Database
 from gtm.storage.tokens import Place, Token, TokenNameTaken
 
@@ -68,6 +68,7 @@ async def create(
     expires_at: datetime | None = None,
     edges: str | None = None,
     regions: str | None = None,
+    owner: str | None = None,
 ) -> NewToken:
     """Make a token.
 
@@ -81,13 +82,14 @@ async def create(
         edges: of role `edge`: the edge that it speaks for, or a pattern of names; None: the edge of its own name.
         regions: of roles `balancer` and `reporter`: the region that it may speak of, or a pattern of names; None: of a
             reporter any, and not allowed of a balancer.
+        owner: the person or automation that stands behind it; None: that of what it is made with.
 
     Raises:
         Conflict: the name is in use.
         Invalid: it would have expired already, or is for edges or regions without being of a role that is, or the other way
-            round.
+            round, or its owner is none.
     """
-    problem = _binding_problem(role, edges, regions)
+    problem = _binding_problem(role, edges, regions) or _owner_problem(owner)
     if problem is not None:
         raise Invalid(f"{problem}", (problem,))
     if expires_at is not None and expires_at <= now:
@@ -97,7 +99,14 @@ async def create(
     try:
         async with database.transaction() as transaction:
             token = await transaction.tokens.add(
-                name, role, digest(text), expires_at, token_id=identity, edges=edges, regions=regions
+                name,
+                role,
+                digest(text),
+                expires_at,
+                token_id=identity,
+                edges=edges,
+                regions=regions,
+                hands=_hands(by, owner),
             )
             await transaction.audit.add(by, "token.create", f"token {name}", detail=_detail(token))
     except TokenNameTaken as error:
@@ -106,6 +115,26 @@ async def create(
             f"`gtm token rotate {name}`"
         ) from error
     return NewToken(token, text)
+
+
+def _hands(by: Actor, owner: str | None, before: Hands | None = None) -> Hands:
+    """In whose hands a text is that somebody makes: a new token's, or the next one of a token with the hands of `before`.
+
+    Who works on the database is in none: they could write the policy itself. Control makes the first token for whoever started it.
+    """
+    beside = by.via in (Via.DIRECT, Via.CONTROL)
+    theirs = by.hands or UNKNOWN_HANDS
+    makers = () if beside else tuple(sorted(theirs.every))
+    if owner is None:
+        default = STARTED_IT if beside else theirs.owner
+        owner = default if before is None else before.owner
+    return Hands(owner, makers)
+
+
+def _owner_problem(owner: str | None) -> Problem | None:
+    if owner is not None and not re.fullmatch(OWNER_PATTERN, owner):
+        return Problem("owner", "invalid_format", OWNER_WORDS)
+    return None
 
 
 def _binding_problem(role: Role, edges: str | None, regions: str | None) -> Problem | None:
@@ -138,10 +167,13 @@ async def install(
     *,
     edges: str | None = None,
     regions: str | None = None,
+    owner: str | None = None,
 ) -> Token:
     """Make a text of the caller's a token, in place of any other of that name (for processes started together)."""
     async with database.transaction() as transaction:
-        token = await transaction.tokens.replace(name, role, digest(text), edges=edges, regions=regions)
+        token = await transaction.tokens.replace(
+            name, role, digest(text), edges=edges, regions=regions, hands=_hands(CONTROL, owner)
+        )
         await transaction.audit.add(CONTROL, "token.install", f"token {name}", detail=_detail(token))
     return token
 
@@ -182,13 +214,18 @@ async def revoke(database: Database, identity: str, *, by: Actor) -> Token:
     return token
 
 
-async def rotate(database: Database, name: str, *, by: Actor, now: datetime, grace: timedelta) -> NewToken:
-    """Make a new text for a token. Role, expiry and all else stay; the old text works for the grace yet.
+async def rotate(
+    database: Database, name: str, *, by: Actor, now: datetime, grace: timedelta, owner: str | None = None
+) -> NewToken:
+    """Make a new text for a token. Role, expiry and all else stay, but for the owner if one is given; the old text works for the grace yet.
 
     Raises:
         NotFound: no token of that name works.
-        Invalid: the grace is too long.
+        Invalid: the grace is too long, or the owner is none.
     """
+    problem = _owner_problem(owner)
+    if problem is not None:
+        raise Invalid(f"{problem}", (problem,))
     if not timedelta(0) <= grace <= LONGEST_GRACE:
         problem = Problem("grace_seconds", "out_of_range", f"must be from 0 to {LONGEST_GRACE.days} days")
         raise Invalid(f"{problem}", (problem,))
@@ -197,7 +234,13 @@ async def rotate(database: Database, name: str, *, by: Actor, now: datetime, gra
         held = await transaction.tokens.latest(name)
         works = await transaction.tokens.works(name, now)
         token = (
-            await transaction.tokens.rotate(name, digest(text), now + grace, token_id=identity)
+            await transaction.tokens.rotate(
+                name,
+                digest(text),
+                now + grace,
+                token_id=identity,
+                hands=lambda before: _hands(by, owner, before),
+            )
             if works
             else None
         )
@@ -222,7 +265,9 @@ async def bootstrap(database: Database) -> NewToken | None:
         await transaction.policy.lock()
         if not await transaction.tokens.any_of(Role.ADMIN):
             identity, text = _new_text()
-            token = await transaction.tokens.add(FIRST_ADMIN, Role.ADMIN, digest(text), token_id=identity)
+            token = await transaction.tokens.add(
+                FIRST_ADMIN, Role.ADMIN, digest(text), token_id=identity, hands=_hands(CONTROL, None)
+            )
             made = NewToken(token, text)
             await transaction.audit.add(
                 CONTROL, "token.create", f"token {FIRST_ADMIN}", detail=_detail(token)
@@ -239,7 +284,7 @@ async def bootstrap(database: Database) -> NewToken | None:
 
 def _detail(token: Token) -> str:
     """What the audit log says of a token."""
-    parts = [f"id {token.id}", f"role {token.role.value}"]
+    parts = [f"id {token.id}", f"role {token.role.value}", f"owner {token.owner or 'unknown'}"]
     if token.edges is not None:
         parts.append(f"for edges {token.edges}")
     if token.regions is not None:

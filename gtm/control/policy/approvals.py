@@ -1,19 +1,20 @@
 """Second persons' approvals of changes that open a fence (GTM_FENCE_APPROVALS).
 
-Law: an approval is of one change to one revision, by somebody else than who makes it, and ends by itself, or with its
-approver's token: one that is revoked, or replaced without a grace, because it was stolen leaves none behind. Of somebody who signed in by an
-identity provider it ends with the session.
+Laws:
+  1. An approval is of one change to one revision, and ends by itself, or with what it was given with: a token that is revoked, or replaced without a
+     grace, because it was stolen leaves none behind. Of somebody who signed in by an identity provider it ends with the session.
+  2. It counts only if nobody has both in hand, what gave it and what makes the change (`gtm.core.model.access.in_one_hand`).
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Invalid
-from gtm.core.model.access import Role, permits
+from gtm.core.model.access import Accounts, Hands, Role, Why, in_one_hand, permits
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.storage.approvals import Approval
@@ -25,6 +26,14 @@ from gtm.storage.session import Database, Transaction
 _MOST_SESSIONS = 100_000
 LONGEST = timedelta(days=7)
 """How long an approval may stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who makes a change: what it is made with is called so, and is in these hands."""
+
+    name: str
+    hands: Hands
 
 
 def fingerprint(revision: int, before: Policy, after: Policy) -> str:
@@ -58,37 +67,72 @@ async def approve(
         )
         raise Invalid(f"{problem}", (problem,))
     async with database.transaction() as transaction:
-        made = await transaction.approvals.put(change, by.name, reason, expires_at)
+        made = await transaction.approvals.put(change, by, reason, expires_at)
         until = f"until {expires_at:%Y-%m-%d %H:%M} UTC"
         await transaction.audit.add(by, "fence.approve", f"change {change}", reason=reason, detail=until)
     return made
 
 
-async def list_all(database: Database) -> list[Approval]:
-    """Every approval that is kept, those that have ended included, the latest first."""
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """An approval, and why it does not count for a change that somebody makes; None: it does."""
+
+    approval: Approval
+    objection: str | None
+
+
+async def list_all(database: Database, author: Author) -> list[Approved]:
+    """Every approval that is kept, those that have ended included, the latest first; and what is said against each where that author makes the change."""
     async with database.transaction() as transaction:
-        return await transaction.approvals.list()
+        found = await transaction.approvals.list()
+        accounts = await transaction.accounts.by_name()
+    return [Approved(one, objection(author, one, accounts)) for one in found]
 
 
-async def standing(transaction: Transaction, change: str, author: str) -> list[Approval]:
-    """The approvals of a change that hold now: of tokens that may give one still, but for the author's own.
-
-    A person without a token (whom an identity provider knows) speaks for as long as they are signed in.
-    """
+async def standing(transaction: Transaction, change: str, author: Author) -> list[Approved]:
+    """The approvals of a change that have not ended, with what is said against each where that author makes it."""
     now = datetime.now(UTC)
-    since: dict[str, datetime] = {}
-    for token in (await transaction.tokens.live()).values():
-        if permits(token.role, Role.FENCE_ADMIN) and (token.ends_at is None or token.ends_at > now):
-            since[token.name] = min(token.created_at, since.get(token.name, token.created_at))
-    for session in await transaction.sessions.live(_MOST_SESSIONS):
-        if not session.token and permits(session.role, Role.FENCE_ADMIN):
-            since[session.name] = min(session.created_at, since.get(session.name, session.created_at))
+    live = await _live(transaction, now)
+    accounts = await transaction.accounts.by_name()
     return [
-        one
+        Approved(one, objection(author, one, accounts))
         for one in await transaction.approvals.of(change)
-        if one.approver != author
-        and one.expires_at > now
-        # A name that is used anew does not speak for who had it before.
-        and (began := since.get(one.approver)) is not None
-        and began <= one.created_at
+        if one.expires_at > now and one.credential in live
     ]
+
+
+async def _live(transaction: Transaction, now: datetime) -> set[str]:
+    """What approvals may have been given with that work now: tokens, and sessions of people without one."""
+    found = {
+        f"token {token.id}"
+        for token in (await transaction.tokens.live()).values()
+        if permits(token.role, Role.FENCE_ADMIN) and (token.ends_at is None or token.ends_at > now)
+    }
+    return found | {
+        f"session {session.id}"
+        for session in await transaction.sessions.live(_MOST_SESSIONS)
+        if not session.token and permits(session.role, Role.FENCE_ADMIN)
+    }
+
+
+def objection(author: Author, approval: Approval, accounts: Accounts) -> str | None:
+    """Who counts as one with whom, and why, in words; None: nobody has both in hand."""
+    shared = in_one_hand(author.hands, approval.hands, accounts)
+    if shared is None:
+        return None
+    first, second, who = f"`{author.name}`", f"`{approval.approver}`", f"`{shared.who}`"
+    return (
+        f"{second} counts as one with {first}: "
+        + {
+            Why.UNKNOWN_FIRST: _unknown(first),
+            Why.UNKNOWN_SECOND: _unknown(second),
+            Why.OWNER: f"both are {who}'s",
+            Why.FIRST_MADE_SECOND: f"{who}, whose {first} is, made {second}, or what that was made with",
+            Why.SECOND_MADE_FIRST: f"{who}, whose {second} is, made {first}, or what that was made with",
+            Why.MAKER: f"{who} made both, or what they were made with",
+        }[shared.why]
+    )
+
+
+def _unknown(name: str) -> str:
+    return f"in whose hands {name} is, or what made it, was not written down (`gtm token rotate NAME --owner OWNER --direct` does)"

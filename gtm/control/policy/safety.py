@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
 from gtm.control.live.compiled import compiled
-from gtm.control.policy.approvals import fingerprint, standing
+from gtm.control.policy.approvals import Approved, Author, fingerprint, standing
 from gtm.control.policy.situation import Situation
 from gtm.core.change.protections import deletions, opened
 from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
-from gtm.core.model.access import Role, permits
+from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role, permits
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
+from gtm.storage.approvals import Approval
 from gtm.storage.session import Transaction
 
 
@@ -30,6 +31,7 @@ class SafetyCheck:
         max_moved: the share (0–1) of the present demand that may move at once.
         author: the name of the token that asks for the change.
         role: that token's.
+        hands: in whose that token is.
         reason: why a change is made that breaks rules; None: it is not.
         keys: what edges sign zones with.
         approvals: how many others have to approve of a change that opens a fence.
@@ -39,6 +41,7 @@ class SafetyCheck:
     max_moved: float
     author: str = ""
     role: Role = Role.OPERATOR
+    hands: Hands = UNKNOWN_HANDS
     reason: str | None = None
     keys: Keys = NO_KEYS
     approvals: int = 0
@@ -78,10 +81,12 @@ class SafetyCheck:
         said = f"forced against the safety rules {rules}: {self.reason}"
         if verdict.fingerprint is None:
             return said
-        given = await standing(transaction, verdict.fingerprint, self.author)
+        found = await standing(transaction, verdict.fingerprint, Author(self.author, self.hands))
+        given = [one.approval for one in found if one.objection is None]
         if len(given) < self.approvals:
+            needed = "; ".join((needed, *_objections(found)))
             raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint, may_force=verdict.may_force)
-        return "; ".join((said, *(f"approved by {one.approver}: {one.reason}" for one in given)))
+        return "; ".join((said, *(f"approved by {one.approver}{_whose(one)}: {one.reason}" for one in given)))
 
     def _may(self, breaches: tuple[Breach, ...]) -> bool:
         """Whether whoever asks may overrule these rules."""
@@ -106,9 +111,29 @@ class SafetyCheck:
         if verdict.fingerprint is not None:
             parts.append(
                 f"somebody else has to approve of it first: `gtm fence approve {verdict.fingerprint} --reason TEXT`, with "
-                f"a token of role `{Role.FENCE_ADMIN}` and another name than `{self.author}`"
+                f"a token of role `{Role.FENCE_ADMIN}` that is in no hand in which yours is, `{self.author}`"
             )
         return "; ".join(parts)
+
+
+def _objections(found: Sequence[Approved]) -> list[str]:
+    """Which approvals do not count, why, and whose would."""
+    said = [
+        f"the approval by `{one.approval.approver}` does not count: {one.objection}"
+        for one in found
+        if one.objection is not None
+    ]
+    help_ = (
+        "a second person signs in by an identity provider, or has a token that no other made "
+        f"(`gtm token create NAME --role {Role.FENCE_ADMIN} --owner PERSON --direct`)"
+    )
+    return [*said, help_] if said else []
+
+
+def _whose(approval: Approval) -> str:
+    """The owner, where the name does not say it."""
+    owner = approval.hands.owner
+    return "" if owner in (None, approval.approver) else f" ({owner})"
 
 
 def force_reason(*, force: bool, reason: str) -> str | None:

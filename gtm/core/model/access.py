@@ -1,7 +1,8 @@
-"""Who may do what: roles, what a token is bound to, and tokens as edges know them (by hash only)."""
+"""Who may do what: roles, what a token is bound to, in whose hands it is, and tokens as edges know them (by hash only)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -89,3 +90,82 @@ class Access:
         """The role behind a token's hash, likewise."""
         grant = self.grant(sha256, now)
         return None if grant is None else grant.role
+
+
+STARTED_IT = "local-admin"
+"""Whoever started control, or administers its database: who comes by the link that `gtm serve` prints, and the owner of what was made beside the database."""
+ANYBODY = "*"
+"""Of hands: somebody whom nobody wrote down."""
+OWNER_PATTERN = r"[!-)+-~][!-~]{0,399}"
+"""An owner: printable ASCII without spaces, and not `ANYBODY`."""
+OWNER_WORDS = "must be printable ASCII without spaces, not beginning with `*` (at most 400 characters): `ann@example.com`, `ci`"
+
+Accounts = Mapping[str, frozenset[str]]
+"""Names in lower case → the accounts at identity providers that have come by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """In whose hands a credential is: its owner's (None: nobody wrote down whose), and those in which was what it was made with.
+
+    Law: hands are written down when a credential is made. To state an owner adds one; nothing takes any away.
+    """
+
+    owner: str | None
+    makers: tuple[str, ...] = ()
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All of them, the owner first."""
+        return tuple(dict.fromkeys((self.owner or ANYBODY, *self.makers)))
+
+
+UNKNOWN_HANDS = Hands(None)
+"""Of a credential of which nobody knows whose it is."""
+
+
+class Why(StrEnum):
+    """Why two credentials count as one."""
+
+    UNKNOWN_FIRST = "unknown first"
+    """Nobody knows in whose hands the first is."""
+    UNKNOWN_SECOND = "unknown second"
+    OWNER = "owner"
+    """They have one owner."""
+    FIRST_MADE_SECOND = "first made second"
+    """The owner of the first made the second, or what it was made with."""
+    SECOND_MADE_FIRST = "second made first"
+    MAKER = "maker"
+    """Somebody else made both, or what they were made with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Why two credentials count as one, and who has both, as the hands of the second call them."""
+
+    why: Why
+    who: str
+
+
+def in_one_hand(first: Hands, second: Hands, accounts: Accounts) -> Shared | None:
+    """Whether somebody has two credentials in hand, and why that is so; None: nobody has.
+
+    A name is the accounts that have come by it; one that no account has had is itself.
+    """
+    for hands, why in ((first, Why.UNKNOWN_FIRST), (second, Why.UNKNOWN_SECOND)):
+        if ANYBODY in hands.every:
+            return Shared(why, ANYBODY)
+    of_first, owns_first = _people(first.every, accounts), _people(first.every[:1], accounts)
+    for name in second.every:
+        people = _people([name], accounts)
+        if people & of_first:
+            is_owner = name == second.owner
+            if people & owns_first:
+                return Shared(Why.OWNER if is_owner else Why.FIRST_MADE_SECOND, name)
+            return Shared(Why.SECOND_MADE_FIRST if is_owner else Why.MAKER, name)
+    return None
+
+
+def _people(names: Iterable[str], accounts: Accounts) -> frozenset[str]:
+    lower = [name.lower() for name in names]
+    return frozenset().union(*(accounts.get(name, frozenset((name,))) for name in lower))

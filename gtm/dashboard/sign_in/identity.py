@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from gtm.core.model.access import Role, permits
 from gtm.dashboard.sign_in.oidc import Provider
@@ -89,6 +89,15 @@ def name_of(claims: Mapping[str, Any], issuer: str) -> str:
     return (
         name if _fits(name) else f"{sha256(subject.encode(errors='replace')).hexdigest()[:32]}@{host[-50:]}"
     )
+
+
+def account_of(claims: Mapping[str, Any], issuer: str) -> str:
+    """What somebody is at a provider, whatever they are called: no two accounts are written alike.
+
+    >>> account_of({"sub": "a b"}, "https://login.example.com/realms/ops")
+    'https://login.example.com/realms/ops#a%20b'
+    """
+    return f"{issuer}#{quote(claims['sub'], safe='', errors='surrogatepass')}"
 
 
 def _fits(name: str) -> bool:

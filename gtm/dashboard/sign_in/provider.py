@@ -17,7 +17,7 @@ from starlette.routing import Route
 from gtm.control.live.sessions import Person
 from gtm.dashboard import security
 from gtm.dashboard.security import HEADERS
-from gtm.dashboard.sign_in.identity import name_of, role_of
+from gtm.dashboard.sign_in.identity import account_of, name_of, role_of
 from gtm.dashboard.sign_in.oidc import CALLBACK, OidcError
 from gtm.dashboard.sign_in.pages import begun, failed, form, inside
 from gtm.dashboard.visits import Dashboard
@@ -143,4 +143,4 @@ async def _person(request: Request, dashboard: Dashboard, kept: _Kept | None) ->
             f"you are {called} at the identity provider, but nothing that it says of you gives you a role here: ask whoever runs gtm to add you to a group "
             "that has one (GTM_OIDC_ROLES)"
         )
-    return Person(called, role)
+    return Person(called, role, account=account_of(claims, identity.provider.issuer))

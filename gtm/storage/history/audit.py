@@ -15,7 +15,7 @@ from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.model.access import Role
+from gtm.core.model.access import Hands, Role
 from gtm.storage import tables
 
 _LONGEST = 4000
@@ -36,11 +36,16 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something: a token's name or a person, their role (None: none that control knows of), and by what."""
+    """Who does something: a token's name or a person, their role (None: none that control knows of), and by what.
+
+    `credential` is what they do it with (`token ID` or `session ID`), `hands` in whose that is; None: there is none.
+    """
 
     name: str
     role: Role | None
     via: Via
+    credential: str = ""
+    hands: Hands | None = None
 
 
 CONTROL = Actor("gtm", None, Via.CONTROL)

@@ -60,10 +60,30 @@ def test_tokens_of_regions(run: Gtm, control: Control) -> None:
     other = run.ok("token", "create", "servers", "--role", "reporter", "--regions", "eu-*", "--json", *direct)
     assert (other.json["regions"], other.json["edges"]) == ("eu-*", None)
     listed = run.ok("token", "list").out
-    assert re.search(r"fra-balancer +[0-9a-f]+ +balancer +eu-central +active", listed)
-    assert re.search(r"servers +[0-9a-f]+ +reporter +eu-\* +active", listed)
+    assert re.search(r"fra-balancer +[0-9a-f]+ +balancer +eu-central +admin-one +active", listed)
+    assert re.search(r"servers +[0-9a-f]+ +reporter +eu-\* +local-admin +active", listed)
     assert "balancer of eu-central" in run.ok("token", "rotate", "fra-balancer").err
     assert "needs the region" in run("token", "create", "x", "--role", "balancer", *direct).err
+
+
+def test_owners(run: Gtm, control: Control) -> None:
+    """Whose a token is, is said when it is made or replaced, and shown; left out it is that of the token that makes it, or of who started it all."""
+    direct = ("--direct", "--database-url", control.database_url)
+    create = ("token", "create", "--role", "viewer", "--json")
+    made = run.ok(*create, "ann", "--owner", "ann@example.com").json
+    assert (made["owner"], made["makers"]) == ("ann@example.com", ["admin-one"])
+    assert run.ok(*create, "mine").json["owner"] == "admin-one"
+    made = run.ok(*create, "bob", "--owner", "bob@example.com", *direct).json
+    assert (made["owner"], made["makers"]) == ("bob@example.com", [])
+    assert run.ok(*create, "rescue", *direct).json["owner"] == "local-admin"
+    assert re.search(r"bob +[0-9a-f]+ +viewer +bob@example.com +active", run.ok("token", "list").out)
+    kept = run.ok("token", "rotate", "ann", "--json", *direct).json
+    assert (kept["owner"], kept["makers"]) == ("ann@example.com", [])
+    given = run.ok("token", "rotate", "ann", "--owner", "ci", "--json").json
+    assert (given["owner"], given["makers"]) == ("ci", ["admin-one"])
+    for wrong in ("*", "", "Ann Smith", "x" * 401):
+        assert "owner" in run("token", "create", "x", "--role", "viewer", "--owner", wrong).err
+        assert "owner" in run("token", "rotate", "ann", "--owner", wrong, *direct).err
 
 
 NO_TOKENS = (

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Response
 from pydantic import Field
 
-from gtm.api.context import Ctx, FenceAdmin, Viewer, reply
+from gtm.api.context import Ctx, FenceAdmin, Principal, Viewer, reply
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.policy import approvals
+from gtm.control.policy.approvals import Author
 from gtm.documents import fields
 from gtm.documents.resources import Document
+from gtm.storage.approvals import Approval
 
 router = strict_router(prefix="/v1/fence-approvals", tags=["policy"])
 
@@ -34,9 +36,13 @@ class ApprovalView(Schema):
 
     sha256: str
     approver: str
+    owner: str | None
+    """Whose the token or session was that approved; null: unknown."""
     reason: str
     created_at: datetime
     expires_at: datetime
+    objection: str | None
+    """Why it would not count for a change by whoever asks: who counts as one with whom; null: it counts as long as it stands."""
 
 
 class ApprovalList(Schema):
@@ -50,7 +56,7 @@ class ApprovalList(Schema):
     status_code=201,
     operation_id="approve_fence",
     summary="Approve of a change that opens a fence",
-    description="It has to be somebody else's: an approval by the token that makes the change counts for nothing.",
+    description="It counts only if nobody has both in hand, what approves and what makes the change: their owners, and whoever made them.",
     response_model=ApprovalView,
     responses=errors(413, 415),
 )
@@ -65,7 +71,7 @@ async def approve(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Response:
         now=now,
         expires_at=body.expires_at or now + timedelta(hours=1),
     )
-    return reply(made, 201)
+    return reply(_view(made, approvals.objection(_author(who), made, {})), 201)
 
 
 @router.get(
@@ -75,6 +81,24 @@ async def approve(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Response:
     response_model=ApprovalList,
     responses=errors(),
 )
-async def list_(ctx: Ctx, _: Viewer) -> Response:
+async def list_(ctx: Ctx, who: Viewer) -> Response:
     """Those that have ended included."""
-    return reply({"items": await approvals.list_all(ctx.database)})
+    found = await approvals.list_all(ctx.database, _author(who))
+    return reply({"items": [_view(one.approval, one.objection) for one in found]})
+
+
+def _author(who: Principal) -> Author:
+    """Whoever asks, as if they made the change."""
+    return Author(who.name, who.hands)
+
+
+def _view(made: Approval, objection: str | None) -> dict[str, Any]:
+    return {
+        "sha256": made.sha256,
+        "approver": made.approver,
+        "owner": made.hands.owner,
+        "reason": made.reason,
+        "created_at": made.created_at,
+        "expires_at": made.expires_at,
+        "objection": objection,
+    }
