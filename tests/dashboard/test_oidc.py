@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from gtm.control.policy import approvals
 from gtm.core.model.access import Role
-from gtm.storage.history.audit import Actor, Via
-from gtm.storage.session import Database
 from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Server, prepare, region
 from tests.api.test_fences import REASON
 from tests.conftest import _TEMPLATE, _fresh
@@ -182,10 +177,10 @@ def test_a_person_approves_as_a_second(prepared_url: str) -> None:
         assert signed_in(server, eve, "eve").status_code == 303
         assert signed_in(server, ann, "ann").status_code == 303
         named = change().json()["fingerprint"]
-        approve(prepared_url, "eve@127.0.0.1", named)
+        approve(eve, named)
         eve.post("/sign-out", data={"csrf": csrf(eve)})
         assert change().status_code == 409, "eve has signed out"
-        approve(prepared_url, "ann@example.com", named)
+        approve(ann, named)
         done = change()
         assert done.status_code == 200, done.text
         newest = admin.get("/v1/revisions", params={"limit": 1}).json()["items"][0]
@@ -198,14 +193,10 @@ def csrf(client: httpx.Client) -> str:
     return re.findall(r'name="csrf" value="([0-9a-f]+)"', client.get("/access").text)[0]
 
 
-def approve(url: str, name: str, sha256: str) -> None:
-    """As the dashboard has the API do for somebody who is signed in."""
-
-    async def work() -> None:
-        database, now = Database(url), datetime.now(UTC)
-        by = Actor(name, Role.FENCE_ADMIN, Via.DASHBOARD)
-        until = now + timedelta(hours=1)
-        await approvals.approve(database, sha256, by=by, reason="case 4711", now=now, expires_at=until)
-        await database.dispose()
-
-    asyncio.run(work())
+def approve(client: httpx.Client, sha256: str) -> None:
+    """By the page of the draft."""
+    text = client.get("/policy/residency-rules/gdpr/delete").text
+    [draft] = set(re.findall(r'name="draft" value="([^"]*)"', text))
+    fields = {"draft": html.unescape(draft), "text": "", "fingerprint": sha256, "approval": "case 4711"}
+    answer = client.post("/policy/draft", data={"csrf": csrf(client), "do": "approve", **fields})
+    assert answer.status_code == 303, answer.text

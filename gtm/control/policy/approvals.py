@@ -121,18 +121,16 @@ def objection(author: Author, approval: Approval, accounts: Accounts) -> str | N
     if shared is None:
         return None
     first, second, who = f"`{author.name}`", f"`{approval.approver}`", f"`{shared.who}`"
-    return (
-        f"{second} counts as one with {first}: "
-        + {
-            Why.UNKNOWN_FIRST: _unknown(first),
-            Why.UNKNOWN_SECOND: _unknown(second),
-            Why.OWNER: f"both are {who}'s",
-            Why.FIRST_MADE_SECOND: f"{who}, whose {first} is, made {second}, or what that was made with",
-            Why.SECOND_MADE_FIRST: f"{who}, whose {second} is, made {first}, or what that was made with",
-            Why.MAKER: f"{who} made both, or what they were made with",
-        }[shared.why]
-    )
-
-
-def _unknown(name: str) -> str:
-    return f"in whose hands {name} is, or what made it, was not written down (`gtm token rotate NAME --owner OWNER --direct` does)"
+    if shared.why in (Why.UNKNOWN_FIRST, Why.UNKNOWN_SECOND):
+        unknown = first if shared.why is Why.UNKNOWN_FIRST else second
+        return (
+            f"{unknown} counts as one with everybody: in whose hands it is was not written down, or in whose that was which made it "
+            "(`gtm token rotate NAME --owner OWNER --direct` does)"
+        )
+    said = {
+        Why.OWNER: f"both are {who}'s",
+        Why.FIRST_MADE_SECOND: f"the owner of {first} ({who}) made {second}, or what that was made with",
+        Why.SECOND_MADE_FIRST: f"the owner of {second} ({who}) made {first}, or what that was made with",
+        Why.MAKER: f"{who} made both, or what they were made with",
+    }
+    return f"{second} counts as one with {first}: {said[shared.why]}"

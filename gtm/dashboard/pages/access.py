@@ -79,7 +79,11 @@ async def _overview(visit: Visit, status: int = 200, **more: Any) -> Response:
         "made": None,
     }
     if visit.may("admin"):
-        values |= _tokens_shown(visit, await _all_tokens(visit), now)
+        tokens = await _all_tokens(visit)
+        values |= _tokens_shown(visit, tokens, now)
+        values["owners"] = sorted(
+            {one["owner"] for one in tokens if one["owner"]} | {one["name"] for one in sessions}
+        )[:SHOWN]
     return visit.render("access.html", status, **{**values, **more})
 
 
@@ -102,7 +106,8 @@ def _tokens_shown(visit: Visit, tokens: Sequence[Mapping[str, Any]], now: dateti
     fitting = [
         one
         for one in rows
-        if sought in f"{one['name']} {one['role']} {one['id']}".lower() and (ended or one["works"])
+        if sought in f"{one['name']} {one['role']} {one['owner'] or 'unknown'} {one['id']}".lower()
+        and (ended or one["works"])
     ]
     return {
         "tokens": fitting[:SHOWN],
@@ -158,7 +163,9 @@ async def _create(visit: Visit) -> Response:
     """Make a token: its text is on this one answer."""
     given = await visit.form()
     body = {
-        key: given[key].strip() for key in ("name", "role", "edges", "regions") if given.get(key, "").strip()
+        key: given[key].strip()
+        for key in ("name", "role", "edges", "regions", "owner")
+        if given.get(key, "").strip()
     }
     days = given.get("lasts", "")
     if days in LASTS and days:
@@ -169,7 +176,9 @@ async def _create(visit: Visit) -> Response:
         return await _overview(visit, found.status, problem=found.document, given=given)
     command = ["gtm", "token", "create", body["name"], "--role", body["role"]]
     command += ["--expires", f"{days}d"] if days else []
-    command += [part for key in ("edges", "regions") if key in body for part in (f"--{key}", body[key])]
+    command += [
+        part for key in ("edges", "regions", "owner") if key in body for part in (f"--{key}", body[key])
+    ]
     return await _overview(visit, 201, made=made, command=shlex.join(command))
 
 
@@ -191,6 +200,7 @@ async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | N
         status,
         token=mine[0],
         every=mine,
+        hands=tuple(dict.fromkeys((mine[0]["owner"], *mine[0]["makers"]))),
         works=any(one["works"] for one in mine),
         graces=GRACES,
         problem=problem,
@@ -229,12 +239,16 @@ async def _rotate(visit: Visit) -> Response:
     """Replace a token's text: the new one is on this one answer."""
     wanted, given = name(visit.request.path_params["token"]), await visit.form()
     grace = given.get("grace", "")
-    body = {"grace_seconds": int(grace)} if grace in GRACES else {"grace_seconds": grace}
+    body: dict[str, Any] = {"grace_seconds": int(grace) if grace in GRACES else grace}
+    owner = given.get("owner", "").strip()
+    if owner:
+        body["owner"] = owner
     try:
         made = (await visit.api.ask("POST", f"/v1/tokens/{wanted}:rotate", body=body)).content
     except ApiProblem as found:
         return await _token(visit, found.status, found.document)
-    command = shlex.join(["gtm", "token", "rotate", wanted, "--grace", _CLI_GRACES[grace]])
+    words = ["gtm", "token", "rotate", wanted, "--grace", _CLI_GRACES[grace]]
+    command = shlex.join([*words, "--owner", owner] if owner else words)
     return await _overview(visit, 201, made=made, command=command)
 
 

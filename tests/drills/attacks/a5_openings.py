@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from tests.drills.arena import Arena, attack, held
-from tests.system.harness import System
+from tests.system.harness import Process, System
 
 _RULE = "/v1/residency-rules/gdpr-chat"
 _FORCE = {"force": "true", "force_reason": "a drill"}
@@ -19,6 +19,15 @@ def _token(running: System, name: str, role: str) -> str:
     made = running.api("POST", "/v1/tokens", json={"name": name, "role": role})
     made.raise_for_status()
     return str(made.json()["token"])
+
+
+def _beside(running: System, name: str) -> str:
+    """The text of somebody else's token, which no other token made."""
+    log = running.data_dir.with_suffix(f".{name}.log")
+    words = ["token", "create", name, "--role", "fence-admin", "--owner", name, "--direct"]
+    command = Process([*words, "--data-dir", str(running.data_dir)], log)
+    command.popen.wait(60)
+    return command.output.strip().splitlines()[-1]
 
 
 def _refused(answer: httpx.Response, rule: str, status: int = 409) -> None:
@@ -109,11 +118,12 @@ def operator(arena: Arena) -> str:
     return "403, twice, naming the role"
 
 
-@attack("A5", "approving of one's own change, and of another than the one approved")
+@attack("A5", "approving of one's own change with another token, and of another than the one approved")
 def own_approval(arena: Arena) -> str:
     """Where a second person has to approve, one person cannot do it alone, nor use an approval twice."""
     with arena.own("--demo", "--fence-approvals", "1") as running:
-        texts = {name: _token(running, name, "fence-admin") for name in ("first", "second")}
+        texts = {name: _token(running, name, "fence-admin") for name in ("first", "puppet")}
+        texts["second"] = _beside(running, "second")
 
         def call(who: str, method: str, path: str, **given: Any) -> httpx.Response:
             headers = {"Authorization": f"Bearer {texts[who]}"}
@@ -127,8 +137,9 @@ def own_approval(arena: Arena) -> str:
 
         refused = call("first", "DELETE", _RULE, params=_FORCE)
         _refused(refused, "fence")
-        approve("first", refused.json()["fingerprint"])
-        _refused(call("first", "DELETE", _RULE, params=_FORCE), "fence")
+        for mine in ("first", "puppet"):
+            approve(mine, refused.json()["fingerprint"])
+            _refused(call("first", "DELETE", _RULE, params=_FORCE), "fence")
         approve("second", refused.json()["fingerprint"])
         other = _RULE.replace("gdpr-chat", "clinic-records")
         _refused(call("first", "DELETE", other, params=_FORCE), "fence")
