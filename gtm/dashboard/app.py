@@ -72,9 +72,16 @@ class _Both:
         return path.split("/", 2)[1] in _API
 
 
+_WORDS = {
+    404: "there is no such page",
+    405: "this address takes a form alone, and what it answered cannot be opened again: go back to the page with the form",
+}
+"""What people are told in place of HTTP's own words."""
+
+
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
-    words = "there is no such page" if error.status_code == 404 else error.detail
+    words = _WORDS.get(error.status_code, error.detail)
     return plain(request, "problem.html", error.status_code, {"problem": {"title": "error", "detail": words}})
 
 

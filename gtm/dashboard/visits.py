@@ -189,10 +189,9 @@ def page(
     async def endpoint(request: Request) -> Response:
         visit = visit_of(request)
         if visit is None:
-            return _unknown(request)
+            return await _interrupted(request) or _unknown(request)
         if request.method not in ("GET", "HEAD") and not await _ours(visit):
-            words = "this form is from another page or has expired: load the page again, then repeat it"
-            return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
+            return await _interrupted(request, visit) or _not_ours(visit)
         if not permits(visit.role, role):
             words = f"this needs role `{role.value}`; yours is `{visit.role.value}`"
             return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
@@ -215,6 +214,34 @@ async def _ours(visit: Visit) -> bool:
         shown = fields.get(security.CSRF, "")
         visit.request.state.form = fields
     return hmac.compare_digest(shown.encode(errors="replace"), visit.csrf.encode())
+
+
+def _not_ours(visit: Visit) -> Response:
+    words = "this form is from another page or has expired: load the page again, then repeat it"
+    return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
+
+
+async def _interrupted(request: Request, visit: Visit | None = None) -> Response | None:
+    """A form of ours whose session has ended since it was opened: nothing is done, and nothing that was typed is lost.
+
+    Args:
+        request: with the form.
+        visit: whoever is signed in now; None: nobody.
+
+    Returns:
+        None: it is no such form. Where a browser does not say whose page has sent it, it may be anybody's.
+    """
+    told = "origin" in request.headers or "sec-fetch-site" in request.headers
+    dashboard: Dashboard = request.app.state.dashboard
+    if request.method != "POST" or request.url.path == "/sign-out" or not told:
+        return None
+    if not security.is_same_origin(request, dashboard.url):
+        return None
+    if request.headers.get("hx-request") == "true":
+        return plain(request, "again_part.html", 403 if visit else 401, {"visit": visit})
+    fields = await read_form(request) if visit is None else await visit.form()
+    kept = {name: text for name, text in fields.items() if name != security.CSRF}
+    return plain(request, "again.html", 403 if visit else 401, {"visit": visit, "kept": kept})
 
 
 def _unknown(request: Request) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -20,6 +21,8 @@ from gtm.dashboard.pages.policy.revisions import on_purpose, shown
 from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml, concise, kind_of
 from gtm.dashboard.visits import Visit, page
 
+_HIDE_MUCH = frozenset({"regions"})
+"""Kinds whose forms leave out what a new one needs: a region's endpoints would be the example's, unseen."""
 _REFUSED = (400, 403, 409, 412, 422)
 """Statuses with which the API says no to a change."""
 
@@ -63,11 +66,10 @@ async def _new(visit: Visit) -> Response:
     revision = (await visit.api.get("/v1/resources", limit=1))["revision"]
     example = EXAMPLES[kind]["typical"]["value"]
     called = "example.com" if kind == "zones" else f"new-{label(kind).replace(' ', '-')}"
-    text = as_yaml({kind: [{"name": called, **example}]})
-    draft = Draft(text, revision)
-    if kind in forms.FORMS and visit.query("as") != "yaml":
-        return await _form(visit, draft)
-    return await _editor(visit, draft)
+    if kind in forms.FORMS and kind not in _HIDE_MUCH and visit.query("as") != "yaml":
+        began = {"name": called, **forms.beginning(kind, example, await forms.known(visit.api))}
+        return await _form_page(visit, Draft(forms.rewritten(kind, began), revision), kind, began, [])
+    return await _editor(visit, Draft(as_yaml({kind: [{"name": called, **example}]}), revision))
 
 
 async def _delete(visit: Visit) -> Response:
@@ -80,8 +82,12 @@ async def _delete(visit: Visit) -> Response:
 
 
 async def _shared(visit: Visit) -> Response:
-    """A draft that somebody has sent."""
-    return await _preview(visit, Draft.of_link(visit.query("d") or ""))
+    """A draft that somebody has sent; who may change nothing sees what it would do to traffic."""
+    packed = visit.query("d") or ""
+    draft = Draft.of_link(packed)
+    if not visit.may("operator"):
+        return visit.go(f"/simulate?{urlencode({'traffic': 'now', 'd': packed})}")
+    return await _preview(visit, draft)
 
 
 async def _go_on(visit: Visit) -> Response:
@@ -178,6 +184,7 @@ async def _form_page(
         called=document.get("name", ""),
         is_new=f"{kind}/{document.get('name', '')}" not in draft.tags,
         problems=problems,
+        placed=forms.placed(kind, document.get("name", ""), problems),
         fields=forms.fields(kind, document),
         known=await forms.known(visit.api),
         managers=await conflicts.managers(visit.api, draft),
@@ -218,7 +225,7 @@ async def _preview(
         titles=TITLES,
         given=form,
         approvals=await _approvals(visit, safety["fingerprint"] if safety else None),
-        **shown(tried["changes"], tried["managed"]),
+        **shown(tried["changes"], tried["managed"], found["policy"]),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from gtm.documents.resources import MAX_RESOURCES
 MORE_ROWS = 2
 """Empty rows for further members."""
 _MOST_ROWS = 1000
+_FIRST = 2
+"""Regions that a new service, or a new spillover rule, begins with."""
 _KNOWN = 13
 """Names of a kind that a form is told: the last says that there are more than it lists."""
 
@@ -141,6 +143,39 @@ def kind_of_draft(policy: Mapping[str, Any] | None) -> str | None:
         return None
     held = [(kind, len(items)) for kind, items in policy.items() if items]
     return held[0][0] if len(held) == 1 and held[0][1] == 1 and held[0][0] in FORMS else None
+
+
+def beginning(kind: str, example: Mapping[str, Any], names: Mapping[str, list[str]]) -> dict[str, Any]:
+    """What a new document's form begins with: the example, of what the form shows, with names that there are.
+
+    What a form does not show nobody would look at, and names of the example's own are unknown in most policies.
+    """
+    shown = {field.path.partition(".")[0] for field in FORMS[kind]}
+    made = {key: dict(value) if isinstance(value, Mapping) else value for key, value in example.items()}
+    made = {key: value for key, value in made.items() if key in shown}
+    for field in FORMS[kind]:
+        there = names.get(field.offers, [])
+        if field.written == "members":
+            made["members"] = [{"region": name} for name in names["regions"][:_FIRST]]
+        elif field.offers not in ("", "jurisdictions"):
+            *way, last = field.path.split(".")
+            within = made.get(way[0], {}) if way else made
+            if last == "to_regions":
+                within[last] = there[1:_FIRST]
+            elif last in within:
+                within[last] = there[:1] if field.written == "names" else "".join(there[:1])
+    return made
+
+
+def placed(kind: str, called: str, problems: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """What is wrong, by the path of the field of the form that it is about."""
+    found: dict[str, list[str]] = {}
+    for one in problems:
+        way = one["path"].removeprefix(f"{kind}.{called}.")
+        for field in FORMS[kind]:
+            if way == field.path or way.startswith((f"{field.path}.", f"{field.path}[")):
+                found.setdefault(field.path, []).append(one["message"])
+    return found
 
 
 def fields(kind: str, document: Mapping[str, Any]) -> list[dict[str, Any]]:

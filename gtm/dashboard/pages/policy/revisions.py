@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Query
-from gtm.dashboard.pages.policy.words import SLUGS, TITLES
+from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml
 from gtm.dashboard.visits import Visit, page
 
 _DIGITS = 18
@@ -20,6 +20,8 @@ PAGE = 50
 """Revisions on a page."""
 MOST_CHANGES = 200
 """Resources whose changes a page lists."""
+MOST_TEXTS = 20
+"""New resources that a page shows the whole of."""
 FORCED = "forced against the safety rules "
 """How what control adds to a forced change's reason begins."""
 
@@ -68,26 +70,56 @@ async def _revision(visit: Visit) -> Response:
         visit.api.get(f"/v1/revisions/{number}/diff"),
         visit.api.get("/v1/revisions", limit=1),
     )
+    policy = await _after(visit, number, changed["changes"])
     return visit.render(
         "policy_revision.html",
         one=before["items"][0],
         forced=FORCED in before["items"][0]["comment"],
         in_force=_newest(newest),
         titles=TITLES,
-        **shown(changed["changes"]),
+        **shown(changed["changes"], policy=policy),
     )
 
 
-def shown(changes: list[Any], managed: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Changes as pages list them: no more than somebody may read, each with the tool that manages it."""
+async def _after(visit: Visit, number: int, changes: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The policy of a revision, if something in it is new: it may be large."""
+    if not any(one["action"] == "created" for one in changes):
+        return None
+    found: Mapping[str, Any] = (await visit.api.get(f"/v1/revisions/{number}"))["policy"]
+    return found
+
+
+def shown(
+    changes: list[Any],
+    managed: Iterable[Mapping[str, Any]] = (),
+    policy: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Changes as pages list them: no more than somebody may read, each with the tool that manages it.
+
+    `policy` is the one after them, or the part of it that they are of: what is new is shown as it stands there.
+    """
     managers = {(one["kind"], one["name"]): one["manager"] for one in managed}
+    new = [one for one in changes[:MOST_CHANGES] if one["action"] == "created"][:MOST_TEXTS]
+    texts = {(one["kind"], one["name"]): _text(one, policy or {}) for one in new}
     return {
         "changes": [
-            {**one, "manager": managers.get((one["kind"], one["name"]))} for one in changes[:MOST_CHANGES]
+            {
+                **one,
+                "manager": managers.get((one["kind"], one["name"])),
+                "text": texts.get((one["kind"], one["name"])),
+            }
+            for one in changes[:MOST_CHANGES]
         ],
         "unlisted": max(0, len(changes) - MOST_CHANGES),
         "slugs": SLUGS,
     }
+
+
+def _text(change: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
+    """A new resource as YAML; None: the policy at hand does not hold it."""
+    kind = change["kind"]
+    found = next((one for one in policy.get(kind) or () if one["name"] == change["name"]), None)
+    return None if found is None else as_yaml({kind: [found]})
 
 
 async def _ask_back(visit: Visit) -> Response:
@@ -99,6 +131,7 @@ async def _question(
     visit: Visit, number: int, status: int, refused: Mapping[str, Any] | None = None
 ) -> Response:
     tried = await visit.api.ask("POST", f"/v1/revisions/{number}:rollback", body={"dry_run": True})
+    policy = await _after(visit, number, tried.content["changes"])
     given = {} if visit.request.method == "GET" else await visit.form()
     return visit.render(
         "policy_roll_back.html",
@@ -108,7 +141,7 @@ async def _question(
         refused=refused,
         given=given,
         titles=TITLES,
-        **shown(tried.content["changes"], tried.content["managed"]),
+        **shown(tried.content["changes"], tried.content["managed"], policy),
     )
 
 

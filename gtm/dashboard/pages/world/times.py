@@ -39,6 +39,12 @@ class Line:
         return self.since.strftime("%Y-%m-%dT%H:%M")
 
     @property
+    def shown(self) -> str:
+        """The step that is shown, likewise; the last one, if that is now."""
+        steps = self.count if self.at is None else self.at
+        return (self.since + timedelta(seconds=self.step * steps)).strftime("%Y-%m-%dT%H:%M")
+
+    @property
     def last(self) -> str:
         """Likewise."""
         return (self.since + timedelta(seconds=self.step * self.count)).strftime("%Y-%m-%dT%H:%M")
