@@ -46,6 +46,7 @@ from gtm.api.schemas.state import EndpointHealthSchema
 from gtm.control.lead.election import Election
 from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.sessions import Person
+from gtm.control.policy.drafts import GeoIP
 from gtm.control.policy.questions import Answers
 from gtm.control.replica import Replica
 from gtm.core.model.access import STARTED_IT, Role
@@ -100,6 +101,7 @@ def create_app(
     half_life: float = DEFAULT_HALF_LIFE,
     signing: DnssecSettings | None = None,
     locate: Locate | None = None,
+    geoip: GeoIP = (None, None),
     metrics_allow: tuple[Network, ...] = LOOPBACK,
     name: str = "",
     deposed: Callable[[], None] | None = None,
@@ -122,6 +124,7 @@ def create_app(
         half_life: seconds after which a measured round trip counts half.
         signing: how keys of signed zones are kept; None: this process has no key file.
         locate: where an address is; None: by the shipped database.
+        geoip: what `locate` reads: a database and overrides; None: the shipped one, and none.
         metrics_allow: networks that read the metrics without a token.
         name: what other control processes on the database are told of this one: a host and a port.
         deposed: called when another is active in place of this one, which should end then.
@@ -182,6 +185,7 @@ def create_app(
         failed=failed,
         answers=answers,
         dashboard_url=dashboard_url,
+        geoip=geoip,
     )
     if sign_in:
         context.links.make(Person(STARTED_IT, Role.ADMIN), sign_in)

@@ -23,6 +23,7 @@ from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.present import Present
 from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
+from gtm.control.policy.drafts import GeoIP
 from gtm.control.policy.managers import OnManaged, Writer, writer
 from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
@@ -58,7 +59,8 @@ class Context:
 
     `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
     have to approve of what opens a fence, `failed` counts sign-ins that fail, `answers` says what an edge would send, `apart` looks at drafts,
-    `links` sign people in, `dashboard_url` is where people find the dashboard if that is known, `readers` bounds the short drafts that are read at once.
+    `links` sign people in, `dashboard_url` is where people find the dashboard if that is known, `readers` bounds the short drafts that are read at once,
+    `geoip` is what `locate` reads, for processes that locate addresses themselves.
     """
 
     database: Database
@@ -72,6 +74,7 @@ class Context:
     apart: Apart = field(default_factory=Apart)
     links: SignInLinks = field(default_factory=lambda: SignInLinks(time.monotonic))
     dashboard_url: str | None = None
+    geoip: GeoIP = (None, None)
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
 
     @property

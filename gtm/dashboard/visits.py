@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -24,6 +23,7 @@ from gtm.control.live.present import Present
 from gtm.control.live.sessions import NOTED, digest
 from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role, permits
 from gtm.dashboard import security
+from gtm.dashboard.form_bodies import MAX_FORM, MAX_UPLOAD, read_form
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.live import Live, Render
 from gtm.dashboard.rendering import rendered
@@ -32,10 +32,6 @@ from gtm.dashboard.sign_in.identity import Identity
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Via
 from gtm.storage.sessions import Session
-
-MAX_FORM = 2 * 1024 * 1024
-"""Bytes of a form."""
-_MAX_FIELDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,10 @@ class Visit:
             HTTPException: it is no form, or too large.
         """
         kept: dict[str, str] | None = getattr(self.request.state, "form", None)
-        return await read_form(self.request) if kept is None else kept
+        if kept is not None:
+            return kept
+        files: bool = self.request.state.files
+        return await read_form(self.request, MAX_UPLOAD if files else MAX_FORM, files=files)
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page."""
@@ -129,22 +128,6 @@ class Visit:
 Handler = Callable[[Visit], Awaitable[Response]]
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; see `Visit.form`."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise HTTPException(415, "a form is `application/x-www-form-urlencoded`")
-    raw = bytearray()
-    async for piece in request.stream():
-        raw += piece
-        if len(raw) > MAX_FORM:
-            raise HTTPException(413, f"a form may have {MAX_FORM} bytes")
-    try:
-        return dict(parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
-    except ValueError as error:
-        raise HTTPException(400, f"the form cannot be read: {error}") from error
-
-
 def visit_of(request: Request) -> Visit | None:
     """Who is signed in, if anybody is."""
     dashboard: Dashboard = request.app.state.dashboard
@@ -179,14 +162,20 @@ def _principal(present: Present, session: Session, role: Role) -> Principal:
 
 
 def page(
-    path: str, handler: Handler, *, methods: Sequence[str] = ("GET",), role: Role = Role.VIEWER
+    path: str,
+    handler: Handler,
+    *,
+    methods: Sequence[str] = ("GET",),
+    role: Role = Role.VIEWER,
+    files: bool = False,
 ) -> Route:
     """A page for people who are signed in and may do what a role may.
 
-    Whoever is not signed in is asked to; a form without its token, or from another site, does nothing.
+    Whoever is not signed in is asked to; a form without its token, or from another site, does nothing. `files`: its form may have some.
     """
 
     async def endpoint(request: Request) -> Response:
+        request.state.files = files
         visit = visit_of(request)
         if visit is None:
             return await _interrupted(request) or _unknown(request)
@@ -239,6 +228,9 @@ async def _interrupted(request: Request, visit: Visit | None = None) -> Response
         return None
     if request.headers.get("hx-request") == "true":
         return plain(request, "again_part.html", 403 if visit else 401, {"visit": visit})
+    kind = request.headers.get("content-type", "").lower()
+    if visit is None and kind.startswith("multipart/"):
+        return None  # files are large, and whoever has one has it still
     fields = await read_form(request) if visit is None else await visit.form()
     kept = {name: text for name, text in fields.items() if name != security.CSRF}
     return plain(request, "again.html", 403 if visit else 401, {"visit": visit, "kept": kept})

@@ -10,6 +10,8 @@ import pickle
 import resource
 import sys
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
 import msgspec
@@ -23,7 +25,7 @@ from gtm.control.policy.questions import Answers, ExplainRequest, asked
 from gtm.control.policy.reading import Reading, read
 from gtm.control.policy.scenario import ScenarioDocument
 from gtm.control.policy.situation import Situation
-from gtm.control.policy.traffic import TrafficDocument
+from gtm.control.policy.traffic import TrafficDocument, TrafficFile
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem
@@ -35,12 +37,15 @@ from gtm.documents.resources import Document
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
 from gtm.geoip.networks import told_subnet
+from gtm.geoip.reader import GeoIPError, Locator
 
 MAX_PAIRS = 10_000_000
 """Regions × services and rules of a draft: 1,000 of the one, 10,000 of the others."""
 MAX_ANSWER = 32 * 1024 * 1024
 """Bytes of an answer, which control holds in its own memory."""
 
+GeoIP = tuple[Path | None, Path | None]
+"""A database of places, and its overrides."""
 _Body = TypeVar("_Body", bound=Document)
 
 
@@ -52,6 +57,8 @@ class SimulateRequest(DraftDocument):
     scenario: ScenarioDocument = ScenarioDocument()
     traffic: Literal["recorded", "current"] | TrafficDocument = "recorded"
     """`recorded` since a moment, the `current` rates, or any other."""
+    traffic_csv: TrafficFile | None = None
+    """In place of `traffic`."""
     since: f.Moment | None = None
     """For recorded traffic; left out: 24 hours ago."""
 
@@ -70,6 +77,7 @@ class Job:
         missing: why there is no traffic although there should be some.
         location: of the client that an explanation is of; None: the body has it.
         answers: what an edge would send; None: nobody here knows.
+        geoip: where the database of places and its overrides are; None: the shipped one, and none.
     """
 
     task: Literal["simulate", "explain"]
@@ -81,6 +89,7 @@ class Job:
     missing: str = ""
     location: Location | None = None
     answers: Answers | None = None
+    geoip: GeoIP = (None, None)
 
 
 def parsed(model: type[_Body], body: bytes) -> _Body:
@@ -179,11 +188,23 @@ def done(job: Job | Reading) -> dict[str, Any]:
         raise NotFound(job.missing)
     running = simulation.compiled(job.running)
     traffic = job.traffic
+    if traffic is None and asked.traffic_csv is not None:
+        named = simulation.priorities(draft.policy, running.policy)
+        traffic = asked.traffic_csv.traffic(named, lambda address: _locator(*job.geoip).locate(address))
     if traffic is None:
         assert not isinstance(asked.traffic, str)  # noqa: S101 - control has looked
         traffic = asked.traffic.traffic(simulation.priorities(draft.policy, running.policy))
     found = simulation.simulated(job.situation, traffic, running, draft, scenario)
     return {**found, "revision": job.revision}
+
+
+@cache
+def _locator(database: Path | None, overrides: Path | None) -> Locator:
+    """Read once an address comes: most files name countries."""
+    try:
+        return Locator(database, overrides)
+    except (GeoIPError, OSError) as error:
+        raise BadRequest(f"control cannot locate addresses, so name countries: {error}") from error
 
 
 def answer(job: Job | Reading) -> bytes:

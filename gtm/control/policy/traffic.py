@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import io
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from gtm.control.errors import NotFound
+from gtm.control.errors import Invalid, NotFound
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.rows import Row
-from gtm.core.demand.traffic import MINUTE, Sample, Traffic
+from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.documents import fields as f
 from gtm.documents.resources import Document
+from gtm.documents.traffic_csv import TrafficError, read_csv
 from gtm.geoip.centres import country_centres
 
 if TYPE_CHECKING:  # which processes that look at drafts have no use for
@@ -26,6 +28,8 @@ if TYPE_CHECKING:  # which processes that look at drafts have no use for
 
 MAX_CELLS = 100_000
 """Cells accepted in one document."""
+MAX_FILE = 8 * 1024 * 1024
+"""Characters of a file in a request; larger ones the command adds up."""
 LOOK_BACK = timedelta(hours=24)
 """How much recorded traffic is taken unless told otherwise."""
 # Centres of the 5° cells at the poles and the date line lie beyond them.
@@ -124,6 +128,32 @@ class TrafficDocument(SampleDocument):
         """The same as a value."""
         whole = self.sample(priorities)
         return Traffic(whole, whole if self.peak is None else self.peak.sample(priorities))
+
+
+class TrafficFile(Document):
+    """Traffic as the text of a CSV file (docs/simulate.md)."""
+
+    text: Annotated[StrictStr, Field(max_length=MAX_FILE)]
+    seconds: Annotated[f.Number, Field(gt=0, le=1e9)] = 3600.0
+    """How long its requests took, if it has no times."""
+
+    def traffic(self, priorities: Mapping[str, Priority], locate: Callable[[str], Location]) -> Traffic:
+        """The same as a value.
+
+        Raises:
+            Invalid: lines are wrong; each is named.
+            NotFound: no line says that anybody asked for anything.
+        """
+        builder = TrafficBuilder(self.seconds)
+        try:
+            # As a file that is opened with `newline=""` gives lines, so that quoted ones may go on.
+            read_csv("traffic", io.StringIO(self.text, newline=""), builder, locate, priorities)
+        except TrafficError as error:
+            raise Invalid("the file is no traffic that can be simulated", error.problems) from error
+        found = builder.traffic()
+        if not any(found.whole.counts.values()):
+            raise NotFound("the file has no requests: each line after the first needs a service and a count")
+        return found
 
 
 def traffic_json(traffic: Traffic) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from gtm.dashboard import static_files
 from gtm.dashboard.curves import latency_curves
 from gtm.dashboard.drafts import Draft
 from gtm.dashboard.effects import told
+from gtm.dashboard.form_bodies import MAX_UPLOAD
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.pages.ask import choices
 from gtm.dashboard.pages.policy.revisions import shown
@@ -37,19 +38,27 @@ USUAL = "24h"
 """What `gtm simulate --traffic recorded` takes too."""
 EVENTS = {"down": "fails", "drain": "drains", "capacity": "has capacity"}
 """What may happen to a region: the parameter of the address, in words."""
+LASTS: Mapping[str, tuple[str, float]] = {
+    "1m": ("a minute", 60.0),
+    "1h": ("an hour", 3600.0),
+    "24h": ("a day", 86_400.0),
+    "7d": ("a week", 604_800.0),
+}
+"""How long a file's requests took: the choice, in words, in seconds."""
 MOST_EVENTS = 100
 _COUNTRIES = 20
 
 
 def routes() -> list[Route]:
     """The page: GET by its address; POST of the form, and of drafts from the Policy pages."""
-    return [page("/simulate", _simulate, methods=("GET", "POST"))]
+    return [page("/simulate", _simulate, methods=("GET", "POST"), files=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is to be simulated. Factors are text, as they were written: the API says what is wrong with them.
 
+    `file` is the text of one with traffic, which took as long as `lasts` says if it has no times; empty: there is none.
     `events` are (what, region, percent of its capacity now), `services` (service, factor); `demand` a factor of all requests.
     """
 
@@ -59,6 +68,8 @@ class Asked:
     services: Sequence[tuple[str, str]] = ()
     at: str = ""
     draft: Draft | None = field(default=None)
+    file: str = ""
+    lasts: str = "1h"
 
     @classmethod
     def of_address(cls, query: QueryParams) -> Self:
@@ -102,11 +113,15 @@ class Asked:
             services=services,
             at=form.get("at", "").strip(),
             draft=Draft.of_form(form) if form.get("draft") else None,
+            file=form.get("file", ""),
+            lasts=form.get("lasts", "1h") if form.get("lasts") in LASTS else "1h",
         )
 
     @property
     def address(self) -> str | None:
-        """Where it can be shared; None: its draft is too long for that."""
+        """Where it can be shared; None: its draft is too long for that, or it has a file."""
+        if self.file:
+            return None
         packed = None if self.draft is None else self.draft.packed
         if self.draft is not None and packed is None:
             return None
@@ -141,7 +156,9 @@ class Asked:
         asked: dict[str, Any] = {"scenario": self.scenario, "traffic": "current"}
         if self.draft is not None:
             asked |= {"policy": policy or {}, **self.draft.partial}
-        if self.traffic in BACK:
+        if self.file:
+            asked |= {"traffic_csv": {"text": self.file, "seconds": LASTS[self.lasts][1]}}
+        elif self.traffic in BACK:
             asked |= {"traffic": "recorded", "since": (now - BACK[self.traffic]).isoformat()}
         return asked
 
@@ -161,16 +178,17 @@ async def _simulate(visit: Visit) -> Response:
 
 async def _page(visit: Visit, asked: Asked, *, run: bool) -> Response:
     names = await choices(visit.api)
-    report = await _report(visit.api, asked) if run else {"asked": asked, "traffic": TRAFFIC}
+    report = await _report(visit.api, asked) if run else {"asked": asked, "traffic": TRAFFIC, "lasts": LASTS}
     return visit.render(
         "simulate.html",
         **report,
         names=names,
         kinds=EVENTS,
+        most_kib=MAX_UPLOAD >> 10,
         events=[*asked.events, *[("down", "", "")] * 2],
         services=[*asked.services, ("", "")],
         run=run,
-        wanted=bool(visit.request.query_params),
+        wanted=bool(visit.request.query_params) or run,
         called=await _called(visit.api, asked.draft),
     )
 
@@ -198,6 +216,7 @@ async def _report(api: Inside, asked: Asked) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "asked": asked,
         "traffic": TRAFFIC,
+        "lasts": LASTS,
         "problem": None,
         "effect": None,
         "curves": None,
@@ -245,7 +264,9 @@ def commands(asked: Asked) -> list[str]:
     """What does the same without a browser."""
     options = ["--policy FOLDER"] if asked.draft is not None else []
     options += (
-        ["--traffic current"]
+        ["--traffic FILE.csv", f"--duration {asked.lasts}"]
+        if asked.file
+        else ["--traffic current"]
         if asked.traffic == "now"
         else ["--traffic recorded", f"--since {asked.traffic}"]
     )
@@ -256,7 +277,9 @@ def commands(asked: Asked) -> list[str]:
     options += [f"--demand {shlex.quote(f'{name}={factor}')}" for name, factor in asked.services]
     options += [f"--at {shlex.quote(_zoned(asked.at))}"] if asked.at else []
     body: dict[str, Any] = {"scenario": asked.scenario, "traffic": "current"}
-    if asked.traffic in BACK:
+    if asked.file:
+        body = {"scenario": asked.scenario, "traffic_csv": {"text": "…", "seconds": LASTS[asked.lasts][1]}}
+    elif asked.traffic in BACK:
         body |= {"traffic": "recorded", "since": "RFC 3339"}
     if asked.draft is not None:
         body |= {"policy": "…", "partial": not asked.draft.whole}

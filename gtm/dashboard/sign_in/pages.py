@@ -17,11 +17,14 @@ from gtm.control.live import sessions
 from gtm.control.live.sessions import LASTS, Person, digest
 from gtm.core.model.access import Role, permits
 from gtm.dashboard import security
+from gtm.dashboard.form_bodies import read_form
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.security import HEADERS
-from gtm.dashboard.visits import Dashboard, Visit, page, plain, read_form, visit_of
+from gtm.dashboard.visits import Dashboard, Visit, page, plain, visit_of
 from gtm.storage.errors import StorageUnavailable
 
+_MAX_FORM = 64 * 1024
+"""Bytes of a form that nobody has signed: a token, and an address to go on to."""
 _TOO_OFTEN = "too many attempts: wait a minute, then try again"
 
 
@@ -73,7 +76,7 @@ async def _token(request: Request) -> Response:
     if not security.is_same_origin(request, dashboard.url):
         return form(request, "this form was sent from another site", 403)
     try:
-        fields = await read_form(request)
+        fields = await read_form(request, _MAX_FORM)
     except HTTPException as error:
         return form(request, error.detail, error.status_code)
     to = inside(fields.get("next"))

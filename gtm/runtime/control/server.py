@@ -124,6 +124,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         half_life=settings.latency_half_life,
         signing=settings.dnssec,
         locate=_locating(settings),
+        geoip=(settings.geoip_db, settings.geoip_overrides),
         metrics_allow=settings.metrics_allow,
         name=f"{socket.gethostname()}:{port}",
         deposed=stop,

@@ -40,6 +40,7 @@ class _Glance(msgspec.Struct):
 
     policy: msgspec.Raw = msgspec.Raw(b"null")
     traffic: msgspec.Raw = msgspec.Raw(b'"recorded"')
+    traffic_csv: msgspec.Raw = msgspec.Raw(b"null")
     since: Any = None
     client_ip: Any = None
     over: Any = None
@@ -81,12 +82,16 @@ async def simulate(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
         traffic = await _traffic(ctx, _glance(body), situation)
     except NotFound as error:
         missing = error.detail
-    job = Job("simulate", body, situation, running.policy, running.revision, traffic, missing)
+    job = Job(
+        "simulate", body, situation, running.policy, running.revision, traffic, missing, geoip=ctx.geoip
+    )
     return Response(await ctx.apart.run(job), media_type="application/json")
 
 
 async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traffic | None:
     """What control knows of traffic, if it is asked for."""
+    if bytes(glance.traffic_csv) != b"null":
+        return None
     if bytes(glance.traffic) == b'"current"':
         if not situation.demand:
             raise NotFound("no demand is known now: no edge has reported any within half a minute")
