@@ -8,7 +8,7 @@ from bench_view import current_view
 
 from gtm.geoip.reader import Locator
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.runtime.process.http_server import KEEP_ALIVE, PatientServer, server_config
+from gtm.runtime.process.http_server import PatientServer, server_config
 from gtm.telemetry import Counts
 
 app = EdgeApp(current_view(), Locator().locate, EdgeOptions(open_lookups=True), Counts(), lambda: "")
@@ -16,9 +16,7 @@ app = EdgeApp(current_view(), Locator().locate, EdgeOptions(open_lookups=True), 
 
 def main() -> None:
     """Serve until killed."""
-    config = server_config(
-        app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, answer=app.answer_head, port=int(sys.argv[1])
-    )
+    config = server_config(app, grace=3, lifespan=False, answer=app.answer_head, port=int(sys.argv[1]))
     PatientServer(config, started=lambda: None).run_on(None)
 
 

@@ -20,7 +20,8 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application, whatever it calls its parameters' types."""
 
 KEEP_ALIVE = 75
-"""Seconds for which a client's connection to an edge may wait for its next request."""
+"""Seconds for which a client's connection may wait for its next request: longer than the minute that proxies and load
+balancers keep theirs, which would else send a request into a connection that is just being closed."""
 _FINISH_EVERY = 0.05
 
 
@@ -28,7 +29,6 @@ def server_config(
     app: Application,
     *,
     grace: int,
-    keep_alive: int = 5,
     lifespan: bool = True,
     port: int = 8000,
     answer: AnswerHead | None = None,
@@ -38,7 +38,6 @@ def server_config(
     Args:
         app: the ASGI application.
         grace: seconds that answers may take once the server ends; feeds never end by themselves.
-        keep_alive: seconds for which a connection may wait for its next request.
         lifespan: the application wants to know when the server starts and ends.
         port: on the loopback; of no use where the server is given sockets.
         answer: answers, in place, requests that are all head (`gtm.runtime.process.direct`); None: the application does.
@@ -52,7 +51,7 @@ def server_config(
         lifespan="auto" if lifespan else "off",
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=keep_alive,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=grace,
     )
 

@@ -16,7 +16,7 @@ from gtm.runtime.edge.line.worker_settings import FINISH
 from gtm.runtime.edge.orphans import own_listeners
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process.clocks import boot_time
-from gtm.runtime.process.http_server import KEEP_ALIVE, PatientServer, server_config
+from gtm.runtime.process.http_server import PatientServer, server_config
 
 
 def run_dns(worker: Worker) -> None:
@@ -78,7 +78,7 @@ def run_http(worker: Worker) -> None:
         ),
     )
     worker.intake = app.intake
-    config = server_config(app, grace=3, keep_alive=KEEP_ALIVE, lifespan=False, answer=app.answer_head)
+    config = server_config(app, grace=3, lifespan=False, answer=app.answer_head)
     server = PatientServer(config, started=lambda: worker.ready(router))
     tcp = _sockets(worker.settings.tcp)
     worker.start(
