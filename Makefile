@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test wheel-test dist tools drills coverage lint format docs bench bench-tools vendor pictures fuzz lock clean help
+.PHONY: run test wheel-test dist tools drills coverage lint format docs client bench bench-tools vendor pictures fuzz lock clean help
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -45,6 +45,9 @@ format: $(VENV)/.dev       ## Rewrite the sources in the project's style.
 
 docs:            ## Write docs/dns-compliance.md anew, from the tests' markers.
 	@$(PYTHON) -m tests.docs.compliance
+
+client: $(VENV)/.dev       ## Write the types and calls of gtm.client anew, from the OpenAPI documents.
+	$(BIN)/python -m tests.release.client_code
 
 bench: $(VENV)/.dev        ## Print the benchmarks, with Debian's load generators and other servers (ARGS="--seconds 2").
 	-@$(PYTHON) tests/bench/bench_tools.py

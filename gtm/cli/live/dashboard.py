@@ -25,7 +25,7 @@ def dashboard(
     from gtm.cli.common import client, output
 
     api = client.control(control_url, token)
-    made = api.call("POST", "/v1/sign-in-links").body
+    made = api.call("POST", "/v1/sign-in-links").value
     url = made.get("url") or control_url.rstrip("/") + str(made["path"])
     if as_json:
         output.print_json({"url": url, "expires_in": made["expires_in"]})

@@ -78,10 +78,10 @@ def roll(
         raise CommandError("say one of --zsk, --ksk and --ds-seen, the first two perhaps with --urgent")
     control = client.control(control_url, token)
     if ds_seen:
-        found = control.call("POST", f"{_path(zone)}/ds-seen").body
+        found = control.call("POST", f"{_path(zone)}/ds-seen").value
     else:
         body = {"role": "zsk" if zsk else "ksk", "urgent": urgent}
-        found = control.call("POST", f"{_path(zone)}/roll", body=body).body
+        found = control.call("POST", f"{_path(zone)}/roll", body=body).value
     output.print_json(found) if as_json else _print(found)
 
 
@@ -98,7 +98,7 @@ def withdraw(
     from gtm.cli.common import client, output
 
     control = client.control(control_url, token)
-    found = control.call("POST", f"{_path(zone)}/withdraw", body={"withdrawing": not undo}).body
+    found = control.call("POST", f"{_path(zone)}/withdraw", body={"withdrawing": not undo}).value
     output.print_json(found) if as_json else _print(found)
 
 

@@ -148,7 +148,7 @@ def _ask_control(
         body["at"] = at
     if draft is not None:
         body["policy"] = read_document(draft)
-    return client.control(url, token).call("POST", "/v1/route:explain", body=body).body
+    return client.control(url, token).call("POST", "/v1/route:explain", body=body).value
 
 
 def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
 
     edge = client.edge(url, token)
     answer = edge.call("GET", "/v1/route", parameters=asdict(asked), accept=frozenset({421, 451, 503}))
-    body = answer.body
+    body = answer.value
     if "outcome" not in body:
         said = body.get("detail", "no reason given")
         raise CommandError(f"the edge cannot answer: {said}", Exit.UNREACHABLE)

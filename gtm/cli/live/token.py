@@ -92,7 +92,7 @@ def create(
     else:
         body = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
         body |= {key: value for key, value in bound.items() if value is not None}
-        made = client.control(control_url, token).call("POST", "/v1/tokens", body=body).body
+        made = client.control(control_url, token).call("POST", "/v1/tokens", body=body).value
     _show(made, as_json=as_json)
 
 
@@ -124,7 +124,7 @@ def rotate(
     else:
         path = f"/v1/tokens/{client.segment(name)}:rotate"
         body = {"grace_seconds": seconds, **({} if owner is None else {"owner": owner})}
-        made = client.control(control_url, token).call("POST", path, body=body).body
+        made = client.control(control_url, token).call("POST", path, body=body).value
     _show(made, as_json=as_json)
     if not as_json:
         ends = output.when(datetime.now(UTC).timestamp() + seconds)
@@ -203,7 +203,7 @@ def revoke(
         ended = _revoke_directly(token_id, database_url, data_dir)
     else:
         api = client.control(control_url, token)
-        ended = api.call("DELETE", f"/v1/tokens/{client.segment(token_id)}").body
+        ended = api.call("DELETE", f"/v1/tokens/{client.segment(token_id)}").value
     if as_json:
         output.print_json(ended)
     else:

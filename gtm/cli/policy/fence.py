@@ -30,7 +30,7 @@ def approve(
 
     until = datetime.now(UTC) + timedelta(seconds=duration_seconds("--expires", expires))
     body = {"sha256": sha256.strip().lower(), "reason": reason, "expires_at": until.isoformat()}
-    made = client.control(control_url, token).call("POST", "/v1/fence-approvals", body=body).body
+    made = client.control(control_url, token).call("POST", "/v1/fence-approvals", body=body).value
     if as_json:
         output.print_json(made)
     else:

@@ -193,7 +193,7 @@ def _reassign(  # noqa: PLR0917 - the commands' own
     body: dict[str, Any] = {"manager": manager, "to": to, "reason": reason}
     if resources:
         body["resources"] = [_key(one) for one in resources]
-    done = client.control(control_url, token).call("POST", "/v1/managers:reassign", body=body).body
+    done = client.control(control_url, token).call("POST", "/v1/managers:reassign", body=body).value
     if as_json:
         output.print_json(done)
         return

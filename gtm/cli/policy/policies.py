@@ -123,7 +123,9 @@ def apply(
     if not planned["changes"]:
         managed.require(planned, on_managed)
         if managed_by:  # nothing differs, and all of it is to be the tool's
-            planned = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers).body
+            planned = api.call(
+                "POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers
+            ).value
         output.warn((*planned["warnings"], *_findings(planned)))
         if as_json:
             output.print_json({**planned, "dry_run": False})
@@ -144,7 +146,7 @@ def apply(
     body["comment"] = comment
     with output.progress(f"applying {folder}"):
         headers["If-Match"] = f'"{planned["revision"]}"'
-        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers).body
+        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers).value
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
@@ -193,7 +195,7 @@ def _plan(api: Client, body: dict[str, Any], headers: dict[str, str]) -> dict[st
 
     with output.progress("comparing with the policy in force"):
         answer = api.call("POST", "/v1/policy:apply", body={**body, "dry_run": True}, headers=headers)
-    planned: dict[str, Any] = answer.body
+    planned: dict[str, Any] = answer.value
     return planned
 
 

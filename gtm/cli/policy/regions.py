@@ -108,7 +108,7 @@ def show(
 
     api = client.control(control_url, token)
     found = api.call("GET", f"/v1/regions/{client.segment(name)}")
-    region, manager = found.body, found.headers.get("GTM-Managed-By")
+    region, manager = found.value, found.managed_by
     health = _health(api).get(region["name"])
     if as_json:
         output.print_json({**region, "health": health, "managed_by": manager})
@@ -169,7 +169,7 @@ def _add_state(verb: str, description: str) -> None:
         forced = safety.parameters(force=force, reason=reason)
         api = client.control(control_url, token)
         path = f"/v1/regions/{client.segment(name)}:{verb}"
-        done = api.call("POST", path, parameters={**said, **forced}).body
+        done = api.call("POST", path, parameters={**said, **forced}).value
         _report(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 

@@ -115,7 +115,7 @@ def rollback(
     consent.require(yes=yes, as_json=as_json)
     api = client.control(control_url, token)
     path = f"/v1/revisions/{number}:rollback"
-    planned = api.call("POST", path, body={"dry_run": True}, headers=headers).body
+    planned = api.call("POST", path, body={"dry_run": True}, headers=headers).value
     if not as_json:
         output.say(f"from revision {planned['revision']} to the policy of revision {number}:", "bold")
         changes.show_changes(planned["changes"])
@@ -123,7 +123,7 @@ def rollback(
     if not yes:
         consent.confirm(f"Roll back to revision {number}?")
     headers["If-Match"] = f'"{planned["revision"]}"'
-    done = api.call("POST", path, parameters=forced, body={"comment": comment}, headers=headers).body
+    done = api.call("POST", path, parameters=forced, body={"comment": comment}, headers=headers).value
     if not done["changes"] and not as_json:
         output.say("no changes; regions keep their admin states of today")
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)

@@ -107,7 +107,7 @@ def simulate(
             policies = (_policy(running if draft is None else draft), _policy(running))
             body["traffic"] = _document(_file(traffic, lasting, locate, policies))
         with output.progress("simulating"):
-            found = api.call("POST", "/v1/policy:simulate", body=body).body
+            found = api.call("POST", "/v1/policy:simulate", body=body).value
     if html is not None:
         name = f"revision {found['revision']}" if against == RUNNING else against
         _write(html, found, before=name, after=name if policy is None else str(policy), scenario=scenario)

@@ -1,0 +1,83 @@
+"""gtm for programs: control's API, typed, for threads and for asyncio.
+
+    from gtm.client import Control, NotFound
+
+    with Control("https://gtm.example.com", token) as control:
+        region = control.get_regions("fra")
+        control.put_regions("fra", {**region, "reserve": 0.2}, comment="more room for failover")
+        for service in control.list_services():
+            print(service["name"])
+
+A method for each operation, by its `operationId`; values are dicts with types (`gtm.client.types`), lists go through all pages, problem documents are exceptions
+(`gtm.client.errors`). Where more than the value matters, a call is sent as one: `control.send(calls.get_regions("fra"))` has status, headers and the entity tag.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gtm.client.calls import Answer, Call
+from gtm.client.control import AsyncControl, Control
+from gtm.client.errors import (
+    BadRequest,
+    Conflict,
+    ConnectionFailed,
+    Fault,
+    Forbidden,
+    GtmError,
+    Invalid,
+    Misdirected,
+    NotFound,
+    NotGtm,
+    PreconditionFailed,
+    ProblemError,
+    RefusedByLaw,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+    UsageError,
+)
+from gtm.client.generated import control_calls as calls
+from gtm.client.retries import NEVER, PATIENT, Retries
+from gtm.client.sessions import Options
+
+if TYPE_CHECKING:
+    from gtm.client.generated import control_types as types
+
+__all__ = [
+    "NEVER",
+    "PATIENT",
+    "Answer",
+    "AsyncControl",
+    "BadRequest",
+    "Call",
+    "Conflict",
+    "ConnectionFailed",
+    "Control",
+    "Fault",
+    "Forbidden",
+    "GtmError",
+    "Invalid",
+    "Misdirected",
+    "NotFound",
+    "NotGtm",
+    "Options",
+    "PreconditionFailed",
+    "ProblemError",
+    "RefusedByLaw",
+    "Retries",
+    "TooManyRequests",
+    "Unauthenticated",
+    "Unavailable",
+    "UsageError",
+    "calls",
+    "types",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`types` is read when it is asked for: annotations need it, running programs seldom do, and it takes as long as all the rest."""
+    if name != "types":
+        raise AttributeError(f"module `gtm.client` has no attribute `{name}`")
+    return import_module("gtm.client.generated.control_types")

@@ -1,0 +1,94 @@
+"""A call as a value: what is sent, and how its answer is read. Making one costs nothing; sessions send it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+T = TypeVar("T")
+
+
+class Content(Enum):
+    """What an answer holds."""
+
+    JSON = auto()
+    LINES = auto()
+    """JSON, one value a line."""
+    TEXT = auto()
+    NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request. `T` is the type of its answer's value.
+
+    `path` is behind the server's address, its variable parts quoted (`segment`); `parameters` are those of the query and `headers` those of the
+    request, the ones that are None left out. `body` is sent as JSON where it is not None. `accept` are statuses from 400 on that are answers too.
+    """
+
+    method: str
+    path: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    body: Any = None
+    content: Content = Content.JSON
+    accept: frozenset[int] = frozenset()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be sent again when nobody knows whether it arrived: to read changes nothing, to write the same twice neither."""
+        if self.method == "PUT":
+            return not any(name.lower().startswith("if-") for name in _given(self.headers))
+        return self.method in {"GET", "HEAD"}
+
+    def having(
+        self, *, parameters: Mapping[str, Any] | None = None, headers: Mapping[str, str | None] | None = None
+    ) -> Call[T]:
+        """The same with other parameters or headers besides."""
+        return replace(
+            self,
+            parameters={**self.parameters, **(parameters or {})},
+            headers={**self.headers, **(headers or {})},
+        )
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """Its parameters that are given."""
+        return _given(self.parameters)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Its headers that are given."""
+        return _given(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a server said. `headers` are by lower-case name."""
+
+    status: int
+    value: T
+    headers: Mapping[str, str]
+
+    @property
+    def etag(self) -> str | None:
+        """The version of what was read or written, for `if_match`; None where it has none."""
+        return self.headers.get("etag")
+
+    @property
+    def managed_by(self) -> str | None:
+        """The tool that manages what was read or written (`terraform/prod-network`); None: none does, or it has no manager."""
+        return self.headers.get("gtm-managed-by")
+
+
+def segment(text: str | int) -> str:
+    """A name as one segment of a path. The dots of `..` are quoted as well, so that no name leads elsewhere."""
+    quoted = quote(str(text), safe="")
+    return quoted.replace(".", "%2E") if set(quoted) <= {"."} else quoted
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,1 @@
+"""Written by `make client` from the OpenAPI documents; do not edit."""

@@ -1,0 +1,361 @@
+"""Writes `gtm/client/generated`: the types and calls of gtm's APIs, from their OpenAPI documents (`make client`).
+
+A test fails while what is there is not what would be written. Nothing is decided here but how names and types look in Python: what is said of a call,
+a parameter or a field is the document's own words.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gtm.api.app import create_app
+from gtm.storage.session import Database
+
+TARGET = Path("gtm/client/generated")
+_OF_MACHINES = frozenset({"feed", "report", "balancer_feed", "report_balancer", "report_room"})
+"""What edges and balancers say and hear: a protocol of their own, not for people's programs."""
+_LONGEST_LITERAL = 40
+"""Values of an enumeration that are written out; of more, such as countries, it is a string."""
+_WIDTH = 108
+
+
+def control_document() -> dict[str, Any]:
+    """The OpenAPI document of control."""
+    return create_app(Database("postgresql+psycopg://nobody@127.0.0.1:9/none")).openapi()
+
+
+def sources() -> dict[str, str]:
+    """File name → text of all that is generated, formatted."""
+    found = written(control_document(), "control")
+    found["__init__.py"] = '"""Written by `make client` from the OpenAPI documents; do not edit."""\n'
+    return {name: _formatted(text) for name, text in sorted(found.items())}
+
+
+def written(document: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The modules of one API, as yet without their final shape."""
+    calls = list(operations(document))
+    return {
+        f"{name}_types.py": _types(document),
+        f"{name}_calls.py": _calls(calls, name),
+        f"{name}_methods.py": _methods(calls, name),
+    }
+
+
+# Types
+
+
+def type_name(component: str) -> str:
+    """`ResourcePage_RegionDocument_` → `ResourcePageRegionDocument`."""
+    return "".join(part[:1].upper() + part[1:] for part in component.split("_"))
+
+
+def python_type(schema: Mapping[str, Any], prefix: str = "") -> str:
+    """The type of what a schema describes; names of components begin with `prefix`."""
+    if "$ref" in schema:
+        return prefix + type_name(schema["$ref"].rpartition("/")[2])
+    kind = schema.get("type")
+    several = schema.get("anyOf", schema.get("oneOf"))
+    if isinstance(kind, list):
+        several = [{**schema, "type": one} for one in kind]
+    if several is not None:
+        return _union(python_type(one, prefix) for one in several)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if 0 < len(values) <= _LONGEST_LITERAL:
+        return f"Literal[{', '.join(map(repr, values))}]"
+    return _plain_type(schema, str(kind), prefix)
+
+
+def _plain_type(schema: Mapping[str, Any], kind: str, prefix: str) -> str:
+    if kind == "array":
+        return f"list[{python_type(schema.get('items', {}), prefix)}]"
+    if kind == "object":
+        held = schema.get("additionalProperties")
+        return f"dict[str, {python_type(held, prefix) if isinstance(held, Mapping) else 'Any'}]"
+    plain = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+    return plain.get(kind, "Any")
+
+
+def _union(types: Iterable[str]) -> str:
+    found = list(dict.fromkeys(types))
+    return "Any" if "Any" in found else " | ".join(sorted(found, key=lambda one: one == "None"))
+
+
+def _types(document: Mapping[str, Any]) -> str:
+    schemas = document["components"]["schemas"]
+    parts = [
+        f'"""What {document["info"]["title"]} takes and answers, by its OpenAPI document. Written by `make client`."""',
+        "from __future__ import annotations",
+        "from typing import Any, Literal, NotRequired, TypeAlias, TypedDict",
+    ]
+    for component, schema in sorted(schemas.items()):
+        parts.append(_type(type_name(component), schema))
+    return "\n\n".join(parts) + "\n"
+
+
+def _type(name: str, schema: Mapping[str, Any]) -> str:
+    properties = schema.get("properties")
+    if properties is None:
+        said = _docstring(schema.get("description", ""), "")
+        return f"{name}: TypeAlias = {python_type(schema)}" + (f"\n{said}" if said else "")
+    required = set(schema.get("required", ()))
+    if not all(one.isidentifier() and not keyword.iskeyword(one) for one in properties):
+        fields = ", ".join(
+            f'"{one}": "{_presence(python_type(what), one in required)}"' for one, what in properties.items()
+        )
+        return f'{name} = TypedDict("{name}", {{{fields}}})'
+    lines = [f"class {name}(TypedDict):", _docstring(schema.get("description", "") or f"{name}.", "    ")]
+    for one, what in properties.items():
+        lines.append(f"    {one}: {_presence(python_type(what), one in required)}")
+        if what.get("description"):
+            lines.append(_docstring(what["description"], "    "))
+    return "\n".join(lines)
+
+
+def _presence(kind: str, required: bool) -> str:
+    return kind if required else f"NotRequired[{kind}]"
+
+
+# Calls
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter. `wire` is its name there, `where` is `path`, `query`, `header` or `body`, `most` the largest that a number may be."""
+
+    name: str
+    wire: str
+    where: str
+    kind: str
+    required: bool
+    description: str
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation. `item` is the type of a list's items, None where it has no pages; `value` that of its answer."""
+
+    name: str
+    method: str
+    path: str
+    value: str
+    content: str
+    item: str | None
+    said: str
+    parameters: list[Parameter] = field(default_factory=list)
+
+
+def operations(document: Mapping[str, Any]) -> Iterator[Operation]:
+    """What people's programs may ask, in the document's order."""
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            if one["operationId"] not in _OF_MACHINES:
+                yield _operation(document, path, method, one)
+
+
+def _operation(document: Mapping[str, Any], path: str, method: str, one: Mapping[str, Any]) -> Operation:
+    value, content = _answer(one["responses"])
+    parameters = [_parameter(given) for given in one.get("parameters", ())]
+    body = one.get("requestBody")
+    if body is not None:
+        kind = python_type(body["content"]["application/json"]["schema"], "types.")
+        parameters.append(
+            Parameter("body", "", "body", kind, bool(body.get("required")), body.get("description", ""))
+        )
+    said = " ".join(filter(None, (f"{one['summary']}.", one.get("description", ""))))
+    item = _item(document, value) if any(given.name == "cursor" for given in parameters) else None
+    return Operation(one["operationId"], method.upper(), path, value, content, item, said, parameters)
+
+
+def _parameter(given: Mapping[str, Any]) -> Parameter:
+    schema = given["schema"]
+    kind = python_type(schema, "types.").removesuffix(" | None")
+    if "date-time" in json.dumps(schema):
+        kind = "datetime | str"
+    name = re.sub(r"\W", "_", given["name"]).lower().removeprefix("gtm_")
+    description = given.get("description") or schema.get("description", "")
+    return Parameter(
+        name,
+        given["name"],
+        given["in"],
+        kind,
+        bool(given.get("required")),
+        description,
+        schema.get("maximum"),
+    )
+
+
+def _answer(responses: Mapping[str, Any]) -> tuple[str, str]:
+    """Type of the value, and the name of its `Content`."""
+    said = next(what for status, what in responses.items() if status.startswith("2"))
+    content = said.get("content", {})
+    for media, what in content.items():
+        if media.endswith("json"):
+            return python_type(what.get("schema", {}), "types."), "JSON"
+        if media.endswith("jsonl"):
+            return "Any", "LINES"
+    return ("str", "TEXT") if content else ("None", "NOTHING")
+
+
+def _item(document: Mapping[str, Any], value: str) -> str | None:
+    by_name = {type_name(one): what for one, what in document["components"]["schemas"].items()}
+    items = by_name[value.removeprefix("types.")]["properties"].get("items")
+    return None if items is None else python_type(items["items"], "types.")
+
+
+def _calls(calls: Iterable[Operation], name: str) -> str:
+    parts = [
+        f'"""Each call of the {name} API as a value, to be sent by a session. Written by `make client`."""',
+        "from __future__ import annotations",
+        "from datetime import datetime\nfrom typing import TYPE_CHECKING, Any, Literal",
+        "from gtm.client.calls import Call, Content, segment",
+        f"if TYPE_CHECKING:\n    from gtm.client.generated import {name}_types as types",
+    ]
+    return "\n\n".join([*parts, *map(_call, calls)]) + "\n"
+
+
+def _call(one: Operation) -> str:
+    value = one.value
+    return "\n".join(
+        [
+            f"def {one.name}({_signature(one)}) -> Call[{value}]:",
+            _docstring(one.said, "    ", one.parameters),
+            "    return Call(",
+            f'        "{one.method}",',
+            f"        {_path(one)},",
+            *_values(one, "query", "parameters"),
+            *_values(one, "header", "headers"),
+            *(["        body=body,"] if any(given.where == "body" for given in one.parameters) else []),
+            *([] if one.content == "JSON" else [f"        content=Content.{one.content},"]),
+            "    )",
+        ]
+    )
+
+
+def _signature(one: Operation) -> str:
+    """Path and body by place, the rest by name; what may be left out is None."""
+    ordered = sorted(one.parameters, key=lambda given: not given.required)
+    first = [_declared(given) for where in ("path", "body") for given in ordered if given.where == where]
+    rest = [_declared(given) for given in ordered if given.where in {"query", "header"}]
+    return ", ".join([*first, *(["*", *rest] if rest else [])])
+
+
+def _declared(given: Parameter) -> str:
+    return f"{given.name}: {given.kind}" + ("" if given.required else " | None = None")
+
+
+def _path(one: Operation) -> str:
+    text = re.sub(r"\{(\w+)\}", r"{segment(\1)}", one.path)
+    return f'f"{text}"' if text != one.path else f'"{text}"'
+
+
+def _values(one: Operation, where: str, name: str) -> list[str]:
+    given = [f'"{one.wire}": {one.name}' for one in one.parameters if one.where == where]
+    return [f"        {name}={{{', '.join(given)}}},"] if given else []
+
+
+# Methods
+
+
+def _methods(calls: list[Operation], name: str) -> str:
+    title = name.capitalize()
+    head = [
+        f'"""Each call of the {name} API as a method, for threads and for asyncio. Written by `make client`."""',
+        "from __future__ import annotations",
+        "from collections.abc import AsyncIterator, Iterator\nfrom datetime import datetime\nfrom typing import TYPE_CHECKING, Any, Literal",
+        f"from gtm.client.generated import {name}_calls as calls\nfrom gtm.client.sessions import AsyncSession, Session",
+        f"if TYPE_CHECKING:\n    from gtm.client.generated import {name}_types as types",
+    ]
+    sync = [f'class {title}Methods(Session):\n    """What can be asked, one method each."""']
+    later = [f'class Async{title}Methods(AsyncSession):\n    """What can be asked, one method each."""']
+    for one in calls:
+        sync.append(textwrap.indent(_method(one, "", ""), "    "))
+        later.append(textwrap.indent(_method(one, "async ", "await "), "    "))
+    return "\n\n".join([*head, *sync, *later]) + "\n"
+
+
+def _method(whole: Operation, begins: str, waits: str) -> str:
+    one = whole if whole.item is None else _unpaged(whole)
+    asked = [f"{given.name}" for given in one.parameters if given.where in {"path", "body"}]
+    asked += [f"{given.name}={given.name}" for given in one.parameters if given.where in {"query", "header"}]
+    asked += [
+        f"limit={given.most}" for given in whole.parameters if given.name == "limit" and one is not whole
+    ]
+    call = f"calls.{one.name}({', '.join(asked)})"
+    signature = ", ".join(filter(None, ("self", _signature(one))))
+    several = "AsyncIterator" if begins else "Iterator"
+    said = _docstring(one.said, "    ", one.parameters)
+    if one.content == "LINES":
+        return f"def {one.name}({signature}) -> {several}[Any]:\n{said}\n    return self.lines({call})"
+    if one.item is not None:
+        return f"def {one.name}({signature}) -> {several}[{one.item}]:\n{said}\n    return self.items({call})"
+    kept = "" if one.value == "None" else "return "
+    got = f"({waits}self.send({call})).value" if waits else f"self.send({call}).value"
+    if not kept:
+        got = f"{waits}self.send({call})"
+    return f"{begins}def {one.name}({signature}) -> {one.value}:\n{said}\n    {kept}{got}"
+
+
+def _unpaged(one: Operation) -> Operation:
+    """A list's method goes through all pages by itself, which are as large as they may be."""
+    parameters = [given for given in one.parameters if given.name not in {"limit", "cursor"}]
+    return replace(one, parameters=parameters, said=f"{one.said} Every item, page after page.")
+
+
+def _docstring(said: str, indent: str, parameters: Iterable[Parameter] = ()) -> str:
+    text = said.replace("\\", "\\\\").replace('"""', "'''").strip()
+    if not text:
+        return ""
+    lines = textwrap.wrap(text, _WIDTH - len(indent) - 6, break_long_words=False, break_on_hyphens=False)
+    described = [one for one in parameters if one.description]
+    if described:
+        lines += ["", "Args:"]
+        for one in described:
+            lines += textwrap.wrap(
+                f"{one.name}: {one.description}".replace("\\", "\\\\"),
+                _WIDTH - len(indent) - 8,
+                initial_indent="    ",
+                subsequent_indent="        ",
+                break_long_words=False,
+            )
+    if len(lines) == 1:
+        return f'{indent}"""{lines[0]}"""'
+    body = "\n".join(f"{indent}{line}".rstrip() for line in lines[1:])
+    return f'{indent}"""{lines[0]}\n{body}\n{indent}"""'
+
+
+def _formatted(text: str) -> str:
+    for command in (["check", "--fix", "--exit-zero", "-q"], ["format", "-q"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TARGET / "x.py"), "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        text = ran.stdout
+    return text
+
+
+def main() -> None:
+    """Write them."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    found = sources()
+    for old in TARGET.glob("*.py"):
+        if old.name not in found:
+            old.unlink()
+    for name, text in found.items():
+        (TARGET / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
