@@ -1309,8 +1309,8 @@ def list_fence_approvals() -> Call[types.ApprovalList]:
 
 
 def approve_fence(body: types.ApprovalRequest) -> Call[types.ApprovalView]:
-    """Approve of a change that opens a fence. It has to be somebody else's: an approval by the token
-    that makes the change counts for nothing.
+    """Approve of a change that opens a fence. It counts only if nobody has both in hand, what approves
+    and what makes the change: their owners, and whoever made them.
     """
     return Call(
         "POST",
@@ -1510,8 +1510,9 @@ def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[
 
 
 def rotate_token(token: str, body: types.RotateRequest | None | None = None) -> Call[types.TokenCreated]:
-    """Replace a token's text. The new token has the name, role and expiry of the old one, which works
-    until the grace is over. The answer holds its text, which is shown this once and stored nowhere.
+    """Replace a token's text. The new token has the name, role, expiry and owner of the old one, which
+    works until the grace is over. The answer holds its text, which is shown this once and stored
+    nowhere.
 
     Args:
         token: Its name.
@@ -1875,6 +1876,19 @@ def get_plan_history(
     since: datetime | str | None = None,
     until: datetime | str | None = None,
     region: types.Name | None = None,
+    column: Literal[
+        "minutes",
+        "demand",
+        "planned",
+        "away",
+        "refused",
+        "use",
+        "most_use",
+        "price_ms",
+        "most_price_ms",
+        "exhausted",
+    ]
+    | None = None,
 ) -> Call[types.PlanHistoryView]:
     """What the planner decided, by region and time. Recorded minute by minute, as long as demand is
     (`GTM_DEMAND_DAYS`), and joined to steps. Regions that were deleted since are among them.
@@ -1883,11 +1897,12 @@ def get_plan_history(
         since: From then on; left out: 24 hours ago.
         until: Until before then; left out: now.
         region: Only this region; left out: all.
+        column: Only this of each step; left out: all, which is much of many regions.
     """
     return Call(
         "GET",
         "/v1/plan/history",
-        parameters={"since": since, "until": until, "region": region},
+        parameters={"since": since, "until": until, "region": region, "column": column},
     )
 
 

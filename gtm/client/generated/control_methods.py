@@ -1134,8 +1134,8 @@ class ControlMethods(Session):
         return self.send(calls.list_fence_approvals()).value
 
     def approve_fence(self, body: types.ApprovalRequest) -> types.ApprovalView:
-        """Approve of a change that opens a fence. It has to be somebody else's: an approval by the token
-        that makes the change counts for nothing.
+        """Approve of a change that opens a fence. It counts only if nobody has both in hand, what approves
+        and what makes the change: their owners, and whoever made them.
         """
         return self.send(calls.approve_fence(body)).value
 
@@ -1273,8 +1273,9 @@ class ControlMethods(Session):
         return self.items(calls.list_tokens(limit=1000))
 
     def rotate_token(self, token: str, body: types.RotateRequest | None | None = None) -> types.TokenCreated:
-        """Replace a token's text. The new token has the name, role and expiry of the old one, which works
-        until the grace is over. The answer holds its text, which is shown this once and stored nowhere.
+        """Replace a token's text. The new token has the name, role, expiry and owner of the old one, which
+        works until the grace is over. The answer holds its text, which is shown this once and stored
+        nowhere.
 
         Args:
             token: Its name.
@@ -1530,6 +1531,19 @@ class ControlMethods(Session):
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         region: types.Name | None = None,
+        column: Literal[
+            "minutes",
+            "demand",
+            "planned",
+            "away",
+            "refused",
+            "use",
+            "most_use",
+            "price_ms",
+            "most_price_ms",
+            "exhausted",
+        ]
+        | None = None,
     ) -> types.PlanHistoryView:
         """What the planner decided, by region and time. Recorded minute by minute, as long as demand is
         (`GTM_DEMAND_DAYS`), and joined to steps. Regions that were deleted since are among them.
@@ -1538,8 +1552,9 @@ class ControlMethods(Session):
             since: From then on; left out: 24 hours ago.
             until: Until before then; left out: now.
             region: Only this region; left out: all.
+            column: Only this of each step; left out: all, which is much of many regions.
         """
-        return self.send(calls.get_plan_history(since=since, until=until, region=region)).value
+        return self.send(calls.get_plan_history(since=since, until=until, region=region, column=column)).value
 
     def get_top(self) -> types.TopView:
         """Everything at a glance, for one poll a second. Regions, spillover, refusals, the plan; answered
@@ -2735,8 +2750,8 @@ class AsyncControlMethods(AsyncSession):
         return (await self.send(calls.list_fence_approvals())).value
 
     async def approve_fence(self, body: types.ApprovalRequest) -> types.ApprovalView:
-        """Approve of a change that opens a fence. It has to be somebody else's: an approval by the token
-        that makes the change counts for nothing.
+        """Approve of a change that opens a fence. It counts only if nobody has both in hand, what approves
+        and what makes the change: their owners, and whoever made them.
         """
         return (await self.send(calls.approve_fence(body))).value
 
@@ -2878,8 +2893,9 @@ class AsyncControlMethods(AsyncSession):
     async def rotate_token(
         self, token: str, body: types.RotateRequest | None | None = None
     ) -> types.TokenCreated:
-        """Replace a token's text. The new token has the name, role and expiry of the old one, which works
-        until the grace is over. The answer holds its text, which is shown this once and stored nowhere.
+        """Replace a token's text. The new token has the name, role, expiry and owner of the old one, which
+        works until the grace is over. The answer holds its text, which is shown this once and stored
+        nowhere.
 
         Args:
             token: Its name.
@@ -3135,6 +3151,19 @@ class AsyncControlMethods(AsyncSession):
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         region: types.Name | None = None,
+        column: Literal[
+            "minutes",
+            "demand",
+            "planned",
+            "away",
+            "refused",
+            "use",
+            "most_use",
+            "price_ms",
+            "most_price_ms",
+            "exhausted",
+        ]
+        | None = None,
     ) -> types.PlanHistoryView:
         """What the planner decided, by region and time. Recorded minute by minute, as long as demand is
         (`GTM_DEMAND_DAYS`), and joined to steps. Regions that were deleted since are among them.
@@ -3143,8 +3172,11 @@ class AsyncControlMethods(AsyncSession):
             since: From then on; left out: 24 hours ago.
             until: Until before then; left out: now.
             region: Only this region; left out: all.
+            column: Only this of each step; left out: all, which is much of many regions.
         """
-        return (await self.send(calls.get_plan_history(since=since, until=until, region=region))).value
+        return (
+            await self.send(calls.get_plan_history(since=since, until=until, region=region, column=column))
+        ).value
 
     async def get_top(self) -> types.TopView:
         """Everything at a glance, for one poll a second. Regions, spillover, refusals, the plan; answered

@@ -78,9 +78,15 @@ class ApprovalView(TypedDict):
 
     sha256: str
     approver: str
+    owner: str | None
+    """Whose the token or session was that approved; null: unknown."""
     reason: str
     created_at: str
     expires_at: str
+    objection: str | None
+    """Why it would not count for a change by whoever asks: who counts as one with whom; null: it counts
+    as long as it stands.
+    """
 
 
 class BalancerList(TypedDict):
@@ -1744,29 +1750,22 @@ class RegionHealthSchema(TypedDict):
 
 
 class RegionHistory(TypedDict):
-    """A region's past, a value for each of `times`; null: nothing was recorded then. Rates in requests
-    per second, means of the step.
+    """A region's past: columns as long as `times`; null: nothing was recorded then. Where `column` asks
+    for one of them, the others are missing.
     """
 
     region: str
-    minutes: list[int | None]
-    """Of the step, how many were recorded."""
-    demand: list[float | None]
-    """Of clients whose home it is."""
-    planned: list[float | None]
-    """What it was to serve."""
-    away: list[float | None]
-    """Of `demand`, what went to other regions."""
-    refused: list[float | None]
-    """Of `demand`, what was refused for want of capacity."""
-    use: list[float | None]
-    """The share of its limit that it reported outstanding."""
-    most_use: list[float | None]
-    """The highest of the step's minutes."""
-    price_ms: list[float | None]
-    most_price_ms: list[float | None]
-    exhausted: list[float | None]
-    """The share of the time at which it was full."""
+    whole: RegionWhole
+    minutes: NotRequired[list[int | None]]
+    demand: NotRequired[list[float | None]]
+    planned: NotRequired[list[float | None]]
+    away: NotRequired[list[float | None]]
+    refused: NotRequired[list[float | None]]
+    use: NotRequired[list[float | None]]
+    most_use: NotRequired[list[float | None]]
+    price_ms: NotRequired[list[float | None]]
+    most_price_ms: NotRequired[list[float | None]]
+    exhausted: NotRequired[list[float | None]]
 
 
 class RegionNamed(TypedDict):
@@ -1802,6 +1801,31 @@ class RegionTraffic(TypedDict):
     """What one more request a second there would cost all others, in ms of latency."""
     exhausted: bool
     """It can take no more."""
+
+
+class RegionWhole(TypedDict):
+    """A region over all of the time. Rates in requests per second, means of the minutes that were
+    recorded.
+    """
+
+    minutes: int
+    """How many were."""
+    demand: float
+    """Of clients whose home it is."""
+    planned: float
+    """What it was to serve."""
+    away: float
+    """Of `demand`, what went to other regions."""
+    refused: float
+    """Of `demand`, what was refused for want of capacity."""
+    use: float | None
+    """The share of its limit that it reported outstanding; null: it never did."""
+    most_use: float | None
+    """The highest of a minute."""
+    price_ms: float
+    most_price_ms: float
+    exhausted: float
+    """The share of the time at which it was full."""
 
 
 class ResidencyRuleDocument(TypedDict):
@@ -2134,6 +2158,8 @@ class RotateRequest(TypedDict):
 
     grace_seconds: NotRequired[float]
     """For how long the old text works yet."""
+    owner: NotRequired[str | None]
+    """Another owner. Absent: the one it has."""
 
 
 class RowsSchema(TypedDict):
@@ -2586,6 +2612,12 @@ class TokenCreated(TypedDict):
     """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null
     of a reporter: any.
     """
+    owner: str | None
+    """The person or automation that stands behind it; null: it is from before that was written down."""
+    makers: list[str]
+    """In whose hands that was which it was made with: they count as one with it. `*`: that was not
+    written down.
+    """
     token: str
     """The token's text. It is shown this once and stored nowhere."""
 
@@ -2605,6 +2637,10 @@ class TokenRequest(TypedDict):
     """Of role `balancer`, and if wanted of role `reporter`: the region that it may report on, or a
     pattern of names (`eu-*`). Absent, a reporter may report on any.
     """
+    owner: NotRequired[str | None]
+    """The person or automation that stands behind it, people as they are called when they sign in.
+    Absent: the owner of what it is made with.
+    """
 
 
 class TokenView(TypedDict):
@@ -2622,6 +2658,12 @@ class TokenView(TypedDict):
     regions: str | None
     """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null
     of a reporter: any.
+    """
+    owner: str | None
+    """The person or automation that stands behind it; null: it is from before that was written down."""
+    makers: list[str]
+    """In whose hands that was which it was made with: they count as one with it. `*`: that was not
+    written down.
     """
 
 
