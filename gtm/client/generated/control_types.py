@@ -2396,6 +2396,8 @@ class SimulateRequest(TypedDict):
     scenario: NotRequired[ScenarioDocument]
     traffic: NotRequired[Literal["recorded", "current"] | TrafficDocument]
     """`recorded` since a moment, the `current` rates, or any other."""
+    traffic_csv: NotRequired[TrafficFile | None]
+    """In place of `traffic`."""
     since: NotRequired[str | None]
     """For recorded traffic; left out: 24 hours ago."""
 
@@ -2788,6 +2790,14 @@ class TrafficDocument(TypedDict):
     """When it began, in POSIX seconds."""
     cells: list[CellDocument]
     peak: NotRequired[SampleDocument | None]
+
+
+class TrafficFile(TypedDict):
+    """Traffic as the text of a CSV file (docs/simulate.md)."""
+
+    text: str
+    seconds: NotRequired[float]
+    """How long its requests took, if it has no times."""
 
 
 class TrafficSummary(TypedDict):
