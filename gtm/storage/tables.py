@@ -187,6 +187,9 @@ audit = Table(
     CheckConstraint("via IN ('api', 'dashboard', 'direct', 'control')", name="via"),
     CheckConstraint("count > 0", name="count"),
     Index("ix_audit_at", "at"),
+    # All pieces of three letters (migration 0019), by which parts of names are found.
+    Index("ix_audit_who_pieces", text("audit_pieces(who)"), postgresql_using="gin"),
+    Index("ix_audit_target_pieces", text("audit_pieces(target)"), postgresql_using="gin"),
 )
 """The audit log (`gtm.storage.history.audit.Entry`)."""
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from sqlalchemy import text
+from sqlalchemy.dialects import postgresql
 
 from gtm.core.model.access import Role
-from gtm.storage.history.audit import CONTROL, Actor, AuditRepository, Via, Wanted
+from gtm.storage import tables
+from gtm.storage.history import audit as storage
+from gtm.storage.history.audit import CONTROL, Actor, AuditRepository, Entry, Via, Wanted
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +58,80 @@ async def test_entries_are_found(database: Database, wanted: Wanted, found: list
     async with database.transaction() as transaction:
         await _fill(transaction.audit)
         assert [one.id for one in await transaction.audit.list(wanted)] == found
+
+
+WORDS = (
+    "ci",
+    "ann@example.com",
+    "ÄRGER",
+    "İstanbul",
+    "straße",
+    "a%b_c",
+    "region/eu-west",
+    "x" * 40,
+    "",
+    "\\",
+    "aaaa",
+    "日本語",
+)
+
+
+def _holds(wanted: Wanted, one: Entry) -> bool:
+    return (wanted.who is None or wanted.who.lower() in one.who.lower()) and (
+        wanted.target is None or wanted.target.lower() in one.target.lower()
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_parts_of_names_are_found_whether_near_or_far(
+    database: Database, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is looked through and whatever the index finds: all that holds the part, in order, each once, page by page."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(storage, "_NEAR", chance.choice((1, 7, 1000)))
+    # In the C locale, as here, Postgres knows of no other letters that some are large.
+    words = [word for word in WORDS if word.isascii() or word == word.lower()]
+    async with database.transaction() as transaction:
+        audit, kept = transaction.audit, []
+        for _ in range(60):
+            who, target = ("".join(chance.choices(words, k=chance.randint(0, 3))) for _ in range(2))
+            await audit.add(Actor(who, None, Via.API), "region.drain", target)
+        kept = await audit.list(Wanted(), limit=100)
+        for _ in range(40):
+            text = "".join(chance.choices(words, k=2))
+            begin = chance.randint(0, len(text))
+            part = text[begin : begin + chance.randint(0, 8)]
+            wanted = chance.choice(
+                (Wanted(who=part), Wanted(target=part.upper() if part.isascii() else part))
+            )
+            oldest, limit = chance.random() < 0.5, chance.randint(1, 5)
+            expected = [one for one in (kept[::-1] if oldest else kept) if _holds(wanted, one)]
+            found: list[Entry] = []
+            while piece := await audit.list(
+                wanted, found[-1].id if found else None, limit, oldest_first=oldest
+            ):
+                assert len(piece) == limit or len(found) + len(piece) == len(expected)
+                found += piece
+            assert found == expected
+
+
+async def test_a_rare_name_is_found_by_an_index(database: Database) -> None:
+    """Not by looking through the log: Postgres has it in its plan, of a log that is long."""
+    async with database.transaction() as transaction:
+        fill = """
+            INSERT INTO audit (who, via, action, target, reason, detail, forced, count)
+            SELECT 'team-' || n % 50, 'api', 'region.drain', 'region/r' || n, '', '', false, 1 FROM generate_series(1, 20000) AS n
+        """
+        await transaction.connection.execute(text(fill))
+        await transaction.connection.execute(text("ANALYZE audit"))
+        for wanted in (Wanted(who="rare"), Wanted(target="r19999")):
+            query = storage._wanted(wanted).where(*storage._pieces(wanted)).order_by(tables.audit.c.id.desc())
+            written = query.limit(50).compile(
+                dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True}
+            )
+            plan = await transaction.connection.exec_driver_sql(f"EXPLAIN {written}")
+            assert "_pieces" in "".join(row[0] for row in plan)
+        assert storage._pieces(Wanted(who="ra")) == []
 
 
 async def test_entries_are_whole_and_bounded(database: Database) -> None:

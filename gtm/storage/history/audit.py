@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Select, Text, delete, func, insert, or_, select
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,6 +22,10 @@ from gtm.storage import tables
 
 _LONGEST = 4000
 """Characters of a text that are kept."""
+_PIECE = 3
+"""Letters of a piece (migration 0019)."""
+_NEAR = 20_000
+"""Entries that are looked through before the index is asked."""
 
 
 class Via(StrEnum):
@@ -129,31 +135,67 @@ class AuditRepository:
         self, wanted: Wanted, after: int | None = None, limit: int = 100, *, oldest_first: bool = False
     ) -> list[Entry]:
         """At most `limit` entries, the newest first unless told otherwise, starting behind the number `after`."""
-        table = tables.audit
-        query = select(table).order_by(table.c.id.asc() if oldest_first else table.c.id.desc()).limit(limit)
+        number = tables.audit.c.id
+        query = _wanted(wanted).order_by(number.asc() if oldest_first else number.desc())
         if after is not None:
-            query = query.where(table.c.id > after if oldest_first else table.c.id < after)
-        if wanted.who is not None:
-            query = query.where(table.c.who.icontains(wanted.who, autoescape=True))
-        if wanted.target is not None:
-            query = query.where(table.c.target.icontains(wanted.target, autoescape=True))
-        if wanted.action is not None:
-            family = table.c.action.startswith(f"{wanted.action}.", autoescape=True)
-            query = query.where(or_(table.c.action == wanted.action, family))
-        if wanted.since is not None:
-            query = query.where(table.c.at >= wanted.since)
-        if wanted.until is not None:
-            query = query.where(table.c.at < wanted.until)
-        if wanted.forced is not None:
-            query = query.where(table.c.forced == wanted.forced)
-        if wanted.hidden:
-            query = query.where(func.split_part(table.c.action, ".", 1).not_in(wanted.hidden))
-        return [_entry(row) for row in (await self._connection.execute(query)).mappings()]
+            query = query.where(number > after if oldest_first else number < after)
+        pieces = _pieces(wanted)
+        if not pieces:
+            return await _read(self._connection, query.limit(limit))
+        # What is frequent stands among the next entries, which are looked through; what is rare is found by the index, which would take long
+        # for what is frequent. The database cannot tell which is which: it takes three letters for independent of the next.
+        if after is None:
+            edge = select(func.min(number) if oldest_first else func.max(number))
+            after = (await self._connection.execute(edge)).scalar_one() or 0
+        bound = after + _NEAR if oldest_first else after - _NEAR
+        found = await _read(
+            self._connection, query.where(number <= bound if oldest_first else number >= bound).limit(limit)
+        )
+        if len(found) < limit:
+            further = query.where(number > bound if oldest_first else number < bound, *pieces)
+            found += await _read(self._connection, further.limit(limit - len(found)))
+        return found
 
     async def forget(self, before: datetime) -> int:
         """Delete what is older; how many entries were."""
         table = tables.audit
         return (await self._connection.execute(delete(table).where(table.c.at < before))).rowcount
+
+
+async def _read(connection: AsyncConnection, query: Select[Any]) -> list[Entry]:
+    return [_entry(row) for row in (await connection.execute(query)).mappings()]
+
+
+def _wanted(wanted: Wanted) -> Select[Any]:
+    """All of what is looked for."""
+    table = tables.audit
+    query = select(table)
+    if wanted.who is not None:
+        query = query.where(table.c.who.icontains(wanted.who, autoescape=True))
+    if wanted.target is not None:
+        query = query.where(table.c.target.icontains(wanted.target, autoescape=True))
+    if wanted.action is not None:
+        family = table.c.action.startswith(f"{wanted.action}.", autoescape=True)
+        query = query.where(or_(table.c.action == wanted.action, family))
+    if wanted.since is not None:
+        query = query.where(table.c.at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(table.c.at < wanted.until)
+    if wanted.forced is not None:
+        query = query.where(table.c.forced == wanted.forced)
+    if wanted.hidden:
+        query = query.where(func.split_part(table.c.action, ".", 1).not_in(wanted.hidden))
+    return query
+
+
+def _pieces(wanted: Wanted) -> Sequence[ColumnElement[bool]]:
+    """What holds of every entry that is looked for by parts of names, and can be found by an index. Of a part of two letters, nothing."""
+    parts = ((tables.audit.c.who, wanted.who), (tables.audit.c.target, wanted.target))
+    return [
+        func.audit_pieces(column, type_=ARRAY(Text)).contains(func.audit_pieces(part, type_=ARRAY(Text)))
+        for column, part in parts
+        if part is not None and len(part) >= _PIECE
+    ]
 
 
 def _cut(text: str) -> str:
