@@ -15,8 +15,8 @@ from gtm.api.context import Context
 from gtm.dashboard.live import Live
 from gtm.dashboard.pages import PAGES
 from gtm.dashboard.rendering import MENU
+from gtm.dashboard.sign_in import links, provider
 from gtm.dashboard.sign_in import pages as sign_in
-from gtm.dashboard.sign_in import provider
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.static_files import static
 from gtm.dashboard.visits import Dashboard, plain
@@ -40,6 +40,7 @@ def with_dashboard(api: FastAPI, url: str | None = None, identity: Identity | No
             Route("/static/{version}/{name:path}", static, methods=["GET"]),
             *provider.routes(),
             *sign_in.routes(),
+            *links.routes(),
             *(route for module in PAGES for route in module.routes()),
         ],
         exception_handlers={HTTPException: _http, Exception: _unexpected},

@@ -236,14 +236,19 @@ async def _interrupted(request: Request, visit: Visit | None = None) -> Response
     return plain(request, "again.html", 403 if visit else 401, {"visit": visit, "kept": kept})
 
 
+def asked_again(request: Request) -> Response | None:
+    """A page that asks for itself once more, if it was followed from elsewhere: then it comes without the cookie (`SameSite=Strict`), and has it the second time."""
+    if request.method != "GET" or request.headers.get("sec-fetch-site") != "cross-site":
+        return None
+    text = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0"><title>gtm</title>'
+    return HTMLResponse(text, 200, HEADERS | {"Cache-Control": "no-store"})
+
+
 def _unknown(request: Request) -> Response:
     """Where somebody goes who is not signed in."""
-    if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
-        # Followed from elsewhere, a link comes without the cookie (SameSite=Strict): the page asks for itself once more, and has it.
-        again = (
-            '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0"><title>gtm</title>'
-        )
-        return HTMLResponse(again, 200, HEADERS | {"Cache-Control": "no-store"})
+    again = asked_again(request)
+    if again is not None:
+        return again
     path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     to = "/sign-in" if request.method != "GET" or path == "/" else f"/sign-in?next={quote(path, safe='')}"
     if request.headers.get("hx-request") == "true":

@@ -16,6 +16,7 @@ from gtm.storage.session import Database
 from tests.api.conftest import GDPR, TOKENS, Api, Server
 from tests.api.test_fences import REASON, RULE, careful  # noqa: F401 - the fixture
 from tests.api.test_resources import problem
+from tests.dashboard.conftest import follow
 
 
 class Office:
@@ -211,11 +212,6 @@ def test_the_first_token_and_the_link_of_serve_are_one(database_url: str) -> Non
             ("admin", "local-admin", ()),
             ("made", "local-admin", ("local-admin",)),
         }
-
-
-def follow(client: httpx.Client, path: str) -> httpx.Response:
-    """Sign in by a link."""
-    return client.get(path)
 
 
 def _install(office: Office, name: str, owner: str | None) -> None:

@@ -21,6 +21,7 @@ from gtm.dashboard.sign_in.oidc import CALLBACK, Attempt
 from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Server, region
 from tests.api.hands_model import Credential, Model
 from tests.api.test_fences import REASON, RULE
+from tests.dashboard.conftest import follow
 from tests.effort import examples
 
 HTML = {"Accept": "text/html"}
@@ -308,11 +309,6 @@ class World:
             *(self.sign_in, self.sign_in_by_token, self.sign_out),
             *(self.approve, self.approve, self.approve, self.try_it, self.try_it, self.try_it),
         ]
-
-
-def follow(client: httpx.Client, path: str) -> httpx.Response:
-    """Sign in by a link."""
-    return client.get(path)
 
 
 LOOSE = settings(

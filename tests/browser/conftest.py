@@ -90,6 +90,7 @@ def visit(browser: Browser, demo: System) -> Iterator[Open]:
             "request", lambda asked: None if _own(demo, asked.url) else wrong.append(f"asked {asked.url}")
         )
         page.goto(control_url(demo) + _link(demo, role))
+        page.get_by_role("button", name="Sign in as").click()
         if path != "/":
             page.goto(control_url(demo) + path)
         return page

@@ -71,10 +71,14 @@ class Model:
         """Whether a session is still somewhere: one that has ended by itself is no longer."""
         return self.now < one.began + LASTS
 
+    def good(self, link: Link) -> bool:
+        """Whether a link would sign in now."""
+        return not link.used and self.passed < link.ends and self.works(link.text)
+
     def follow(self, link: Link) -> bool:
         """Whether a link signs in now; then it does so no more."""
-        good = not link.used and self.passed < link.ends
-        link.used = True
+        good = self.good(link)
+        link.used = link.used or good
         return good
 
     def end_all(self, name: str) -> int:

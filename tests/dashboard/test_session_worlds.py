@@ -16,7 +16,7 @@ from gtm.core.model.access import Role
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.sign_in.oidc import CALLBACK, Attempt, OidcError
 from tests.api.conftest import TOKENS, Server
-from tests.dashboard.conftest import HTML
+from tests.dashboard.conftest import HTML, follow
 from tests.dashboard.session_model import HOUR, LINK_LASTS, Browser, Link, Model, Text
 from tests.effort import examples
 
@@ -122,10 +122,23 @@ class World:
         if made.status_code == 201:
             self.paths.append((Link(text.name, text, self.model.passed + LINK_LASTS), made.json()["path"]))
 
+    def look(self) -> None:
+        """A program looks at what a link shows, and sends what it can: nobody is signed in, and the link is as good as it was."""
+        link, path = self.random.choice(self.paths)
+        client = self.client()
+        statuses = (200,) if self.model.good(link) else (403, 429)
+        assert client.get(path).status_code in statuses
+        assert client.head(path).status_code in statuses
+        other = self.client()
+        for sender in (other, client):
+            assert sender.post(path, data={"csrf": "0" * 64}).status_code == 403
+            assert "gtm" not in sender.cookies
+            sender.close()
+
     def follow(self) -> None:
         link, path = self.random.choice(self.paths)
         client = self.client()
-        answer = client.get(path)
+        answer = follow(client, path)
         if self.model.follow(link):
             self.has_begun(client, answer, link.name, link.text)
         else:
@@ -227,13 +240,9 @@ class World:
                     answer = self.client().post("/sign-in", data={"token": working[-1]})
                     assert answer.status_code == 503, answer.text
                     assert "set-cookie" not in answer.headers
-                open_links = [
-                    (link, path)
-                    for link, path in self.paths
-                    if not link.used and self.model.passed < link.ends
-                ]
+                open_links = [(link, path) for link, path in self.paths if self.model.good(link)]
                 for link, path in open_links[:1]:
-                    assert self.client().get(path).status_code == 503
+                    assert follow(self.client(), path).status_code == 503
                     link.ends = self.model.passed + LINK_LASTS
                 signed_in = [(client, one) for client, one in self.clients if self.model.signed_in(one)]
                 for client, one in signed_in[:1]:
@@ -271,7 +280,15 @@ class World:
             assert status == (200 if self.model.signed_in(one) else 303), (one, self.model.now)
 
     def steps(self) -> list[Callable[[], None]]:
-        often = [self.token, self.by_token, self.by_token, self.by_provider, self.link, self.follow]
+        often = [
+            self.token,
+            self.by_token,
+            self.by_token,
+            self.by_provider,
+            self.link,
+            self.look,
+            self.follow,
+        ]
         return [
             *often,
             *(self.sign_out, self.end_one, self.revoke, self.rotate, self.pass_time, self.pass_time),

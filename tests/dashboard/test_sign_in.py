@@ -10,7 +10,7 @@ from gtm.control.live.sessions import LINK_LASTS, Person, SignInLinks
 from gtm.core.model.access import Role
 from gtm.dashboard.security import Attempts, is_same_origin
 from tests.api.conftest import TOKENS, Api
-from tests.dashboard.conftest import HTML, People, assert_inert, sign_in
+from tests.dashboard.conftest import HTML, People, assert_inert, follow, sign_in
 
 
 def _client(api: Api) -> httpx.Client:
@@ -88,7 +88,7 @@ def test_a_link_works_once(world: Api) -> None:
     """For whoever's token made it; then it is nobody's."""
     made = world.operator.post("/v1/sign-in-links").json()
     with _client(world) as one, _client(world) as two:
-        answer = one.get(made["path"], headers=HTML)
+        answer = follow(one, made["path"])
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
         assert "operator-one" in one.get("/", headers=HTML).text
         again = two.get(made["path"], headers=HTML)
@@ -96,6 +96,90 @@ def test_a_link_works_once(world: Api) -> None:
         assert "has been used, or has expired" in again.text
     assert world.edge.post("/v1/sign-in-links").status_code == 403
     assert world.anonymous.post("/v1/sign-in-links").status_code == 401
+
+
+def test_to_look_at_a_link_signs_nobody_in(world: Api) -> None:
+    """However often, by whatever program: it says as whom its button would, sets no session, and is as good as it was."""
+    path = world.operator.post("/v1/sign-in-links").json()["path"]
+    with _client(world) as client, _client(world) as preview:
+        for _ in range(12):
+            shown = preview.get(path, headers=HTML)
+            assert shown.status_code == 200
+            assert preview.head(path).status_code == 200
+        assert_inert(shown.text)
+        assert "role <b>operator</b>" in shown.text
+        assert "Sign in as operator-one</button>" in shown.text
+        assert shown.headers["cache-control"] == "no-store"
+        assert preview.get("/", headers=HTML).status_code == 303
+        [cookie] = {one.split(";")[0].split("=")[0] for one in shown.headers.get_list("set-cookie")}
+        assert cookie == "gtm-link"
+        assert {"HttpOnly", "Path=/", "SameSite=strict"} <= set(shown.headers["set-cookie"].split("; "))
+        assert follow(client, path).status_code == 303
+
+
+def test_only_the_page_of_this_browser_signs_in(world: Api) -> None:
+    """An attacker's page that sends the form with the attacker's link, with what the attacker's browser was shown: nobody is signed in as the attacker."""
+    path = world.operator.post("/v1/sign-in-links").json()["path"]
+    with _client(world) as attacker, _client(world) as victim:
+        page = attacker.get(path, headers=HTML).text
+        theirs = page.split('name="csrf" value="', 1)[1].split('"', 1)[0]
+        tries: list[tuple[dict[str, str], dict[str, str]]] = [
+            ({"csrf": theirs}, {}),
+            ({"csrf": ""}, {}),
+            ({"csrf": "\u00e9"}, {}),
+            ({"csrf": theirs}, {"Origin": "https://evil.example"}),
+            ({"csrf": theirs}, {"Origin": "null"}),
+            ({"csrf": theirs}, {"Sec-Fetch-Site": "cross-site"}),
+            ({"csrf": theirs}, {"Sec-Fetch-Site": "same-site"}),
+        ]
+        for looked in (False, True):
+            if looked:
+                victim.get(path, headers=HTML)
+            for fields, headers in tries:
+                answer = victim.post(path, data=fields, headers=HTML | headers)
+                assert answer.status_code == 403, (looked, fields, headers)
+                assert "gtm" not in victim.cookies
+                assert_inert(answer.text)
+        own = victim.get(path, headers=HTML).text.split('name="csrf" value="', 1)[1].split('"', 1)[0]
+        for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            answer = victim.post(path, data={"csrf": own}, headers=HTML | headers)
+            assert (answer.status_code, "another site" in answer.text) == (403, True)
+        assert victim.post(path, content=b"x", headers=HTML).status_code == 415
+        assert victim.post(path, data={"csrf": own}, headers=HTML | {"Origin": world.url}).status_code == 303
+        assert "gtm-link" not in victim.cookies
+        assert attacker.post(path, data={"csrf": theirs}, headers=HTML).status_code == 403, "used up"
+
+
+def test_who_is_signed_in_is_told_before_becoming_another(people: People, world: Api) -> None:
+    """Also when the link comes from another site, and so without the cookie at first."""
+    viewer = people(Role.VIEWER)
+    path = world.operator.post("/v1/sign-in-links").json()["path"]
+    page = viewer.page(path)
+    assert_inert(page)
+    assert "You are signed in as <bdi>viewer-one</bdi>, role viewer." in page
+    assert "Stay viewer-one" in page
+    first = viewer.client.get(path, headers=HTML | {"Sec-Fetch-Site": "cross-site"})
+    assert '<meta http-equiv="refresh" content="0">' in first.text
+    assert "set-cookie" not in first.headers
+    assert "viewer-one" in viewer.page("/access"), "looking changes nothing"
+    own = world.viewer.post("/v1/sign-in-links").json()["path"]
+    assert "You are signed in as <bdi>viewer-one</bdi> already" in viewer.page(own)
+    follow(viewer.client, path)
+    assert "You are <b>operator-one</b>" in viewer.page("/access")
+
+
+def test_a_link_ends_with_its_token(world: Api) -> None:
+    """Of a token that is revoked none signs in any more."""
+    made = world.admin.post("/v1/tokens", json={"name": "guest", "role": "viewer"}).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    path = world.anonymous.post("/v1/sign-in-links", headers=headers).json()["path"]
+    with _client(world) as client:
+        page = client.get(path, headers=HTML).text
+        assert world.admin.delete("/v1/tokens/guest").status_code == 200
+        csrf = page.split('name="csrf" value="', 1)[1].split('"', 1)[0]
+        assert client.post(path, data={"csrf": csrf}, headers=HTML).status_code == 403
+        assert client.get(path, headers=HTML).status_code == 403
+        assert "gtm" not in client.cookies
 
 
 def test_links_expire_and_are_bounded() -> None:
@@ -107,8 +191,10 @@ def test_links_expire_and_are_bounded() -> None:
     now = LINK_LASTS - 1
     second = links.make(who)
     now = LINK_LASTS
-    assert links.follow(first) is None
+    assert (links.look(first), links.follow(first)) == (None, None)
+    assert (links.look(second), links.look(second)) == (who, who)
     assert links.follow(second) == who
+    assert links.look(second) is None
     assert links.follow(second) is None
 
 
@@ -139,7 +225,7 @@ def test_too_many_attempts_are_told(world: Api) -> None:
         assert client.get("/sign-in/nothing", headers=HTML).status_code == 429
         assert client.post("/sign-in", data={"token": TOKENS[Role.ADMIN]}, headers=HTML).status_code == 303
         made = world.operator.post("/v1/sign-in-links").json()
-        assert client.get(made["path"], headers=HTML).status_code == 303
+        assert follow(client, made["path"]).status_code == 303
 
 
 def test_forms_of_others_do_nothing(people: People, world: Api) -> None:

@@ -19,7 +19,7 @@ def welcome(running: Running) -> None:
     console.print(f"[bold green]gtm is ready[/]   (data in {escape(str(running.data_dir))}; Ctrl-C stops it)")
     console.print("  dashboard     ", end="")
     console.print(running.dashboard, style="bold", end="")
-    console.print("   (signs you in once; later: gtm dashboard)")
+    console.print("   (signs you in, once; later: gtm dashboard)")
     console.print(f"  control API   {running.control}   documentation at {running.control}/docs")
     console.print(f"  edge HTTP     {running.edge}")
     console.print(f"  edge DNS      {running.dns}   (UDP and TCP)")

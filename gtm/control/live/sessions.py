@@ -4,7 +4,7 @@ Laws:
   1. A session's secret is shown once, in a cookie; at rest there is its SHA-256. So it is with a link's.
   2. A session ends by itself, when somebody ends it, and with the token that it was opened with. It may do what that token may do now.
   3. Sessions that are known go on while the database is away; then none begins.
-  4. A link works once, and not for long. It is known to the control process that made it alone.
+  4. A link works once, and not for long. It is known to the control process that made it alone. To look at one uses up nothing.
   5. Nobody has more than so many sessions: with one more, the one ends that was used longest ago. So nobody crowds others out.
 """
 
@@ -152,8 +152,14 @@ class SignInLinks:
         self._open[digest(secret)] = self._clock() + LINK_LASTS, who
         return secret
 
+    def look(self, secret: str) -> Person | None:
+        """Whom it would sign in; None: nobody, any more."""
+        self._forget()
+        found = self._open.get(digest(secret))
+        return None if found is None else found[1]
+
     def follow(self, secret: str) -> Person | None:
-        """Whom it signs in; None: nobody, any more."""
+        """Whom it signs in, once; None: nobody, any more."""
         self._forget()
         found = self._open.pop(digest(secret), None)
         return None if found is None else found[1]

@@ -1,9 +1,8 @@
-"""Signing in: with a token, or by a link that works once; and out."""
+"""Signing in with a token, and out; what all ways to sign in have in common."""
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
@@ -23,9 +22,10 @@ from gtm.dashboard.security import HEADERS
 from gtm.dashboard.visits import Dashboard, Visit, page, plain, visit_of
 from gtm.storage.errors import StorageUnavailable
 
-_MAX_FORM = 64 * 1024
+MAX_FORM = 64 * 1024
 """Bytes of a form that nobody has signed: a token, and an address to go on to."""
-_TOO_OFTEN = "too many attempts: wait a minute, then try again"
+TOO_OFTEN = "too many attempts: wait a minute, then try again"
+"""Said to whoever tries again and again in vain."""
 
 
 def routes() -> list[Route]:
@@ -33,7 +33,6 @@ def routes() -> list[Route]:
     return [
         Route("/sign-in", _ask, methods=["GET"]),
         Route("/sign-in", _token, methods=["POST"]),
-        Route("/sign-in/{secret}", _link, methods=["GET"]),
         page("/sign-out", _out, methods=["POST"]),
     ]
 
@@ -76,13 +75,13 @@ async def _token(request: Request) -> Response:
     if not security.is_same_origin(request, dashboard.url):
         return form(request, "this form was sent from another site", 403)
     try:
-        fields = await read_form(request, _MAX_FORM)
+        fields = await read_form(request, MAX_FORM)
     except HTTPException as error:
         return form(request, error.detail, error.status_code)
     to = inside(fields.get("next"))
     text = fields.get("token", "").strip()
     if not _known(dashboard, text) and not may_try(request):
-        return form(request, _TOO_OFTEN, 429, to)
+        return form(request, TOO_OFTEN, 429, to)
     try:
         who = await authenticate(dashboard.context, text)
     except ControlError as error:
@@ -94,23 +93,6 @@ async def _token(request: Request) -> Response:
         failed(request, f"a token of role {who.role.value}")
         return form(request, words, 403, to)
     return await begun(request, Person(who.name, who.role, who.sha256), to, "token")
-
-
-async def _link(request: Request) -> Response:
-    dashboard: Dashboard = request.app.state.dashboard
-    secret = request.path_params["secret"]
-    who = dashboard.context.links.follow(secret)
-    if who is None and not may_try(request):
-        return form(request, _TOO_OFTEN, 429)
-    if who is None:
-        failed(request, "a link that has been used or has expired")
-        words = "this link has been used, or has expired: make another with `gtm dashboard`"
-        return form(request, words, 403)
-    answer = await begun(request, who, "/", "link")
-    if answer.status_code == 503:
-        with suppress(ControlError):  # it has signed nobody in
-            dashboard.context.links.make(who, secret)
-    return answer
 
 
 def _known(dashboard: Dashboard, text: str) -> bool:
