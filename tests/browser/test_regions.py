@@ -59,10 +59,14 @@ def test_a_region_that_fails_shows_why(traffic: System, visit: Open) -> None:
     """The open page turns, without being loaded again, and says what the edge has met."""
     page = visit("/regions/sa-east", role=Role.VIEWER)
     expect(page.locator(".badges")).to_contain_text("up")
+    page.locator("#probes details.command").last.locator("summary").click()
     traffic.demo("fail", "sa-east")
     try:
         expect(page.locator(".badges")).to_contain_text("down")
         expect(page.locator(".health")).to_contain_text(re.compile("refused|timed out|50[0-9]|closed"))
+        expect(page.locator("#probes rect.bad").first).to_be_attached()
+        expect(page.locator("#probes .changes")).to_contain_text("down")
+        expect(page.locator("#probes details.command").last).to_have_attribute("open", "")
     finally:
         traffic.demo("restore", "sa-east")
     expect(page.locator(".badges")).to_contain_text("up")

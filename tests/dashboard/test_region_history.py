@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gtm.core.model.access import Role
 from gtm.dashboard.pages.region_history import WIDTH, strip
+from tests.api.conftest import Api
+from tests.dashboard.conftest import People, assert_inert
 
 SINCE = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -59,3 +62,19 @@ def test_the_last_step_ends_now() -> None:
     ]
     assert found["probes"] is None
     assert drawn()["pieces"] == []
+
+
+def test_a_page_asks_for_it_again(world: Api, people: People) -> None:
+    """As a part, for whoever may look; whoever opens the part itself gets the page; older changes stay as they were asked for."""
+    person = people(Role.VIEWER)
+    page = person.page("/regions/eu-west?history=day")
+    assert 'data-again="/regions/eu-west/history?history=day"' in page
+    assert "data-again" not in person.get("/regions/eu-west?changes=MQ").text
+    part = person.get("/regions/eu-west/history?history=day", **{"HX-Request": "true"})
+    assert part.status_code == 200
+    assert_inert(part.text)
+    assert "<html" not in part.text
+    assert '<b aria-current="true">The last 24 hours</b>' in part.text
+    whole = person.get("/regions/eu-west/history?history=nonsense")
+    assert whole.url.path == "/regions/eu-west"
+    assert person.get("/regions/nowhere/history", **{"HX-Request": "true"}).status_code == 404

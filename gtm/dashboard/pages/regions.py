@@ -19,6 +19,8 @@ from gtm.dashboard.visits import Visit, page
 
 MOST_ROWS = 2000
 """Rows of demand that the countries of a region's clients are from, the largest first."""
+AGAIN_S = 10
+"""After which a page asks again what probes said: what it draws are pieces of five minutes."""
 MOST_COUNTRIES = 12
 STATES = ("up", "down", "unknown", "draining", "disabled", "full")
 """What regions can be narrowed to."""
@@ -31,6 +33,7 @@ def routes() -> list[Route]:
         page("/live/regions", _live_regions),
         page("/regions/{name}", _region),
         page("/live/regions/{name}", _live_region),
+        page("/regions/{name}/history", _history),
     ]
 
 
@@ -106,10 +109,10 @@ def table(top: Mapping[str, Any], chosen: Filter) -> dict[str, Any]:
 async def _region(visit: Visit) -> Response:
     which = name(visit.request.path_params["name"])
     shown = await look(visit.api, which)
-    span, older = visit.query("history") or "", visit.query("changes")
+    older = visit.query("changes")
     (document, missing), past = await asyncio.gather(
         _document(visit.api, which),
-        history(visit.api, which, span if span in SPANS else "hour", older, datetime.now(UTC)),
+        history(visit.api, which, _span(visit), older, datetime.now(UTC)),
     )
     return visit.render(
         "region.html",
@@ -117,9 +120,24 @@ async def _region(visit: Visit) -> Response:
         missing=missing,
         history=past,
         older=older,
+        again=AGAIN_S,
         may=visit.may("operator"),
         **shown,
     )
+
+
+def _span(visit: Visit) -> str:
+    asked = visit.query("history") or ""
+    return asked if asked in SPANS else "hour"
+
+
+async def _history(visit: Visit) -> Response:
+    """What probes said, as a part that the page asks for now and then: the database has it, so it is no part of the stream."""
+    which, span = name(visit.request.path_params["name"]), _span(visit)
+    if not visit.partial:
+        return visit.go(f"/regions/{which}?history={span}#history")
+    past = await history(visit.api, which, span, None, datetime.now(UTC))
+    return visit.render("region_history.html", region={"region": which}, history=past, older=None)
 
 
 async def _document(api: Inside, which: str) -> tuple[Mapping[str, Any] | None, str]:

@@ -32,9 +32,16 @@
   const banner = document.getElementById("connection");
   let heard = performance.now(), at = new Date(), source = null, held = false;
 
+  // What somebody has opened stays open.
+  const stays = (attribute, node) => !(attribute === "open" && node.tagName === "DETAILS");
+  function put(place, data) {
+    Idiomorph.morph(place, data, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks: { beforeAttributeUpdated: stays } });
+    times(place);
+    if (window.htmx) htmx.process(place);
+  }
   function part(name, data) {
     const place = document.querySelector(`[data-live="${name}"]`);
-    if (place) { Idiomorph.morph(place, data, { morphStyle: "innerHTML", ignoreActiveValue: true }); times(place); if (window.htmx) htmx.process(place); }
+    if (place) put(place, data);
     document.dispatchEvent(new CustomEvent(`live:${name}`, { detail: data }));
   }
   function listen(url, names) {
@@ -55,6 +62,16 @@
       setTimeout(() => listen(url, names), 1000);
     });
   }
+  // A part that is dear to make is asked for now and then, while somebody looks; when no answer comes, it stays as it was.
+  function again(place) {
+    setInterval(async () => {
+      if (document.hidden) return;
+      try {
+        const answer = await fetch(place.dataset.again, { headers: { "HX-Request": "true" } });
+        if (answer.ok) put(place, await answer.text());
+      } catch { /* control does not answer: the banner says so */ }
+    }, 1000 * place.dataset.every);
+  }
   // A page that shows another time than now stands still, and takes its parts when they are asked for.
   document.addEventListener("live:hold", () => { if (source) source.close(); held = true; standing(); });
   document.addEventListener("live:parts", (event) => { for (const [name, data] of Object.entries(event.detail)) part(name, data); });
@@ -68,6 +85,7 @@
   document.addEventListener("DOMContentLoaded", () => {
     times(document);
     setInterval(ages, 1000);
+    for (const place of document.querySelectorAll("[data-again]")) again(place);
     const streaming = document.querySelector("[data-stream]");
     if (streaming) {
       const names = [...document.querySelectorAll("[data-live]")].map((one) => one.dataset.live);
