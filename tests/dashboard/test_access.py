@@ -41,6 +41,30 @@ def test_a_token_is_made_and_shown_once(people: People, world: Api) -> None:
         assert_inert(refused.text)
 
 
+def test_whose_tokens_are(people: People, world: Api) -> None:
+    """Said when one is made or replaced, shown in the list and on its page, and looked for; hostile texts do nothing."""
+    admin = people(Role.ADMIN)
+    hostile = HOSTILE.replace(" ", "").encode("ascii", "ignore").decode()
+    made = admin.post("/access/tokens", {"name": "ci", "role": "operator", "owner": hostile})
+    assert made.status_code == 201
+    assert_inert(made.text)
+    assert "--owner" in made.text
+    refused = admin.post("/access/tokens", {"name": "cj", "role": "operator", "owner": "Ann Smith"})
+    assert (refused.status_code, 'value="Ann Smith"' in refused.text) == (422, True)
+    for path in ("/access", "/access?q=script", "/access/tokens/ci"):
+        page = admin.page(path)
+        assert_inert(page)
+        assert html.escape(hostile)[:15] in page
+    assert 'href="/access/tokens/ci"' not in admin.page("/access?q=somebody-else")
+    assert "what else is in the hands of" in admin.page("/access/tokens/ci")
+    answer = admin.post("/access/tokens/ci/rotate", {"grace": "3600", "owner": "ann@example.com"})
+    assert answer.status_code == 201
+    assert "gtm token rotate ci --grace 1h --owner ann@example.com" in answer.text
+    assert "<bdi>ann@example.com</bdi> or <bdi>admin-one</bdi>" in admin.page("/access/tokens/ci")
+    assert admin.post("/access/tokens/ci/rotate", {"grace": "3600", "owner": "*"}).status_code == 422
+    assert world.viewer.get("/v1/tokens").status_code == 403
+
+
 def test_a_token_is_replaced_and_revoked(people: People, world: Api) -> None:
     """The new text works at once, the old one within its grace; revoked, neither does."""
     admin = people(Role.ADMIN)
@@ -111,10 +135,9 @@ def test_sessions_are_ended(people: People, world: Api) -> None:
     assert admin.post("/access/people/end", {"name": "viewer-one"}).url.path == "/access"
     assert other.get("/").url.path == "/sign-in"
     assert viewer.get("/").url.path == "/sign-in"
-    assert (
-        admin.page("/access").count("viewer-one")
-        == 0 + admin.page("/access").count("/access/tokens/viewer-one") * 2
-    )
+    page = admin.page("/access")
+    # Its link, its name, its owner, and that as a suggestion for others.
+    assert page.count("viewer-one") == page.count("/access/tokens/viewer-one") * 4
 
 
 def test_the_audit_log_is_searched(people: People, world: Api) -> None:

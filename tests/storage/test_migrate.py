@@ -73,6 +73,33 @@ def test_what_tokens_of_before_are_bound_to(empty_database_url: str) -> None:
     assert names() == before
 
 
+def test_whose_tokens_of_before_are(empty_database_url: str) -> None:
+    """Nobody wrote it down, so it is unknown, and so are approvals of before; who came by an identity provider signs in once more."""
+    migrate.upgrade(empty_database_url)
+    migrate.downgrade(empty_database_url, "0017")
+    sha256_of = [sha256(name.encode()).digest() for name in ("one", "two", "three")]
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute(
+            "INSERT INTO tokens (id, name, role, sha256) VALUES ('i', 'ann', 'admin', %s)", [sha256_of[0]]
+        )
+        connection.execute(
+            "INSERT INTO fence_approvals (sha256, approver, reason, expires_at) VALUES (%s, 'ann', 'x', now() + interval '1 hour')",
+            ["ab" * 32],
+        )
+        for number, (name, token) in enumerate((("ann", "ab"), ("ann@example.com", ""))):
+            connection.execute(
+                "INSERT INTO sessions (id, sha256, name, role, token, agent, created_at, seen_at, expires_at) "
+                "VALUES (%s, %s, %s, 'admin', %s, '', now(), now(), now() + interval '1 hour')",
+                [str(number), sha256_of[number], name, token],
+            )
+    migrate.upgrade(empty_database_url)
+    with psycopg.connect(empty_database_url) as connection:
+        assert connection.execute("SELECT owner, makers FROM tokens").fetchall() == [(None, [])]
+        found = connection.execute("SELECT credential, owner, makers FROM fence_approvals").fetchall()
+        assert found == [("", None, [])]
+        assert connection.execute("SELECT name FROM sessions").fetchall() == [("ann",)]
+
+
 def test_replicas_that_start_at_once(empty_database_url: str) -> None:
     """Many upgrades at the same time all succeed."""
     with ThreadPoolExecutor(4) as replicas:
