@@ -15,6 +15,7 @@ from gtm import __version__
 from gtm.api import docs, operations, problems
 from gtm.api.context import Context
 from gtm.api.middleware import BodyLimit, Counting, Metrics
+from gtm.api.once import prepare
 from gtm.api.routes import (
     audit,
     balancers,
@@ -51,6 +52,7 @@ from gtm.control.policy.questions import Answers
 from gtm.control.replica import Replica
 from gtm.core.model.access import STARTED_IT, Role
 from gtm.core.model.requests import Location
+from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.settings import (
@@ -157,6 +159,7 @@ def create_app(
             await replica.watch.refresh()
         running = asyncio.create_task(replica.run())
         failing = asyncio.create_task(failed.run())
+        preparing = asyncio.create_task(prepare(replica.current, _ready))
         await election.first()
         try:
             yield
@@ -164,7 +167,8 @@ def create_app(
             replica.subscribers.close()
             running.cancel()
             failing.cancel()
-            await asyncio.wait([running, failing])  # each part saves what it has to at its end
+            preparing.cancel()
+            await asyncio.wait([running, failing, preparing])  # each part saves what it has to at its end
             await database.dispose()
 
     app = FastAPI(
@@ -228,6 +232,11 @@ def _routers() -> Iterator[APIRouter]:
         docs,
     ):
         yield module.router
+
+
+def _ready(snapshot: Snapshot) -> None:
+    residency.ready(snapshot)
+    inventory.ready(snapshot.policy)
 
 
 @cache

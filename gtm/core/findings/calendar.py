@@ -59,11 +59,26 @@ class Event:
     left_out: int
 
 
-def coming(snapshot: Snapshot, asked: Asked, *, most: int, services: int) -> tuple[list[Event], int]:
+Causes = Mapping[float, Sequence[Cause]]
+"""What begins or ends, by POSIX time."""
+
+
+def causes(snapshot: Snapshot) -> Causes:
+    """All that a policy ever makes begin or end."""
+    found: dict[float, list[Cause]] = {}
+    for moment, cause in (*_of_rules(snapshot), *_of_memberships(snapshot)):
+        found.setdefault(moment, []).append(cause)
+    return found
+
+
+def coming(
+    snapshot: Snapshot, known: Causes, asked: Asked, *, most: int, services: int
+) -> tuple[list[Event], int]:
     """What begins or ends after a moment, the next first.
 
     Args:
         snapshot: the policy.
+        known: its causes.
         asked: what the requests state whose fences are compared; what comes later than its time is told.
         most: events that are told.
         services: of each event, the services whose fences are compared.
@@ -71,12 +86,8 @@ def coming(snapshot: Snapshot, asked: Asked, *, most: int, services: int) -> tup
     Returns:
         The events, and how many more there are.
     """
-    causes: dict[float, list[Cause]] = {}
-    for moment, cause in (*_of_rules(snapshot), *_of_memberships(snapshot)):
-        if asked.now < moment < inf:
-            causes.setdefault(moment, []).append(cause)
-    moments = sorted(causes)
-    found = [_event(snapshot, asked, moment, causes[moment], services) for moment in moments[:most]]
+    moments = sorted(moment for moment in known if asked.now < moment < inf)
+    found = [_event(snapshot, asked, moment, known[moment], services) for moment in moments[:most]]
     return found, max(0, len(moments) - most)
 
 

@@ -7,9 +7,10 @@ only, and then a cell has several parts. Services that share their rules share t
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from gtm.core.decision.fence import matches_statement
 from gtm.core.findings.coverage import CLIENTS, UNKNOWN, concerned
@@ -54,22 +55,34 @@ Kinds = tuple[Part, ...]
 """All clients by what rules make of them, whatever the service's members are."""
 
 
-def columns(snapshot: Snapshot, now: float, most: int) -> tuple[list[Clients], int]:
+Naming = Mapping[str, Sequence[float]]
+"""Jurisdictions and countries that rules name for their clients: when each of those rules ends, in ascending order (POSIX seconds)."""
+
+
+def clients_named(snapshot: Snapshot) -> Naming:
+    """By whom."""
+    found: dict[str, list[float]] = {}
+    for rule in snapshot.policy.residency_rules:
+        ends = inf if rule.effective_until is None else rule.effective_until.timestamp()
+        for name in {*rule.match.client_jurisdictions, *rule.match.client_countries}:
+            found.setdefault(name, []).append(ends)
+    return {name: sorted(ends) for name, ends in found.items()}
+
+
+def columns(snapshot: Snapshot, naming: Naming, now: float, most: int) -> tuple[list[Clients], int]:
     """The jurisdictions that rules name for their clients, those that most rules name first; then everybody else, and the unlocated.
 
     Args:
         snapshot: the policy.
+        naming: its `clients_named`. Rules that have ended do not count.
         now: POSIX seconds.
         most: columns of jurisdictions.
 
     Returns:
         The columns, and how many jurisdictions more are named.
     """
-    named: Counter[str] = Counter()
-    for rule in snapshot.policy.residency_rules:
-        if rule.effective_until is None or rule.effective_until.timestamp() > now:
-            named.update({*rule.match.client_jurisdictions, *rule.match.client_countries})
-    order = sorted(named, key=lambda name: (-named[name], name))
+    named = {name: len(ends) - bisect_right(ends, now) for name, ends in naming.items()}
+    order = sorted((name for name in named if named[name]), key=lambda name: (-named[name], name))
     found = [column(snapshot, name, now) for name in order[:most]]
     rest = frozenset(CLIENTS).difference({UNKNOWN}, *(one.countries for one in found))
     return [*found, Clients("", rest), Clients(UNKNOWN, frozenset({UNKNOWN}))], max(0, len(order) - most)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.decision.fence import fence
-from gtm.core.findings.calendar import What, coming
+from gtm.core.findings.calendar import What, causes, coming
 from gtm.core.findings.coverage import CLIENTS, UNKNOWN
-from gtm.core.findings.matrix import Asked, Matrix, column, columns, unruled
+from gtm.core.findings.matrix import Asked, Matrix, clients_named, column, columns, unruled
 from gtm.core.findings.monitored import monitored
 from gtm.core.findings.report import findings
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
@@ -48,7 +48,7 @@ def test_a_cell_is_what_the_fence_says(
     """For every client of every column; together the columns hold every client, and no part is there twice."""
     snapshot = compile_policy(policy, SHIPPED)
     asked = Asked(now, tenant, data_class)
-    clients, left = columns(snapshot, now, 100)
+    clients, left = columns(snapshot, clients_named(snapshot), now, 100)
     assert left == 0
     assert frozenset().union(*(one.countries for one in clients)) == frozenset(CLIENTS)
     matrix = Matrix(asked)
@@ -69,7 +69,7 @@ def test_the_calendar_has_all_that_changes_and_nothing_else(
     """Just before each moment and from it on; between the moments nothing changes."""
     snapshot = compile_policy(policy, SHIPPED)
     asked = Asked(now, tenant, data_class)
-    events, left = coming(snapshot, asked, most=1000, services=1000)
+    events, left = coming(snapshot, causes(snapshot), asked, most=1000, services=1000)
     assert left == 0
     assert [one.at for one in events] == sorted({one.at for one in events})
     assert {at for at in snapshot.boundaries if at > now} <= {one.at for one in events}
@@ -152,7 +152,7 @@ def test_a_decision_that_lapses_is_told_with_what_follows() -> None:
     """From its end on, regions there serve nobody whom a rule concerns that rested on it."""
     policy = Policy(REGIONS, services=(CHAT,), residency_rules=(_rule("gdpr", allow=("ADEQUATE",)),))
     snapshot = compile_policy(policy, SHIPPED)
-    events, _ = coming(snapshot, Asked(0.0), most=100, services=10)
+    events, _ = coming(snapshot, causes(snapshot), Asked(0.0), most=100, services=10)
     lapse = next(one for one in events if one.at == 300.0)
     assert [(one.what, one.name, one.countries, one.rules) for one in lapse.causes] == [
         (What.MEMBERSHIP_ENDS, "ADEQUATE", ("GB",), ("gdpr",))
@@ -171,14 +171,14 @@ def test_rules_that_watch_begin_and_change_nothing() -> None:
         for name, mode in (("one", RuleMode.ENFORCE), ("two", RuleMode.MONITOR))
     )
     snapshot = compile_policy(Policy(REGIONS, services=services, residency_rules=rules), SHIPPED)
-    events, left = coming(snapshot, Asked(0.0), most=1, services=2)
+    events, left = coming(snapshot, causes(snapshot), Asked(0.0), most=1, services=2)
     assert left > 0
     (event,) = events
     assert [(one.name, one.monitor) for one in event.causes] == [("one", False), ("two", True)]
     assert [one.services for one in event.changes] == [("chat0", "chat1")]
     assert event.left_out == 1
     only = compile_policy(Policy(REGIONS, services=services, residency_rules=rules[1:]), SHIPPED)
-    assert coming(only, Asked(0.0), most=1, services=2)[0][0].changes == ()
+    assert coming(only, causes(only), Asked(0.0), most=1, services=2)[0][0].changes == ()
 
 
 def test_columns_are_those_that_most_rules_name() -> None:
@@ -189,7 +189,7 @@ def test_columns_are_those_that_most_rules_name() -> None:
         ResidencyRule("three", Match(client_countries=("BR",)), Places(("EU",))),
     )
     snapshot = compile_policy(Policy(REGIONS, services=(CHAT,), residency_rules=rules), SHIPPED)
-    found, left = columns(snapshot, 0.0, 2)
+    found, left = columns(snapshot, clients_named(snapshot), 0.0, 2)
     assert [one.name for one in found] == ["EU", "BR", "", UNKNOWN]
     assert left == 1
     assert column(snapshot, "EEA", 0.0).countries == {"DE", "FR", "IE", "NO"}

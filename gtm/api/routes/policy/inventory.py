@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import Query, Response
 
 from gtm.api.context import Context, Ctx, OnlyManagedBy, Viewer, reply
+from gtm.api.once import Once
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import ManagedSchema, Schema, errors
@@ -19,7 +19,7 @@ from gtm.control.errors import BadRequest, Unavailable
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import KindName
-from gtm.documents.referrers import Reference, Referrers, referrers
+from gtm.documents.referrers import Referrers, referrers
 
 router = strict_router(prefix="/v1", tags=["policy"])
 
@@ -95,46 +95,29 @@ class References(Schema):
     """References beyond the most that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """A policy as it is searched: each resource's kind, name, and all its text in small letters."""
-
-    policy: Policy
-    texts: tuple[tuple[str, str, str], ...]
-
-
-_indexes: dict[str, _Index] = {}
-"""The index of the policy that was searched last."""
+def _texts(policy: Policy) -> Sequence[tuple[str, str, str]]:
+    """A policy as it is searched: each resource's kind, name, and all its text in small letters. It takes some 5 µs for each."""
+    return [
+        (kind, item.name, msgspec.json.encode(item).decode().casefold())
+        for kind in KINDS
+        for item in sorted(getattr(policy, kind), key=lambda one: one.name)
+    ]
 
 
-def _index(policy: Policy) -> _Index:
-    """All text of a policy; made once for each, since it takes some 5 µs for each resource."""
-    kept = _indexes.get("last")
-    if kept is None or kept.policy is not policy:
-        texts = tuple(
-            (kind, item.name, msgspec.json.encode(item).decode().casefold())
-            for kind in KINDS
-            for item in sorted(getattr(policy, kind), key=lambda one: one.name)
-        )
-        kept = _indexes["last"] = _Index(policy, texts)
-    return kept
+_searched: Once[Policy, Sequence[tuple[str, str, str]]] = Once(_texts)
+_referring: Once[Policy, Referrers] = Once(referrers)
+"""All references of a policy, which take some 4 µs for each rule."""
+
+
+def ready(policy: Policy) -> None:
+    """Have what is asked of a policy most."""
+    _searched.of(policy)
+    _referring.of(policy)
 
 
 def _found(policy: Policy, search: str) -> list[tuple[str, str]]:
     words = search.casefold().split()
-    return [(kind, name) for kind, name, text in _index(policy).texts if all(word in text for word in words)]
-
-
-_referrers: dict[str, tuple[Policy, Referrers]] = {}
-"""The referrers of the policy that was asked about last."""
-
-
-def _referring(policy: Policy, kind: str, name: str) -> Sequence[Reference]:
-    """What refers to a resource; all of it is found once for each policy, since it takes some 4 µs for each rule."""
-    kept = _referrers.get("last")
-    if kept is None or kept[0] is not policy:
-        kept = _referrers["last"] = policy, referrers(policy)
-    return kept[1].get((kind, name), ())
+    return [(kind, name) for kind, name, text in _searched.of(policy) if all(word in text for word in words)]
 
 
 def _current(ctx: Context) -> tuple[Policy, int]:
@@ -250,6 +233,6 @@ async def list_references(
 ) -> Response:
     """Each field that names it."""
     policy, revision = _current(ctx)
-    found = await asyncio.to_thread(_referring, policy, kind, name)
+    found = (await asyncio.to_thread(_referring.of, policy)).get((kind, name), ())
     items = found[:MOST_REFERENCES]
     return reply({"revision": revision, "items": items, "left_out": len(found) - len(items)})

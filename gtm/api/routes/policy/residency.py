@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.once import Once
 from gtm.api.paging import Cursor, decode_cursor, encode_cursor
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
@@ -20,9 +21,9 @@ from gtm.api.schemas.residency import CalendarView, MatrixView, MonitoredView
 from gtm.control.errors import BadRequest, NotFound, Unavailable
 from gtm.control.policy.traffic import since_now, watched
 from gtm.core.demand.cells import Cell
-from gtm.core.findings.calendar import Cause, Change, Event, What, coming
+from gtm.core.findings.calendar import Cause, Change, Event, What, causes, coming
 from gtm.core.findings.coverage import UNKNOWN
-from gtm.core.findings.matrix import Asked, Clients, Matrix, Part, column, columns, unruled
+from gtm.core.findings.matrix import Asked, Clients, Matrix, Part, clients_named, column, columns, unruled
 from gtm.core.findings.monitored import Watched, monitored, watching
 from gtm.core.model.policy import RuleMode
 from gtm.core.model.requests import Request
@@ -42,6 +43,19 @@ MOST_SERVICES = 10
 _FAR = timedelta(days=36_525)
 _SLACK = timedelta(minutes=1)
 """A moment just past is now, by another clock."""
+
+_causes = Once(causes)
+_named = Once(clients_named)
+_monitors: Once[Snapshot, bool] = Once(
+    lambda snapshot: any(rule.mode is RuleMode.MONITOR for rule in snapshot.policy.residency_rules)
+)
+
+
+def ready(snapshot: Snapshot) -> None:
+    """Have what takes long of a policy with many rules."""
+    for part in (_causes, _named, _monitors):
+        part.of(snapshot)
+
 
 At = Annotated[fields.Moment | None, Query(description="When: now (left out), or later.")]
 Tenant = Annotated[
@@ -111,7 +125,9 @@ async def get_calendar(
     """What comes after a moment."""
     snapshot = _running(ctx)
     asked = _asked(snapshot, at, tenant, data_class)
-    events, left = await asyncio.to_thread(coming, snapshot, asked, most=limit, services=MOST_SERVICES)
+    events, left = await asyncio.to_thread(
+        lambda: coming(snapshot, _causes.of(snapshot), asked, most=limit, services=MOST_SERVICES)
+    )
     items = [_event(snapshot, one) for one in events]
     return reply({"revision": snapshot.revision, "at": asked.now, "items": items, "left_out": left})
 
@@ -137,7 +153,7 @@ async def get_monitored(
     if not timedelta(0) < end - begin <= timedelta(days=3660):
         raise BadRequest("`since` must be in the past, by ten years at most")
     cells, seconds, requests = dict[str, float](), 0.0, 0.0
-    if any(rule.mode is RuleMode.MONITOR for rule in snapshot.policy.residency_rules):
+    if _monitors.of(snapshot):
         cells, seconds, requests = await watched(ctx.database, begin, end, watching(snapshot, now))
     found = await asyncio.to_thread(lambda: monitored(snapshot, now, _requests(cells)))
     return reply(
@@ -177,7 +193,7 @@ def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_cla
 
 def _matrix(snapshot: Snapshot, asked: Asked, client: str | None, names: Iterable[str]) -> dict[str, Any]:
     if client is None:
-        clients, left_out = columns(snapshot, asked.now, MOST_COLUMNS)
+        clients, left_out = columns(snapshot, _named.of(snapshot), asked.now, MOST_COLUMNS)
     else:
         clients, left_out = [column(snapshot, client, asked.now)], 0
     matrix = Matrix(asked)
