@@ -8,8 +8,11 @@ from gtm.control.live.present import Present
 from gtm.control.replica import Replica
 
 
-def warnings(replica: Replica, now: float) -> list[str]:
-    """Of the policy in force, and what is wrong with health, feeds, tokens, edges, locations and keys at a POSIX time."""
+def warnings(replica: Replica, now: float, approvals: int = 0) -> list[str]:
+    """Of the policy in force, and what is wrong with health, feeds, tokens, edges, locations and keys at a POSIX time.
+
+    `approvals` is how many others have to approve of what opens a fence.
+    """
     present, active = replica.now, replica.active
     found = [*(present.compiled.warnings if present.compiled is not None else ())]
     if active is not None and (alarm := active.reports.vantages.alarm_words()):
@@ -29,6 +32,12 @@ def warnings(replica: Replica, now: float) -> list[str]:
         f"token `{name}` is for `{regions}`, and no region has such a name: what it reports is dropped"
         for name, regions in present.lost_tokens()
     ]
+    if approvals and (names := present.unowned_tokens()):
+        listed = ", ".join(f"`{name}`" for name in names)
+        found.append(
+            f"nobody wrote down in whose hands these tokens are: {listed}. What they approve of, or change, counts as one with "
+            "everybody: gtm token rotate NAME --owner OWNER --direct"
+        )
     if active is not None:
         found += _of_active(present, active, now)
     return [*found, f"dnssec: {replica.dnssec.problem}"] if replica.dnssec.problem else found

@@ -157,6 +157,12 @@ def test_what_nobody_wrote_down_counts_as_one_with_everybody(office: Office) -> 
     assert "`old` counts as one with everybody: in whose hands it is was not written down" in office.refused(
         "fence-admin-one", "old"
     )
+    warned = office.ask("admin-one", "GET", "/v1/status").json()["warnings"]
+    assert [
+        one
+        for one in warned
+        if one.startswith("nobody wrote down in whose hands these tokens are: `child`, `old`. ")
+    ]
     assert "`child` counts as one with everybody" in office.refused("admin-one", "child")
     assert "`old` counts as one with everybody" in office.refused("old", "fence-admin-one")
     assert office.rotate("admin-one", "old")["owner"] is None, "a rotation alone says nothing of the owner"

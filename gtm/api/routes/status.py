@@ -46,7 +46,10 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
             "standbys": replica.election.standbys,
             "database": "up" if up else "down",
             "sync": edges.sync_of(known, revision),
-            "warnings": [*warnings(replica, now.timestamp()), *edges.warnings(known, revision)],
+            "warnings": [
+                *warnings(replica, now.timestamp(), ctx.approvals),
+                *edges.warnings(known, revision),
+            ],
         }
     )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
-from gtm.core.model.access import Access, Role, TokenGrant, matches
+from gtm.core.model.access import ANYBODY, Access, Role, TokenGrant, matches, permits
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
@@ -102,6 +102,16 @@ class Present:
             token.name
             for token in self.tokens.values()
             if token.role is Role.BALANCER and token.regions is not None and not token.regions.strip("*")
+        )
+
+    def unowned_tokens(self) -> list[str]:
+        """The names of tokens that could approve of what opens a fence, if anybody had written down in whose hands they are."""
+        return sorted(
+            {
+                token.name
+                for token in self.tokens.values()
+                if permits(token.role, Role.FENCE_ADMIN) and ANYBODY in token.hands.every
+            }
         )
 
     def lost_tokens(self) -> list[tuple[str, str]]:
