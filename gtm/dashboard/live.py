@@ -4,7 +4,8 @@ Laws:
   1. However many look at the same, it is made once; nobody looks: it is not made.
   2. Who takes nothing for a while misses what came meanwhile, and costs no memory: only the newest is kept.
   3. A stream ends with the session that it is for, and with the process.
-  4. Nobody has more than so many streams: with one more, the oldest ends. Else one person could have everything rendered in a thousand ways.
+  4. Who takes nothing for half a minute is not waited for: else nothing would end the stream, and it would be rendered for ever.
+  5. Nobody has more than so many streams: with one more, the oldest ends. Else one person could have everything rendered in a thousand ways.
 
 Source: HTML, "Server-sent events" (event stream format, `retry`).
 """
@@ -13,7 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import cast
+
+from starlette.responses import StreamingResponse
+from starlette.types import Send
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +29,28 @@ MOST = 40
 """Streams of one person."""
 RETRY_MS = 1000
 """After which a browser whose stream has ended asks again."""
+
+
+class Stream(StreamingResponse):
+    """A stream on its way to a browser; law 4. Where the browser takes a little now and then, the server closes once that is gone."""
+
+    patience = 30.0
+    """Seconds for which one event may wait to be taken."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send what comes; see Starlette."""
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await send(start)
+        events = cast("AsyncGenerator[bytes]", self.body_iterator)
+        async with aclosing(events):
+            async for event in events:
+                try:
+                    async with asyncio.timeout(self.patience):
+                        await send({"type": "http.response.body", "body": event, "more_body": True})
+                except TimeoutError:
+                    return  # unfinished: the server closes the connection
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
 
 Render = Callable[[], Awaitable[Mapping[str, str]]]
 """Makes the events of a page now: name → data."""
@@ -77,7 +105,7 @@ class Live:
 
     async def stream(
         self, key: str, render: Render, still_allowed: Callable[[], bool], whose: str
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """The stream of one browser.
 
         Args:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -25,7 +25,7 @@ from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role, permits
 from gtm.dashboard import security
 from gtm.dashboard.form_bodies import MAX_FORM, MAX_UPLOAD, read_form
 from gtm.dashboard.inside import ApiProblem, Inside
-from gtm.dashboard.live import Live, Render
+from gtm.dashboard.live import Live, Render, Stream
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.security import HEADERS, Attempts
 from gtm.dashboard.sign_in.identity import Identity
@@ -106,7 +106,7 @@ class Visit:
 
         events = self.dashboard.live.stream(json.dumps(key), render, signed_in, self.session.name)
         headers = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return Stream(events, media_type="text/event-stream", headers=headers)
 
     def fragment(self, template: str, **values: Any) -> str:
         """The text of a template."""

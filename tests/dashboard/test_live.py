@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 
 import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
-from gtm.dashboard.live import MOST, Live
+from gtm.dashboard.live import MOST, Live, Stream
 
 pytestmark = pytest.mark.anyio
 
@@ -36,3 +40,51 @@ async def test_one_person_has_so_many_streams() -> None:
         await one.aclose()  # type: ignore[attr-defined]
     assert not live._channels
     assert not live._open
+
+
+async def test_who_takes_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser that stays and never reads: its stream ends, and what only it looked at is rendered no more."""
+    monkeypatch.setattr(Stream, "patience", 0.05)
+    live, sent = Live(lambda: False), list[Message]()
+
+    async def render() -> Mapping[str, str]:
+        return {"a": "b"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+        if len(sent) > 2:  # its buffers are full
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
+    await Stream(live.stream("key", render, lambda: True, "ann"))(scope, receive, send)
+    assert [one.get("more_body") for one in sent] == [None, True, True]
+    assert not live._channels
+    assert not live._open
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.4"])
+async def test_who_leaves_ends_a_stream(version: str) -> None:
+    """Also while nothing is new."""
+    live, took = Live(lambda: False), asyncio.Event()
+
+    async def render() -> Mapping[str, str]:
+        return {"a": "b"}
+
+    async def send(message: Message) -> None:
+        if message.get("body", b"").startswith(b"event"):
+            took.set()
+            if version == "2.4":
+                raise OSError("the connection is gone")
+
+    async def receive() -> Message:
+        await took.wait()
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "asgi": {"spec_version": version}}
+    with suppress(ClientDisconnect):
+        await Stream(live.stream("key", render, lambda: True, "ann"))(scope, receive, send)
+    assert not live._channels

@@ -99,6 +99,10 @@ def explained(host: str, port: int, kind: socket.SocketKind, option: str) -> Ite
         ) from error
 
 
+TAKES_NOTHING_MS = 60_000
+"""See `listener`; as long as a request's body may take."""
+
+
 def _advice(error: OSError, host: str, port: int, option: str) -> str:
     """Why an address cannot be bound, and what to do about just that."""
     reason = error.strerror or str(error)
@@ -160,13 +164,16 @@ def _bind(sock: socket.socket, host: str, port: int) -> socket.socket:
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """A listening TCP socket.
+    """A listening TCP socket. Its connections end when the client takes nothing of what is sent for `TAKES_NOTHING_MS` (RFC 5482).
+
+    Without that a client that never reads keeps megabytes in the kernel, and whatever feeds them, for as long as it likes.
 
     Raises:
         OSError: the address is taken or not this machine's.
     """
     bound = bind_tcp(host, port)
     try:
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TAKES_NOTHING_MS)
         bound.listen(2048)
     except OSError:
         bound.close()

@@ -52,3 +52,15 @@ def test_connections_send_what_is_written_at_once() -> None:
         accepted, _ = bound.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_client_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it answers the kernel: what waits for it does so for a bounded time."""
+    monkeypatch.setattr(sockets, "TAKES_NOTHING_MS", 1000)
+    with listener("127.0.0.1", 0) as bound, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        client.connect(bound.getsockname())
+        bound.setblocking(True)
+        accepted, _ = bound.accept()
+        with accepted, pytest.raises(TimeoutError, match="timed out"):
+            accepted.sendall(bytes(64 * 1024 * 1024))
