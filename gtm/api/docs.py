@@ -34,7 +34,10 @@ async def root(request: Request) -> Response:
 
 
 _FILES = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
-_POLICY = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>

@@ -15,6 +15,7 @@ from gtm.api.context import Context
 from gtm.dashboard.live import Live
 from gtm.dashboard.pages import PAGES
 from gtm.dashboard.rendering import MENU
+from gtm.dashboard.security import guarded
 from gtm.dashboard.sign_in import links, provider
 from gtm.dashboard.sign_in import pages as sign_in
 from gtm.dashboard.sign_in.identity import Identity
@@ -60,10 +61,12 @@ class _Both:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI 3."""
-        if scope["type"] != "http" or self._is_api(scope):
+        if scope["type"] != "http":
             await self._api(scope, receive, send)
-        else:
-            await self._pages(scope, receive, send)
+            return
+        # Who asks for the same address with another Accept gets another answer there.
+        send = guarded(send, vary="Accept") if scope["path"] == "/" else guarded(send)
+        await (self._api if self._is_api(scope) else self._pages)(scope, receive, send)
 
     @staticmethod
     def _is_api(scope: Scope) -> bool:
@@ -83,7 +86,11 @@ _WORDS = {
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
     words = _WORDS.get(error.status_code, error.detail)
-    return plain(request, "problem.html", error.status_code, {"problem": {"title": "error", "detail": words}})
+    answer = plain(
+        request, "problem.html", error.status_code, {"problem": {"title": "error", "detail": words}}
+    )
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _unexpected(request: Request, _error: Exception) -> Response:

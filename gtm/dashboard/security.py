@@ -14,21 +14,52 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Message, Send
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",  # for what does not know `frame-ancestors`
     "Referrer-Policy": "same-origin",  # `no-referrer` would take the Origin from forms, too
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 """Of every answer. `frame-ancestors` keeps others from laying a page under their own."""
+PERSONAL = HEADERS | {"Cache-Control": "no-store"}
+"""Of every answer that is not the same for all: nothing on the way, nor the browser, keeps it."""
+_OF_ALL = {
+    b"content-security-policy": b"default-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+}
 _PLAIN, _SECURE = "gtm", "__Host-gtm"
 _MOST_ADDRESSES = 10_000
 CSRF = "csrf"
 """The field of a form, and `X-CSRF-Token` the header, that shows that a page of ours sent it."""
+
+
+def guarded(send: Send, **more: str) -> Send:
+    """The same, with what keeps an answer from being framed, or taken for something else, where it does not say so itself.
+
+    Args:
+        send: the answer, as ASGI has it.
+        more: further headers, with underscores for hyphens.
+    """
+    added = {**_OF_ALL, **{name.replace("_", "-").encode(): value.encode() for name, value in more.items()}}
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            present = {name.lower() for name, _ in given}
+            message = {
+                **message,
+                "headers": [*given, *(one for one in added.items() if one[0] not in present)],
+            }
+        await send(message)
+
+    return sent
 
 
 def is_secure(request: Request, url: str | None) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gtm.dashboard.security import HEADERS
+from gtm.dashboard.security import HEADERS, PERSONAL
 
 HOME = Path(__file__).parent / "static"
 _KINDS = {
@@ -55,11 +55,24 @@ def url(name: str) -> str:
     return f"/static/{version()}/{name}"
 
 
+def _takes_gzip(accepted: str) -> bool:
+    """Whether a browser takes that (RFC 9110 §12.5.3); weight 0: it does not.
+
+    >>> [_takes_gzip(text) for text in ("gzip, br", "br;q=1, GZIP ; q=0.5", "gzip;q=0", "identity;q=1, gzip; q=0.000", "")]
+    [True, True, False, False, False]
+    """
+    for one in accepted.lower().split(","):
+        coding, *weights = (part.strip() for part in one.split(";"))
+        if coding == "gzip":
+            return not any(weight.startswith("q=") and not weight[2:].strip("0.") for weight in weights)
+    return False
+
+
 async def static(request: Request) -> Response:
     """One file, by its name and the version of all."""
     found = _files().get(request.path_params["name"])
     if found is None:
-        return Response("there is no such file", 404, HEADERS, "text/plain")
+        return Response("there is no such file", 404, PERSONAL, "text/plain")
     kind, data, compressed = found
     fresh = request.path_params["version"] == version()
     headers = {
@@ -67,6 +80,6 @@ async def static(request: Request) -> Response:
         "Cache-Control": "public, max-age=31536000, immutable" if fresh else "no-cache",
         "Vary": "Accept-Encoding",
     }
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
         return Response(compressed, 200, {**headers, "Content-Encoding": "gzip"}, kind)
     return Response(data, 200, headers, kind)

@@ -27,11 +27,14 @@ from gtm.dashboard.form_bodies import MAX_FORM, MAX_UPLOAD, read_form
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.live import Live, Render, Stream
 from gtm.dashboard.rendering import rendered
-from gtm.dashboard.security import HEADERS, Attempts
+from gtm.dashboard.security import PERSONAL, Attempts
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Via
 from gtm.storage.sessions import Session
+
+_STRANGERS = 16
+"""Forms of those who are not signed in that are read at once: each takes as much memory as one may have, for as long as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Dashboard:
     """What all pages of a process share.
 
     `api` answers what they ask, `url` is where people find them if that is known, `identity` the provider by which they sign in
-    if there is one, `live` renders what moves.
+    if there is one, `live` renders what moves, `strangers` bounds what is kept for those who are not signed in.
     """
 
     api: ASGIApp
@@ -48,6 +51,7 @@ class Dashboard:
     url: str | None = None
     identity: Identity | None = None
     attempts: Attempts = field(default_factory=lambda: Attempts(time.monotonic))
+    strangers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STRANGERS))
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -94,9 +98,7 @@ class Visit:
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page."""
-        return HTMLResponse(
-            self.fragment(template, **values), status, HEADERS | {"Cache-Control": "no-store"}
-        )
+        return HTMLResponse(self.fragment(template, **values), status, PERSONAL)
 
     def stream(self, render: Render, *key: Any) -> Response:
         """What moves on a page, as long as the session goes on; rendered once for all with the same `key`, of JSON values."""
@@ -104,8 +106,10 @@ class Visit:
         def signed_in() -> bool:
             return self.dashboard.context.present.session(self.session.sha256.hex(), time.time()) is not None
 
+        headers = {**PERSONAL, "X-Accel-Buffering": "no"}
+        if self.request.method == "HEAD":  # it would end never, and nobody would see it
+            return Response(media_type="text/event-stream", headers=headers)
         events = self.dashboard.live.stream(json.dumps(key), render, signed_in, self.session.name)
-        headers = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return Stream(events, media_type="text/event-stream", headers=headers)
 
     def fragment(self, template: str, **values: Any) -> str:
@@ -121,8 +125,8 @@ class Visit:
     def go(self, path: str) -> Response:
         """On to another page, after something was done."""
         if self.partial:
-            return Response(status_code=204, headers={**HEADERS, "HX-Redirect": path})
-        return RedirectResponse(path, 303, HEADERS)
+            return Response(status_code=204, headers={**PERSONAL, "HX-Redirect": path})
+        return RedirectResponse(path, 303, PERSONAL)
 
 
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -231,7 +235,13 @@ async def _interrupted(request: Request, visit: Visit | None = None) -> Response
     kind = request.headers.get("content-type", "").lower()
     if visit is None and kind.startswith("multipart/"):
         return None  # files are large, and whoever has one has it still
-    fields = await read_form(request) if visit is None else await visit.form()
+    if visit is not None:
+        fields = await visit.form()
+    elif dashboard.strangers.locked():
+        return None
+    else:
+        async with dashboard.strangers:
+            fields = await read_form(request)
     kept = {name: text for name, text in fields.items() if name != security.CSRF}
     return plain(request, "again.html", 403 if visit else 401, {"visit": visit, "kept": kept})
 
@@ -241,7 +251,7 @@ def asked_again(request: Request) -> Response | None:
     if request.method != "GET" or request.headers.get("sec-fetch-site") != "cross-site":
         return None
     text = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0"><title>gtm</title>'
-    return HTMLResponse(text, 200, HEADERS | {"Cache-Control": "no-store"})
+    return HTMLResponse(text, 200, PERSONAL)
 
 
 def _unknown(request: Request) -> Response:
@@ -252,8 +262,8 @@ def _unknown(request: Request) -> Response:
     path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     to = "/sign-in" if request.method != "GET" or path == "/" else f"/sign-in?next={quote(path, safe='')}"
     if request.headers.get("hx-request") == "true":
-        return Response(status_code=401, headers={**HEADERS, "HX-Redirect": to})
-    return RedirectResponse(to, 303, HEADERS)
+        return Response(status_code=401, headers={**PERSONAL, "HX-Redirect": to})
+    return RedirectResponse(to, 303, PERSONAL)
 
 
 def _note(visit: Visit) -> None:
@@ -278,4 +288,4 @@ def plain(
 ) -> Response:
     """A page for somebody who is not signed in."""
     text = rendered(template, {"visit": None, "now": time.time(), "request": request, **(values or {})})
-    return HTMLResponse(text, status, HEADERS | {"Cache-Control": "no-store"})
+    return HTMLResponse(text, status, PERSONAL)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from gtm.core.model.kinds import KINDS, label
 from gtm.dashboard.inside import ApiProblem
-from gtm.dashboard.security import HEADERS
+from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.visits import Visit, page
 
 FIELDS = ("who", "action", "target", "since", "until", "forced")
@@ -99,7 +99,7 @@ async def _export(visit: Visit) -> Response:
             part = await visit.api.get("/v1/audit", limit=1000, oldest_first=True, cursor=cursor, **given)
 
     headers = {
-        **HEADERS,
+        **PERSONAL,
         "Cache-Control": "no-store",
         "Content-Disposition": 'attachment; filename="gtm-audit.jsonl"',
     }

@@ -18,7 +18,7 @@ from gtm.core.model.access import Role, permits
 from gtm.dashboard import security
 from gtm.dashboard.form_bodies import read_form
 from gtm.dashboard.inside import ApiProblem
-from gtm.dashboard.security import HEADERS
+from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.visits import Dashboard, Visit, page, plain, visit_of
 from gtm.storage.errors import StorageUnavailable
 
@@ -46,7 +46,7 @@ def inside(path: str | None) -> str:
 
 async def _ask(request: Request) -> Response:
     if visit_of(request) is not None:
-        return RedirectResponse(inside(request.query_params.get("next")), 303, HEADERS)
+        return RedirectResponse(inside(request.query_params.get("next")), 303, PERSONAL)
     return form(request)
 
 
@@ -122,7 +122,7 @@ async def begun(request: Request, who: Person, to: str, how: str) -> Response:
     except StorageUnavailable:
         words = "the database cannot be reached, so nobody can sign in: try again. Who is signed in, stays so"
         return form(request, words, 503, to)
-    answer = RedirectResponse(to, 303, HEADERS)
+    answer = RedirectResponse(to, 303, PERSONAL)
     secure = security.is_secure(request, dashboard.url)
     security.set_cookie(answer, secret, secure=secure, lasts=int(LASTS.total_seconds()))
     return answer
@@ -131,7 +131,7 @@ async def begun(request: Request, who: Person, to: str, how: str) -> Response:
 async def _out(visit: Visit) -> Response:
     """Signed out: the browser forgets its session in any case."""
     by_provider = visit.dashboard.identity is not None and "@" in visit.session.name
-    answer: Response = RedirectResponse(f"/sign-in{'?out=provider' if by_provider else ''}", 303, HEADERS)
+    answer: Response = RedirectResponse(f"/sign-in{'?out=provider' if by_provider else ''}", 303, PERSONAL)
     try:
         await visit.api.ask("DELETE", f"/v1/sessions/{visit.session.id}")
     except ApiProblem as found:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from gtm.control.live.sessions import Person
 from gtm.dashboard import security
-from gtm.dashboard.security import HEADERS
+from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.sign_in.identity import account_of, name_of, role_of
 from gtm.dashboard.sign_in.oidc import CALLBACK, OidcError
 from gtm.dashboard.sign_in.pages import begun, failed, form, inside
@@ -67,7 +67,7 @@ async def _there(request: Request) -> Response:
         attempt = await dashboard.identity.provider.begin()
     except OidcError as error:
         return form(request, str(error), 502, to)
-    answer = RedirectResponse(attempt.url, 303, HEADERS | {"Cache-Control": "no-store"})
+    answer = RedirectResponse(attempt.url, 303, PERSONAL)
     name, secure = _cookie(request, dashboard)
     kept = msgspec.json.encode(_Kept(attempt.state, attempt.nonce, attempt.verifier, to)).hex()
     answer.set_cookie(name, kept, max_age=_LASTS, path="/", secure=secure, httponly=True, samesite="lax")
@@ -102,7 +102,7 @@ async def _out(request: Request) -> Response:
         return form(
             request, "the identity provider does not say where one signs out: do so at its own page", 404
         )
-    return RedirectResponse(url, 303, HEADERS | {"Cache-Control": "no-store"})
+    return RedirectResponse(url, 303, PERSONAL)
 
 
 def _read(text: str) -> _Kept | None:

@@ -17,7 +17,7 @@ from gtm.dashboard.pages.world.seen import Filter, Now, Then, choices, jurisdict
 from gtm.dashboard.pages.world.times import line
 from gtm.dashboard.pages.world.wrong import wrong
 from gtm.dashboard.rendering import rendered
-from gtm.dashboard.security import HEADERS
+from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.visits import Visit, page
 
 
@@ -117,4 +117,4 @@ async def _then(visit: Visit) -> Response:
     shown = await seen.then(visit.api, Filter.of(visit), visit.query("at") or "")
     values = _of_then(shown)
     when = rendered("world_when.html", {**values, "problem": shown.problem})
-    return JSONResponse({**_parts(values), "when": when}, headers={**HEADERS, "Cache-Control": "no-store"})
+    return JSONResponse({**_parts(values), "when": when}, headers=PERSONAL)
