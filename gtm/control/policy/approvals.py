@@ -127,6 +127,8 @@ def objection(author: Author, approval: Approval, accounts: Accounts) -> str | N
             f"{unknown} counts as one with everybody: in whose hands it is was not written down, or in whose that was which made it "
             "(`gtm token rotate NAME --owner OWNER --direct` does)"
         )
+    if shared.why is Why.OWNER and author.name == approval.approver:
+        return f"nobody approves of a change of their own, and both are {who}'s"
     said = {
         Why.OWNER: f"both are {who}'s",
         Why.FIRST_MADE_SECOND: f"the owner of {first} ({who}) made {second}, or what that was made with",
