@@ -3,7 +3,7 @@
 To open a link asks; its button signs in. So programs that look at links in messages use none up, and nobody is signed in as somebody else by following one:
 an attacker could otherwise have people work in the attacker's name.
 
-Law: only a form of a page that this very browser was shown signs in. The page leaves a cookie, from which the form's token follows, and no other site can set or send it.
+Law: only a form of a page of ours, which this very browser was shown, signs in. The page leaves a cookie, from which the form's token follows; other sites cannot send it, nor set it over TLS.
 """
 
 from __future__ import annotations
