@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -16,6 +17,8 @@ from gtm.dashboard import static_files
 
 MENU: set[str] = set()
 """Paths of the pages that there are; filled by `gtm.dashboard.app`."""
+_ORDER = re.compile("([\u202a-\u202e\u2066-\u2069])")
+"""Embeddings, overrides and isolates. Marks, which languages need, change nothing of what others wrote."""
 _HOME = Path(__file__).parent / "templates"
 
 
@@ -64,6 +67,7 @@ def environment() -> Environment:
         "words": words,
         "json": as_json,
         "coded": coded,
+        "seen": seen,
         "tool": tool,
         "owner": owner,
     }
@@ -115,6 +119,21 @@ def coded(text: Any) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
         for place, part in enumerate(parts)
+    )
+
+
+def seen(text: str) -> Markup:
+    """A text of somebody's with what would have it read in another order than it is written (UAX #9 §2) made visible.
+
+    Who approves of a difference would else see what it is not: CVE-2021-42574 in source text.
+
+    >>> str(seen("a\u202eb<"))
+    'a<mark class="order" title="changes the order in which text is shown">U+202E</mark>b&lt;'
+    """
+    mark = Markup('<mark class="order" title="changes the order in which text is shown">U+{:04X}</mark>')
+    parts = _ORDER.split(text)
+    return Markup("").join(
+        mark.format(ord(part)) if place % 2 else escape(part) for place, part in enumerate(parts)
     )
 
 

@@ -100,3 +100,20 @@ def test_a_viewer_opens_a_draft(world: Api, people: People) -> None:
     assert answer.status_code == 200
     assert answer.url.path == "/simulate"
     assert answer.url.params["d"] == packed
+
+
+def test_nothing_is_read_in_another_order_than_it_is_written(world: Api, people: People) -> None:
+    """What turns text around is visible wherever somebody judges a change; in the editor it stays what it is."""
+    person = people(Role.ADMIN)
+    draft = begun(person, "/policy/residency-rules/new")
+    draft["text"] = draft["text"].replace("Regulation", "\u202enoitalugeR\u2066")
+    seen = go(person, draft)
+    assert "U+202E</mark>noitalugeR<mark" in seen.text
+    done = go(person, draft, "apply", reason="why\u202enot")
+    assert "why<mark" in done.text
+    changed = {**begun(person, "/policy/residency-rules/new-residency-rule/edit?as=yaml")}
+    assert "\u202e" in changed["text"]
+    changed["text"] = changed["text"].replace("\u202e", "\u202d")
+    assert "U+202D</mark>noitalugeR" in go(person, changed).text
+    for path in ("/policy/revisions", "/access/audit"):
+        assert "why<mark" in person.page(path), path
