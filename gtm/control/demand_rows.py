@@ -90,8 +90,9 @@ def demand_now(rates: Mapping[Row, float], per_answer: PerAnswer, which: Which, 
     return _document(served, refused, largest, len(found))
 
 
-def demand_then(found: MinuteSums, seconds: float) -> dict[str, Any]:
-    """The same of requests that were recorded in so many seconds."""
+def demand_then(found: MinuteSums) -> dict[str, Any]:
+    """The same of a recorded minute: per second of those that somebody watched."""
+    seconds = found.seconds
     served: dict[str, float] = defaultdict(float)
     refused: dict[str, float] = defaultdict(float)
     for (region, outcome), count in found.sums.items():

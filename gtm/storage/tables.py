@@ -230,7 +230,10 @@ demand_minutes = Table(
     # Two arrays and not a line for each count: a week of thousands of rows a minute stays below a gigabyte.
     Column("rows", ARRAY(Integer), nullable=False),
     Column("counts", ARRAY(REAL), nullable=False),
+    # That the source watched; a version before this did not say, and counts as all of the minute.
+    Column("seconds", Double, nullable=False, server_default="60"),
     CheckConstraint("cardinality(rows) = cardinality(counts)", name="counts"),
+    CheckConstraint("seconds > 0", name="seconds"),
 )
 
 plan_minutes = Table(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history.demand import MAX_WAITING, SAMPLE, Recorder, Tally, storable
+from gtm.control.policy.traffic import recorded, watched
 from gtm.core.demand.rows import Row
-from gtm.storage.history.demand import Step
+from gtm.storage.history.demand import Step, Wanted
 from gtm.storage.session import Database
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -49,9 +54,56 @@ async def test_minutes_add_up_over_sources(database: Database) -> None:
         assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
         assert await tx.demand.busiest(until, until + MINUTE) is None
         assert await tx.demand.timeline(MIDNIGHT, until, 5 * MINUTE) == [
-            Step(MIDNIGHT, 1, 6.0),
-            Step(MIDNIGHT + 5 * MINUTE, 2, 4.5),
+            Step(MIDNIGHT, 1, 60.0, 6.0),
+            Step(MIDNIGHT + 5 * MINUTE, 2, 120.0, 4.5),
         ]
+
+
+@pytest.mark.anyio
+async def test_a_minute_that_was_watched_in_part_is_told_so(database: Database) -> None:
+    """By all sources together, 60 s at most; and the busiest is that with most a second, of those of which enough was watched."""
+    async with database.transaction() as tx:
+        await tx.demand.record(MIDNIGHT, "a", {row(): 20.0}, 20.0)
+        await tx.demand.record(MIDNIGHT, "b", {row(): 30.0}, 30.0)
+        await tx.demand.record(MIDNIGHT + MINUTE, "a", {row(): 6.0}, 60.1)
+        await tx.demand.record(MIDNIGHT + MINUTE, "b", {row(): 48.0}, 45.0)
+        await tx.demand.record(MIDNIGHT + 2 * MINUTE, "b", {row(): 20.0}, 2.0)
+        until = MIDNIGHT + 3 * MINUTE
+        steps = await tx.demand.timeline(MIDNIGHT, until, MINUTE)
+        assert [(step.seconds, step.requests) for step in steps] == [(50.0, 50.0), (60.0, 54.0), (2.0, 20.0)]
+        assert (await tx.demand.minute(MIDNIGHT, Wanted(), 10)).seconds == 50.0
+        assert (await tx.demand.minute(MIDNIGHT - MINUTE, Wanted(), 10)).seconds == 60.0
+        assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
+    found = await recorded(database, MIDNIGHT, until)
+    assert (found.whole.seconds, found.peak.seconds, found.peak.requests) == (112.0, 50.0, 50.0)
+    _, seconds, requests = await watched(database, MIDNIGHT, until, [])
+    assert (seconds, requests) == (112.0, 124.0)
+
+
+@pytest.mark.anyio
+async def test_what_a_recorder_watched_of_its_last_minute_is_written(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is told to end, and for how long that was."""
+    looked, times = asyncio.Event(), itertools.count()
+
+    def clock() -> float:
+        turn = next(times)
+        if turn >= 6:  # it is asked twice a turn
+            looked.set()
+        return NOW + 55 + turn / 1000
+
+    monkeypatch.setattr(demand_history, "SAMPLE", 0.01)
+    reported: Any = SimpleNamespace(rates=lambda: {row(): 100.0})
+    recorder = Recorder(database, "a", timedelta(days=1))
+    task = asyncio.create_task(demand_history.run(recorder, lambda: reported, dict, clock))
+    await asyncio.wait_for(looked.wait(), 10)
+    task.cancel()
+    await asyncio.wait([task])
+    async with database.transaction() as tx:
+        found = await tx.demand.minute(MIDNIGHT, Wanted(), 10)
+    assert 0.005 < found.seconds < 1
+    assert sum(found.sums.values()) == pytest.approx(100 * found.seconds)
 
 
 @pytest.mark.anyio
@@ -132,6 +184,7 @@ def test_dns_answers_count_as_requests() -> None:
         NOW + 60,
     )
     (minute,) = tally.finished(NOW + 60)
+    assert minute.seconds == 60.0
     assert list(minute.counts.values()) == [300.0, 60.0]
     assert tally.finished(NOW + 60) == []
 
@@ -158,7 +211,11 @@ def test_minutes_hold_exactly_what_was_added(moments: list[float], rate: float) 
     found = tally.finished(1e6)
     counted = sum(sum(minute.counts.values()) for minute in found)
     assert counted == pytest.approx(rate * (moments[-1] - moments[0]), rel=1e-6, abs=1e-6)
-    assert all(sum(minute.counts.values()) <= 60 * rate * (1 + 1e-6) for minute in found)
+    assert all(minute.seconds <= 60 * (1 + 1e-6) for minute in found)
+    assert all(
+        sum(minute.counts.values()) == pytest.approx(rate * minute.seconds, rel=1e-6, abs=1e-6)
+        for minute in found
+    )
 
 
 def test_rows_survive_as_text() -> None:

@@ -252,6 +252,22 @@ async def test_a_minute_is_written_once_it_is_over(database: Database) -> None:
 
 
 @pytest.mark.anyio
+async def test_what_was_seen_of_the_last_minute_is_written_at_the_end(database: Database) -> None:
+    """And joined to what the next control sees of it."""
+    now = MIDNIGHT.timestamp()
+    for demand, at in ((10.0, (0.0, 5.0)), (40.0, (10.0,))):
+        history, problem = PlanHistory(database, timedelta(days=1)), replace(CLASS, rate=demand)
+        for second in at:
+            history.sample(replace(PLANNED, problem=Problem((problem,), {})), now + second)
+        history.end()
+        history.end()
+        await history.write(now + 11.0)
+    async with database.transaction() as tx:
+        found = await tx.plans.steps(MIDNIGHT, MIDNIGHT + MINUTE, MINUTE)
+    assert [one.whole["demand"] for one in found] == [20.0]
+
+
+@pytest.mark.anyio
 async def test_it_outlives_a_database_that_is_away(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -89,8 +89,8 @@ async def _then(ctx: Context, at: datetime, which: Which, limit: int) -> dict[st
             )
         found = await transaction.demand.minute(start, which, limit)
         revision = await transaction.revisions.in_force(start)
-    recorded = {"start": start.timestamp(), "seconds": MINUTE, "revision": revision}
-    return {"at": start.timestamp(), "recorded": recorded, **demand_then(found, MINUTE)}
+    recorded = {"start": start.timestamp(), "seconds": found.seconds, "revision": revision}
+    return {"at": start.timestamp(), "recorded": recorded, **demand_then(found)}
 
 
 @router.get(

@@ -56,6 +56,7 @@ class RecordedMinute(Schema):
     start: float
     """In POSIX seconds."""
     seconds: float
+    """For how many seconds of it control was there to count: 60, or fewer where it started or ended then. Rates are per second of these."""
     revision: int | None
     """Of the policy, the one in force when it began; null: none was."""
 
@@ -98,6 +99,8 @@ class StepSchema(Schema):
     start: datetime
     minutes: int
     """Of the step, how many were recorded."""
+    seconds: float
+    """For how many seconds control was there to count: fewer than 60 of a minute in which it started or ended."""
     requests: float
 
 

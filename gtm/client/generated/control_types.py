@@ -1571,6 +1571,9 @@ class RecordedMinute(TypedDict):
     start: float
     """In POSIX seconds."""
     seconds: float
+    """For how many seconds of it control was there to count: 60, or fewer where it started or ended
+    then. Rates are per second of these.
+    """
     revision: int | None
     """Of the policy, the one in force when it began; null: none was."""
 
@@ -2493,6 +2496,10 @@ class StepSchema(TypedDict):
     start: str
     minutes: int
     """Of the step, how many were recorded."""
+    seconds: float
+    """For how many seconds control was there to count: fewer than 60 of a minute in which it started or
+    ended.
+    """
     requests: float
 
 

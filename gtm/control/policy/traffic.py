@@ -192,11 +192,12 @@ async def recorded(database: Database, since: datetime, until: datetime) -> Traf
                 "minute while edges report to it"
             )
         totals = await demand.totals(since, until)
-        peak = await demand.totals(busiest, busiest + timedelta(seconds=MINUTE))
-    seconds = MINUTE * sum(step.minutes for step in steps)
+        minute = timedelta(seconds=MINUTE)
+        peak = await demand.totals(busiest, busiest + minute)
+        watched = sum(step.seconds for step in await demand.timeline(busiest, busiest + minute, minute))
     return Traffic(
-        Sample(_by_cell(totals), seconds, since.timestamp()),
-        Sample(_by_cell(peak), MINUTE, busiest.timestamp()),
+        Sample(_by_cell(totals), sum(step.seconds for step in steps), since.timestamp()),
+        Sample(_by_cell(peak), watched, busiest.timestamp()),
     )
 
 
@@ -207,8 +208,7 @@ async def watched(
     async with database.transaction() as transaction:
         steps = await transaction.demand.timeline(since, until, until - since)
         cells = await transaction.demand.cells(since, until, services) if services else {}
-    minutes, requests = sum(step.minutes for step in steps), sum(step.requests for step in steps)
-    return cells, MINUTE * minutes, requests
+    return cells, sum(step.seconds for step in steps), sum(step.requests for step in steps)
 
 
 def _by_cell(rows: Mapping[Row, float]) -> dict[str, float]:

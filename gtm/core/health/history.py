@@ -217,6 +217,18 @@ class History:
         finished, self._finished = self._finished, []
         return finished
 
+    def unfinished(self) -> list[tuple[Series, Step]]:
+        """What was heard of the steps that are not over."""
+        return [
+            (
+                Series(region, url, vantage),
+                one.open.step(self._start, told=vantage not in self._silent),
+            )
+            for vantage, live in self._series.items()
+            for (region, url), one in live.items()
+            if one.open.heard
+        ]
+
     def _roll(self, now: float) -> None:
         """Begin the next step, if it is time, and forget what is too old."""
         start = floor(now / STEP) * STEP

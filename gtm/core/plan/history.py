@@ -114,3 +114,9 @@ class Minutes:
             held = self._regions.get(name)
             self._regions[name] = one if held is None else joined(held, one)
         return done
+
+    def end(self) -> tuple[float, dict[str, RegionMinute]] | None:
+        """The minute that is not over, with its start; None: there is none."""
+        done = None if self._start is None else (self._start, self._regions)
+        self._start, self._regions = None, {}
+        return done

@@ -1,7 +1,9 @@
 """Recorded demand: how many requests there were of each row (`gtm.core.demand.rows.Row`, stored as text), minute by minute.
 
 Each control process records what it heard, under a source name of its own; what is read is the sum over all sources.
-Minutes without a record are no minutes without demand: nobody was there to count.
+Minutes without a record are no minutes without demand: nobody was there to count. Nor are those of which a part was watched, as when
+control starts anew in them: they are told with the seconds that all sources watched together, 60 at most, and what is told per second is per
+second of these.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.core.demand.rows import SEPARATOR, Row
+from gtm.core.demand.traffic import MINUTE
 from gtm.core.model.joined import unescaped
 from gtm.storage import tables
 
@@ -27,10 +30,11 @@ _SIGHTED = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the timeline: how many minutes of it were recorded, and how many requests there were."""
+    """A step of the timeline: how many minutes of it were recorded, for how many seconds these were watched, and how many requests there were."""
 
     start: datetime
     minutes: int
+    seconds: float
     requests: float
 
 
@@ -48,13 +52,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class MinuteSums:
-    """The requests of a minute by region (empty: refused) and outcome; the largest rows, and how many there are."""
+    """The requests of a minute by region (empty: refused) and outcome; the largest rows, and how many there are; for how many seconds it was watched."""
 
+    seconds: float
     sums: Mapping[tuple[str, str], float]
     rows: Mapping[Row, float]
     number: int
 
 
+_WATCHED = "SELECT coalesce(least(60, sum(seconds)), 60) FROM demand_minutes WHERE minute = :start"
 _CELL = "split_part(r.row, E'\\t', 6)"
 _COUNTRY = f"split_part({_CELL}, '|', 2)"
 _PLACES = {
@@ -73,14 +79,17 @@ class DemandRepository:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def record(self, minute: datetime, source: str, counts: Mapping[Row, float]) -> None:
-        """Store what a source counted in a minute, in place of what it has said of it before."""
+    async def record(
+        self, minute: datetime, source: str, counts: Mapping[Row, float], seconds: float = MINUTE
+    ) -> None:
+        """Store what a source counted in a minute, in place of what it has said of it before; `seconds` of it were watched."""
         texts = [row.text for row in counts]
         identities = await self._identities(sorted(texts), minute)
         values: dict[str, Any] = {
             "total": sum(counts.values()),
             "rows": [identities[text] for text in texts],
             "counts": list(counts.values()),
+            "seconds": min(seconds, MINUTE),
         }
         query = upsert(tables.demand_minutes).values(minute=minute, source=source, **values)
         query = query.on_conflict_do_update(index_elements=["minute", "source"], set_=values)
@@ -170,6 +179,7 @@ class DemandRepository:
             (SELECT row, NULL, NULL, count, 1 FROM asked ORDER BY count DESC, row LIMIT :limit)
             """  # noqa: S608 - what is put in are constants of this module
         )
+        watched = await self._connection.execute(text(_WATCHED), {"start": start})
         sums, rows, number = {}, {}, 0
         found = await self._connection.execute(query, {"start": start, "limit": limit, **conditions})
         for stored, region, outcome, count, many in found:
@@ -179,30 +189,37 @@ class DemandRepository:
                 continue
             with suppress(ValueError):
                 rows[Row.parse(stored)] = float(count)
-        return MinuteSums(sums, rows, number)
+        return MinuteSums(float(watched.scalar_one()), sums, rows, number)
 
     async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Step]:
         """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""
         query = text(
             """
-            SELECT date_bin(:step, minute, TIMESTAMPTZ '2000-01-01 00:00:00Z'), count(DISTINCT minute), sum(total)
-            FROM demand_minutes
-            WHERE minute >= :since AND minute < :until
+            SELECT date_bin(:step, minute, TIMESTAMPTZ '2000-01-01 00:00:00Z'), count(*), sum(seconds), sum(total)
+            FROM (
+                SELECT minute, least(60, sum(seconds)) AS seconds, sum(total) AS total
+                FROM demand_minutes
+                WHERE minute >= :since AND minute < :until
+                GROUP BY minute
+            ) AS minutes
             GROUP BY 1
             ORDER BY 1
             """
         )
         found = await self._connection.execute(query, {"since": since, "until": until, "step": step})
-        return [Step(start, minutes, float(total)) for start, minutes, total in found]
+        return [Step(start, minutes, seconds, total) for start, minutes, seconds, total in found]
 
     async def busiest(self, since: datetime, until: datetime) -> datetime | None:
-        """The minute with most requests, the first of equals; None if none was recorded."""
+        """The minute with most requests per second, the first of equals; None if none was recorded.
+
+        Where less than half of it was watched, as if half of it was: of some seconds, nobody can tell what they come to in a minute.
+        """
         query = text(
             """
             SELECT minute FROM demand_minutes
             WHERE minute >= :since AND minute < :until
             GROUP BY minute
-            ORDER BY sum(total) DESC, minute
+            ORDER BY sum(total) / greatest(30, least(60, sum(seconds))) DESC, minute
             LIMIT 1
             """
         )

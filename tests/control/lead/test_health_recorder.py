@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -93,6 +94,30 @@ async def test_what_is_written_is_read(database: Database) -> None:
     assert "\ufffd<script>" in step.detail
     assert list(steps.series) == [Series("eu", URL, TOGETHER), FRA]
     assert (await health_history.steps(database, None, "us", NOW, NOW + STEP)).series == {}
+
+
+async def test_a_step_that_control_does_not_outlive_is_there_from_both(database: Database) -> None:
+    """The one that is stopped writes what it heard of it, the next goes on: nothing is missing, nothing is there twice."""
+    first, second = History(), History()
+    before = HealthRecorder(database, first, "one", DAYS)
+    await before.write(NOW)
+    hear(first, NOW + 10, UP, answered(4.0), answered(8.0))
+    hear(first, NOW + 11, DOWN, FAILED)
+    asked = asyncio.Event()
+    writing = asyncio.create_task(before.run(lambda: asked.set() or NOW + 12))
+    await asked.wait()
+    writing.cancel()
+    await asyncio.wait([writing])
+    after = HealthRecorder(database, second, "two", DAYS)
+    await after.write(NOW + 20)
+    hear(second, NOW + 20, UP, answered(6.0))
+    for recorder in (after, None):
+        if recorder is None:
+            after.collect(NOW + STEP)
+            await after.write(NOW + STEP)
+        found = await health_history.steps(database, recorder, "eu", NOW, NOW + STEP)
+        (step,) = found.series[FRA]
+        assert (step.worst, step.probes, step.failed, step.changes) == (DOWN, 4, 1, 1)
 
 
 async def test_changes_come_in_pages_and_by_what_is_wanted(database: Database) -> None:

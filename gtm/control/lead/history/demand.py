@@ -3,7 +3,7 @@
 Laws:
   1. What is recorded are requests: DNS answers count as the requests that they stand for.
   2. Losing the database loses no minute for an hour; what is older is dropped, and the log says so.
-  3. Time that nobody watched is not recorded, rather than recorded as idle.
+  3. Time that nobody watched is not recorded, rather than recorded as idle: each minute says for how long it was watched.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
-from math import floor
+from math import floor, inf
 
 from gtm.control.lead.demand import PerAnswer, Reported, requests_of
+from gtm.control.lead.history import ending
 from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import MINUTE
 from gtm.storage.errors import StorageUnavailable
@@ -37,10 +38,11 @@ _MAX_BYTES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """Requests by row from the POSIX time `start` on."""
+    """Requests by row from the POSIX time `start` on; `seconds` of it were watched."""
 
     start: float
     counts: Mapping[Row, float]
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class Tally:
     """Adds rates up to counts by minute. Times are POSIX seconds."""
 
     _open: dict[int, dict[Row, float]] = field(default_factory=dict)
+    _watched: dict[int, float] = field(default_factory=dict)
+    """Seconds of each."""
 
     def add(self, rates: Mapping[Row, float], per_answer: PerAnswer, began: float, ended: float) -> None:
         """Count rates that held from one time to another.
@@ -63,6 +67,7 @@ class Tally:
             minute = floor(at / MINUTE)
             until = min(ended, (minute + 1) * MINUTE)
             counts = self._open.setdefault(minute, {})
+            self._watched[minute] = self._watched.get(minute, 0.0) + until - at
             for row, rate in rates.items():
                 requests = requests_of(row, rate, per_answer)
                 if row in counts or storable(row.text):
@@ -72,7 +77,10 @@ class Tally:
     def finished(self, now: float) -> list[Minute]:
         """The minutes that are over, each given out once. Empty ones are among them: somebody watched."""
         over = sorted(minute for minute in self._open if (minute + 1) * MINUTE <= now)
-        return [Minute(minute * MINUTE, _largest(self._open.pop(minute))) for minute in over]
+        return [
+            Minute(minute * MINUTE, _largest(self._open.pop(minute)), self._watched.pop(minute))
+            for minute in over
+        ]
 
 
 def storable(row: str) -> bool:
@@ -115,6 +123,10 @@ class Recorder:
             logger.error("demand of %d minutes is lost: no database", len(self._waiting) - MAX_WAITING)
             del self._waiting[:-MAX_WAITING]
 
+    def end(self) -> None:
+        """Take the minute that is not over for what it is: nobody watches any more."""
+        self._waiting += self._tally.finished(inf)
+
     async def write(self, now: float) -> None:
         """Write the minutes that are over, and now and then forget old ones.
 
@@ -125,7 +137,7 @@ class Recorder:
             minute = self._waiting[0]
             async with self._database.transaction() as transaction:
                 start = datetime.fromtimestamp(minute.start, UTC)
-                await transaction.demand.record(start, self._source, minute.counts)
+                await transaction.demand.record(start, self._source, minute.counts, minute.seconds)
             self._waiting.remove(minute)
         if now - self._swept >= _SWEEP:
             async with self._database.transaction() as transaction:
@@ -139,7 +151,7 @@ async def run(
     per_answer: Callable[[], PerAnswer],
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Record until cancelled.
+    """Record until cancelled; at the end, what was watched of the last minute.
 
     Args:
         recorder: of this process.
@@ -147,10 +159,14 @@ async def run(
         per_answer: how many requests a DNS answer stands for.
         clock: POSIX seconds.
     """
-    while True:
-        recorder.sample(await asyncio.to_thread(reported().rates), per_answer(), clock())
-        try:
-            await recorder.write(clock())
-        except StorageUnavailable as error:
-            logger.debug("demand waits for the database: %s", error)
-        await asyncio.sleep(SAMPLE)
+    try:
+        while True:
+            recorder.sample(await asyncio.to_thread(reported().rates), per_answer(), clock())
+            try:
+                await recorder.write(clock())
+            except StorageUnavailable as error:
+                logger.debug("demand waits for the database: %s", error)
+            await asyncio.sleep(SAMPLE)
+    finally:
+        recorder.end()
+        await ending.last("demand", recorder.write(clock()))

@@ -1,7 +1,7 @@
 """Writes the history of health down, for later starts and for the days before this one.
 
 Laws:
-  1. One writes: the active control. A step that two heard parts of, as when another becomes active, is there from each.
+  1. One writes: the active control. A step that two heard parts of, as when another becomes active or control starts anew, is there from each.
   2. Losing the database loses nothing for an hour; of more, the oldest goes, and the log says so.
   3. What was written before is known before anything counts as a first verdict.
 """
@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from gtm.control.lead.history import ending
 from gtm.core.health.history import KEPT, STEP, Change, History, Series, Step
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
@@ -49,14 +50,25 @@ class HealthRecorder:
             history.known({})
 
     async def run(self, clock: Callable[[], float]) -> None:
-        """Write until cancelled; what cannot be written waits for the next time."""
-        while True:
-            self.collect(clock())
-            try:
-                await self.write(clock())
-            except StorageUnavailable as error:
-                logger.debug("the history of health waits for the database: %s", error)
-            await asyncio.sleep(EVERY)
+        """Write until cancelled; what cannot be written waits for the next time. At the end, what was heard of the steps that are not over."""
+        try:
+            while True:
+                self.collect(clock())
+                try:
+                    await self.write(clock())
+                except StorageUnavailable as error:
+                    logger.debug("the history of health waits for the database: %s", error)
+                await asyncio.sleep(EVERY)
+        finally:
+            self.end(clock())
+            await ending.last("the history of health", self.write(clock()))
+
+    def end(self, now: float) -> None:
+        """Take steps that are not over for what they are: nobody hears any more."""
+        self.collect(now)
+        if self._retention:
+            for series, step in self.history.unfinished():
+                self._steps.setdefault(step.start, []).append((series, step))
 
     def collect(self, now: float) -> None:
         """Take over what is ready to be written, within bounds."""

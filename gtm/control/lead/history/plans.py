@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from gtm.control.lead.history import ending
 from gtm.control.lead.planner import Planned
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
@@ -69,6 +70,12 @@ class PlanHistory:
             )
             del self._waiting[:-MAX_WAITING]
 
+    def end(self) -> None:
+        """Take the minute that is not over for what it is."""
+        done = self._minutes.end()
+        if done is not None:
+            self._waiting.append(done)
+
     async def write(self, now: float) -> None:
         """Write the minutes that are over, and now and then forget old ones.
 
@@ -93,17 +100,21 @@ class PlanHistory:
 async def run(
     history: PlanHistory, latest: Callable[[], Planned], clock: Callable[[], float] = time.time
 ) -> None:
-    """Record until cancelled.
+    """Record until cancelled; at the end, what was seen of the last minute.
 
     Args:
         history: of this process.
         latest: the last plan.
         clock: POSIX seconds.
     """
-    while True:
-        await asyncio.to_thread(history.sample, latest(), clock())
-        try:
-            await history.write(clock())
-        except StorageUnavailable as error:
-            logger.debug("the plan's history waits for the database: %s", error)
-        await asyncio.sleep(SAMPLE)
+    try:
+        while True:
+            await asyncio.to_thread(history.sample, latest(), clock())
+            try:
+                await history.write(clock())
+            except StorageUnavailable as error:
+                logger.debug("the plan's history waits for the database: %s", error)
+            await asyncio.sleep(SAMPLE)
+    finally:
+        history.end()
+        await ending.last("the plan's history", history.write(clock()))

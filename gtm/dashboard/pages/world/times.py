@@ -70,7 +70,7 @@ async def line(api: Inside, span: str | None, at: str | None) -> Line:
     count = max(1, round((until - since).total_seconds() / step))
     places = {
         round((datetime.fromisoformat(one["start"]) - since).total_seconds() / step): one["requests"]
-        / (60 * one["minutes"])
+        / one["seconds"]
         for one in items
     }
     most = max(places.values(), default=0.0)
