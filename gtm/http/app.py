@@ -30,6 +30,7 @@ from gtm.handoff import jwks
 from gtm.http.access import Grant, check_subject
 from gtm.http.callers import Callers
 from gtm.http.corrections import Corrections
+from gtm.http.described import DESCRIPTION
 from gtm.http.handoffs import Handoffs
 from gtm.http.incoming import SAID, Incoming, Receive, Scope, Send
 from gtm.http.lookup import (
@@ -149,6 +150,7 @@ class EdgeApp:
             "/healthz": Page("healthz", self._healthz),
             "/readyz": Page("readyz", self._readyz),
             "/metrics": Page("metrics", self._metrics_page),
+            "/openapi.json": Page("openapi", lambda _incoming, _routes: DESCRIPTION),
         }
         self._pages |= SamplePages(lambda: self.intake, self._callers, counts).pages(
             open_to_all=options.beacons

@@ -13,7 +13,7 @@ from gtm.core.model.outcomes import UnknownNameError
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-_CODES = {
+CODES = {
     "invalid_request": (400, "The request cannot be understood"),
     "contradiction": (400, "The request and its host name contradict each other"),
     "unauthorized": (401, "A token is needed"),
@@ -129,7 +129,7 @@ def response_of(status: int, headers: Headers, body: bytes, count: str | None = 
 
 def problem(code: str, detail: str, instance: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A problem document of one of the codes above, with extension members (RFC 9457 §3.2)."""
-    status, title = _CODES[code]
+    status, title = CODES[code]
     uri = f"urn:gtm:problem:{code.replace('_', '-')}"
     return {
         "type": uri,

@@ -1,0 +1,416 @@
+"""The edge's OpenAPI document: what can be asked, and what is answered. Served at `/openapi.json`.
+
+Law: codes, outcomes and reasons are those of the code, bounds those of the parsers; the rest is held by tests, which ask whatever the
+document allows, and have every answer be one that it describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gtm import __version__
+from gtm.core.decision.candidates import Exclusion
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.services import Priority
+from gtm.core.model.state import HealthStatus
+from gtm.http.lookup import MAX_BATCH, MAX_VALUE
+from gtm.http.problems import CODES, response_of
+
+_Schema = dict[str, Any]
+_TEXT: _Schema = {"type": "string"}
+_NUMBER: _Schema = {"type": "number"}
+_WHOLE: _Schema = {"type": "integer"}
+_NULL: _Schema = {"type": "null"}
+
+_LOOKUP = {
+    "service": (_TEXT, "Name of the service; required unless `host` is given."),
+    "client_ip": (
+        _TEXT,
+        "IPv4 or IPv6 address of the client. Left out: whoever asks. Others than yourself take a token.",
+    ),
+    "tenant": (_TEXT, "A tenant of the policy."),
+    "data_class": (_TEXT, "A data class of the policy."),
+    "host": (
+        _TEXT,
+        "A host name of the service, in place of `service`: with the tenant and data class that it states.",
+    ),
+    "model": (_TEXT, "Only regions that serve this model are candidates."),
+    "affinity": (_TEXT, "Any text: keeps the client on its region, for services with `affinity: key`."),
+    "priority": (
+        {"type": "string", "enum": [one.value for one in Priority]},
+        "How urgent it is; the service's own if left out. The lowest is shed first.",
+    ),
+}
+"""What a look-up may state: its schema, and what it means."""
+
+
+def document() -> dict[str, Any]:
+    """The document (OpenAPI 3.1)."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "gtm edge",
+            "description": "Which region should serve this request? Answered from memory, without a database, whatever else is down.",
+            "version": __version__,
+        },
+        "paths": _paths(),
+        "components": {
+            "schemas": _schemas(),
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Needed to ask about others than yourself.",
+                }
+            },
+        },
+    }
+
+
+def _paths() -> dict[str, Any]:
+    return {
+        "/v1/route": {
+            "get": _operation(
+                "route",
+                "Which region serves one request",
+                "A tenant or data class that is not stated counts as one that every rule matches. What is unknown, repeated, empty or longer than "
+                f"{MAX_VALUE} characters is an error. A refusal (421, 429, 451; 503 but for `not_ready`) is a problem document that holds the decision.",
+                parameters=[*_parameters(), _flag()],
+                answers={
+                    "200": _json("The region.", "Route"),
+                    **_problems("Problem", (400, 401, 403, 404, 414, 422, 500, 503)),
+                    **_problems("Refusal", (421, 429, 451)),
+                },
+            )
+        },
+        "/v1/route:batch": {
+            "post": _operation(
+                "route_batch",
+                "Which regions serve many requests",
+                "All answered from the View of their moment; `results` are in the order of `requests`, each what the look-up would have got by itself.",
+                body="Batch",
+                answers={
+                    "200": _json("The answers.", "BatchAnswer"),
+                    **_problems("Problem", (400, 401, 403, 408, 413, 415, 500)),
+                },
+            )
+        },
+        "/healthz": {
+            "get": _operation(
+                "healthz", "Whether the process lives", "", answers={"200": _json("It does.", "Liveness")}
+            )
+        },
+        "/readyz": {
+            "get": _operation(
+                "readyz",
+                "Whether answers are correct",
+                "",
+                answers={"200": _json("They are.", "Readiness"), **_problems("Problem", (503,))},
+            )
+        },
+        "/v1/beacon-targets": {
+            "get": _operation(
+                "beacon_targets",
+                "Regions that the caller may measure",
+                "At most five to which it may be sent now, shuffled. For pages of any origin.",
+                parameters=[
+                    {
+                        "name": "service",
+                        "in": "query",
+                        "required": True,
+                        "schema": _value(_TEXT),
+                        "description": "Name of the service.",
+                    }
+                ],
+                answers={
+                    "200": _json("The regions.", "Targets"),
+                    **_problems("Refusal", (421,)),
+                    **_problems("Problem", (400, 404, 500, 503)),
+                },
+            )
+        },
+        "/v1/beacons": {
+            "post": _operation(
+                "send_beacons",
+                "Round trips that a browser measured",
+                "The client is the caller. At most 64 in 16 KiB.",
+                body="Beacons",
+                answers={
+                    "200": _json("What became of them.", "Taken"),
+                    **_problems("Problem", (400, 404, 408, 413, 415, 500, 503)),
+                },
+            )
+        },
+        "/v1/latency-samples": {
+            "post": _operation(
+                "send_latency_samples",
+                "Round trips that a balancer measured",
+                "With a token of role `balancer`, `reporter` or `edge`. At most 5,000 in 1 MiB.",
+                body="Samples",
+                answers={
+                    "200": _json("What became of them.", "Taken"),
+                    **_problems("Problem", (400, 401, 403, 408, 413, 415, 500, 503)),
+                },
+            )
+        },
+    }
+
+
+def _operation(
+    name: str,
+    summary: str,
+    description: str,
+    *,
+    answers: Mapping[str, Any],
+    parameters: Iterable[Mapping[str, Any]] = (),
+    body: str | None = None,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": name,
+        "summary": summary,
+        "responses": dict(answers),
+        "security": [{}, {"bearer": []}],
+    }
+    if description:
+        found["description"] = description
+    if parameters:
+        found["parameters"] = list(parameters)
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
+    return found
+
+
+def _parameters() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "query", "required": False, "schema": _value(schema), "description": meaning}
+        for name, (schema, meaning) in _LOOKUP.items()
+    ]
+
+
+def _flag() -> dict[str, Any]:
+    schema = {"type": "string", "enum": ["0", "1", "false", "true"]}
+    return {
+        "name": "explain",
+        "in": "query",
+        "required": False,
+        "schema": schema,
+        "description": "`1`: the whole decision.",
+    }
+
+
+def _json(description: str, schema: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": _ref(schema)}}}
+
+
+def _problems(schema: str, statuses: Iterable[int]) -> dict[str, Any]:
+    return {
+        str(status): {
+            "description": "; ".join(title for of, title in CODES.values() if of == status) + ".",
+            "content": {"application/problem+json": {"schema": _ref(schema)}},
+        }
+        for status in statuses
+    }
+
+
+# Schemas
+
+
+def _ref(name: str) -> _Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _value(schema: _Schema) -> _Schema:
+    """A text as it may be given."""
+    return schema if "enum" in schema else {**schema, "minLength": 1, "maxLength": MAX_VALUE}
+
+
+def _or_null(schema: _Schema) -> _Schema:
+    return {"anyOf": [schema, _NULL]}
+
+
+def _list(items: _Schema, **bounds: int) -> _Schema:
+    return {"type": "array", "items": items, **bounds}
+
+
+def _one_of(values: Iterable[str]) -> _Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+def _object(
+    description: str, optional: Mapping[str, _Schema] | None = None, /, **required: _Schema
+) -> _Schema:
+    properties = {**required, **(optional or {})}
+    return {
+        "type": "object",
+        "description": description,
+        "properties": properties,
+        "required": list(required),
+    }
+
+
+def _closed(schema: _Schema) -> _Schema:
+    """Without fields that are not described."""
+    return {**schema, "additionalProperties": False}
+
+
+def _said(schema: _Schema, description: str) -> _Schema:
+    return {**schema, "description": description}
+
+
+def _schemas() -> dict[str, Any]:
+    return {**_asked(), **_answers(), **_explained(), **_others()}
+
+
+def _asked() -> dict[str, Any]:
+    fields = {name: _said(_or_null(_value(schema)), meaning) for name, (schema, meaning) in _LOOKUP.items()}
+    explain = _said(_or_null({"type": "boolean"}), "The whole decision.")
+    return {
+        "Lookup": _closed(_object("One look-up of a batch.", {**fields, "explain": explain})),
+        "Batch": _closed(_object("Look-ups.", requests=_list(_ref("Lookup"), maxItems=MAX_BATCH))),
+    }
+
+
+def _decision(region: _Schema, endpoint: _Schema) -> dict[str, _Schema]:
+    return {
+        "service": _TEXT,
+        "outcome": _one_of(one.value for one in Outcome),
+        "region": region,
+        "endpoint": endpoint,
+        "ttl": _said(_WHOLE, "Seconds for which the answer may be acted on; 0: for this request."),
+        "reason": _one_of(one.value for one in Reason),
+        "reasons": _said(
+            _list(_TEXT), "The same in sentences: why this region, and why none that ranks before it."
+        ),
+        "client": _ref("Client"),
+        "rules": _said(_list(_ref("Rule")), "Residency rules that matched."),
+        "revision": _said(_WHOLE, "Of the policy that the answer comes from."),
+        "epoch": _said(_WHOLE, "Of the state of the world."),
+    }
+
+
+def _whole() -> dict[str, _Schema]:
+    """What an explanation has besides."""
+    return {
+        "request": _said({"type": "object"}, "The request as it was understood."),
+        "ranking_class": _said(_TEXT, "The requests planned together with this one."),
+        "shed": _said(_NUMBER, "The share of them that is refused for want of capacity."),
+        "candidates": _said(_list(_ref("Candidate")), "Every member region in rank order."),
+        "free_slots": _said(
+            {"type": "object"}, "What came of asking for free slots, where balancers report them."
+        ),
+    }
+
+
+def _answers() -> dict[str, Any]:
+    handoff = {
+        "handoff": _said(_TEXT, "To be sent to the endpoint as header `gtm-handoff`, for `ttl` seconds.")
+    }
+    problem = {
+        "type": _TEXT,
+        "title": _TEXT,
+        "status": _WHOLE,
+        "detail": _TEXT,
+        "instance": _TEXT,
+        "code": _one_of(CODES),
+    }
+    return {
+        "Route": _object(
+            "Where a request is served.", {**_whole(), **handoff}, **_decision(_TEXT, _ref("Endpoint"))
+        ),
+        "Problem": _object("What went wrong (RFC 9457).", **problem),
+        "Refusal": _object(
+            "Why a request is served nowhere, or not by this edge: a problem with the decision.",
+            {
+                **_decision(_NULL, _NULL),
+                **_whole(),
+                "edge": _said({"type": "object"}, "Where this edge stands, and which stand inside."),
+            },
+            **problem,
+        ),
+        "BatchAnswer": _object(
+            "Answers in the order asked.",
+            results=_list({"anyOf": [_ref("Route"), _ref("Refusal"), _ref("Problem")]}),
+        ),
+        "Endpoint": _object(
+            "Where to send the request.",
+            url=_TEXT,
+            ipv4=_list(_TEXT),
+            ipv6=_list(_TEXT),
+            cname=_or_null(_TEXT),
+        ),
+        "Client": _object(
+            "Whom the answer is about.",
+            {"subnet": _TEXT, "spans": _list(_TEXT)},
+            ip=_or_null(_TEXT),
+            country=_or_null(_TEXT),
+            network=_said(_or_null(_TEXT), "The database's network that the address lies in."),
+            source=_one_of(["geoip", "override", "none"]),
+        ),
+        "Rule": _object(
+            "A residency rule that matched.",
+            {"legal_basis": _TEXT, "because": _list(_TEXT)},
+            name=_TEXT,
+            mode=_one_of(["enforce", "monitor"]),
+        ),
+    }
+
+
+def _explained() -> dict[str, Any]:
+    health = _object(
+        "What is known of an endpoint.",
+        url=_TEXT,
+        health=_one_of(one.value for one in HealthStatus),
+        detail=_TEXT,
+    )
+    return {
+        "Candidate": _object(
+            "A member region, and what became of it.",
+            region=_TEXT,
+            display_name=_TEXT,
+            country=_TEXT,
+            operator_country=_or_null(_TEXT),
+            rank=_WHOLE,
+            share=_said(_NUMBER, "Of such requests, 0 to 1."),
+            estimate_ms=_said(_or_null(_NUMBER), "Estimated round trip."),
+            estimate_source=_said(_or_null(_TEXT), "What that rests on."),
+            processing_ms=_said(_or_null(_NUMBER), "What the region itself takes."),
+            distance_km=_or_null(_NUMBER),
+            excluded=_or_null(_one_of(one.value for one in Exclusion)),
+            rules=_said(_list(_TEXT), "Those that exclude it."),
+            monitored=_said(_list(_TEXT), "Those that would, if they were enforced."),
+            why=_TEXT,
+            endpoints=_list(health),
+        )
+    }
+
+
+def _others() -> dict[str, Any]:
+    measured = {"region": _TEXT, "rtt_ms": _said(_NUMBER, "Round trip in milliseconds.")}
+    return {
+        "Liveness": _object("It lives.", status=_TEXT),
+        "Readiness": _object("It answers.", status=_TEXT, revision=_WHOLE, epoch=_WHOLE),
+        "Targets": _object("Regions to measure.", targets=_list(_object("One.", region=_TEXT, url=_TEXT))),
+        "Beacons": _object(
+            "What a browser measured.", samples=_list(_object("One.", **measured), maxItems=64)
+        ),
+        "Samples": _object(
+            "What a balancer measured.",
+            samples=_list(_object("One.", client=_TEXT, **measured), maxItems=5000),
+        ),
+        "Taken": _object(
+            "What became of samples.",
+            accepted=_WHOLE,
+            refused=_said({"type": "object", "additionalProperties": _WHOLE}, "How many, by reason."),
+        ),
+    }
+
+
+DESCRIPTION = response_of(
+    200,
+    ((b"content-type", b"application/json"), (b"cache-control", b"public, max-age=300")),
+    msgspec.json.encode(document()),
+)
+"""The answer to who asks for it."""
