@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -21,6 +21,8 @@ class Scripted:
     def __init__(self) -> None:
         self.answers: list[bytes] = []
         self.asked: list[bytes] = []
+        self.before: Callable[[], None] = lambda: None
+        """Done before an answer is sent."""
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -40,6 +42,7 @@ class Scripted:
                         break
                     asked += more
                 self.asked.append(asked)
+                self.before()
                 connection.sendall(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from gtm.http.described import document
 from gtm.http.problems import CODES
@@ -20,7 +21,6 @@ from tests.effort import examples
 from tests.http.world import TOKENS, Edge
 
 OPERATIONS = [one["operationId"] for path in document()["paths"].values() for one in path.values()]
-_REJECTED = ["400", "401", "403", "404", "413", "414", "415", "422"]
 _CONFIG = {
     "checks": {
         # A name may be unknown, an address none, a request refused, an edge without a policy: what fits the document may still be turned down.
@@ -70,7 +70,10 @@ def test_operation(name: str, edge: Edge) -> None:
                 "service": known,
             }
         case.call_and_validate(
-            base_url=f"http://127.0.0.1:{edge.port}", headers={"Authorization": f"Bearer {token}"}
+            base_url=f"http://127.0.0.1:{edge.port}",
+            headers={"Authorization": f"Bearer {token}"},
+            # What is wrong with one look-up of a batch is said in its place.
+            excluded_checks=[negative_data_rejection] if name == "route_batch" else [],
         )
 
     holds()

@@ -16,6 +16,7 @@ from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.client.calls import Answer, Call, Content, segment
 from gtm.client.control import Control
+from gtm.client.edge import Edge
 from gtm.client.errors import ConnectionFailed, Fault, NotGtm, ProblemError, UsageError
 from gtm.client.retries import NEVER
 from gtm.client.sessions import Session, from_environment
@@ -169,7 +170,7 @@ def edge(url: str, token: str | None) -> Client:
     Raises:
         CommandError: the URL or the token cannot be one.
     """
-    session = _session(Session, url, token, "--edge", _TIMEOUT)
+    session = _session(Edge, url, token, "--edge", _TIMEOUT)
     return Client(session, what="an edge", option="--edge", hint="start one with `gtm serve` or `gtm edge`")
 
 
