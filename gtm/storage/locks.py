@@ -20,6 +20,7 @@ class Lock(IntEnum):
     ACTIVE = 0x67746D_03
     STANDBY = 0x67746D_04
     PLAN_HISTORY = 0x67746D_05
+    DEMAND_HISTORY = 0x67746D_06
 
 
 async def take(connection: AsyncConnection, lock: Lock) -> None:

@@ -236,6 +236,16 @@ demand_minutes = Table(
     CheckConstraint("seconds > 0", name="seconds"),
 )
 
+demand_hours = Table(
+    "demand_hours",
+    metadata,
+    Column("hour", DateTime(timezone=True), primary_key=True),
+    Column("rows", ARRAY(Integer), nullable=False),
+    Column("counts", ARRAY(Double), nullable=False),
+    CheckConstraint("cardinality(rows) = cardinality(counts)", name="counts"),
+)
+"""`demand_minutes` of all sources added up; an hour without a row here is read minute by minute."""
+
 plan_minutes = Table(
     "plan_minutes",
     metadata,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history.demand import MAX_WAITING, SAMPLE, Recorder, Tally, storable
 from gtm.control.policy.traffic import recorded, watched
 from gtm.core.demand.rows import Row
+from gtm.storage import tables
 from gtm.storage.history.demand import Step, Wanted
 from gtm.storage.session import Database
 
@@ -49,8 +52,8 @@ async def test_minutes_add_up_over_sources(database: Database) -> None:
         await tx.demand.record(MIDNIGHT + 6 * MINUTE, "b", {})
     until = MIDNIGHT + 10 * MINUTE
     async with database.transaction() as tx:
-        assert await tx.demand.totals(MIDNIGHT, until) == {row("x"): 5.0, row("y"): 1.0, row("z"): 4.5}
-        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + MINUTE) == {row("x"): 5.0, row("y"): 1.0}
+        assert await tx.demand.cells(MIDNIGHT, until, None) == {"x": 5.0, "y": 1.0, "z": 4.5}
+        assert await tx.demand.cells(MIDNIGHT, MIDNIGHT + MINUTE, None) == {"x": 5.0, "y": 1.0}
         assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
         assert await tx.demand.busiest(until, until + MINUTE) is None
         assert await tx.demand.timeline(MIDNIGHT, until, 5 * MINUTE) == [
@@ -118,16 +121,96 @@ async def test_cells_of_some_services_are_those_of_their_rows(database: Database
     }
     async with database.transaction() as tx:
         await tx.demand.record(MIDNIGHT, "a", counts)
-        await tx.demand.record(MIDNIGHT + MINUTE, "b", dict(list(counts.items())[::2]))
+        half = dict(list(counts.items())[::2])
+        await tx.demand.record(MIDNIGHT + MINUTE, "b", half)
     for until, services in itertools.product(
         (MIDNIGHT + MINUTE, MIDNIGHT + 2 * MINUTE), ((), ("chat",), ("chat", "chat2"))
     ):
         async with database.transaction() as tx:
-            expected: dict[str, float] = {}
-            for one, count in (await tx.demand.totals(MIDNIGHT, until)).items():
-                if one.service in services:
-                    expected[one.cell] = expected.get(one.cell, 0.0) + count
+            told = [counts] if until == MIDNIGHT + MINUTE else [counts, half]
+            expected = by_cell(told, services)
             assert await tx.demand.cells(MIDNIGHT, until, services) == expected
+
+
+def by_cell(counted: Iterable[Mapping[Row, float]], services: Collection[str] | None) -> dict[str, float]:
+    """What the requests of some services add up to."""
+    cells: dict[str, float] = {}
+    for one, count in (pair for counts in counted for pair in counts.items()):
+        if services is None or one.service in services:
+            cells[one.cell] = cells.get(one.cell, 0.0) + count
+    return cells
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seed", range(4))
+async def test_hours_that_are_added_up_say_what_minutes_say(database: Database, seed: int) -> None:
+    """Whatever is recorded when, by whom, late or once more; added up in between; forgotten to any moment; and asked for of any time."""
+    chance, minutes = random.Random(seed), dict[tuple[datetime, str], dict[Row, float]]()
+    rows = [row(f"c{number}|DE||||||real_time||", service=service) for number in range(3) for service in "ab"]
+
+    def moment() -> datetime:
+        at = MIDNIGHT + chance.randint(0, 9) * timedelta(hours=1)
+        return at + chance.choice((timedelta(), timedelta(microseconds=-1), chance.randint(0, 59) * MINUTE))
+
+    for _ in range(10):
+        async with database.transaction() as tx:
+            for _ in range(chance.randint(0, 8)):
+                minute, source = moment().replace(second=0, microsecond=0), chance.choice("ab")
+                counts = {one: float(chance.randint(0, 99)) for one in rows if chance.random() < 0.5}
+                await tx.demand.record(minute, source, counts)
+                minutes[minute, source] = counts
+            before = moment()
+            for _ in range(chance.randint(0, 5)):
+                await tx.demand.sum_hour(before)
+            if chance.random() < 0.2:
+                before = moment() - timedelta(hours=5)
+                await tx.demand.forget(before)
+                minutes = {key: counts for key, counts in minutes.items() if key[0] >= before}
+        async with database.transaction() as tx:
+            for _ in range(6):
+                since, until = sorted((moment(), moment()))
+                counted = [counts for (minute, _), counts in minutes.items() if since <= minute < until]
+                for services in (None, "", "a", "ab"):
+                    assert await tx.demand.cells(since, until, services) == by_cell(counted, services)
+
+
+@pytest.mark.anyio
+async def test_a_recorder_adds_up_hours_that_are_settled(database: Database) -> None:
+    """The newest first, one each time that it writes; those whose minutes may still come it leaves."""
+    async with database.transaction() as tx:
+        for ago in (5, 3, 1):
+            await tx.demand.record(MIDNIGHT - timedelta(hours=ago), "b", {row(): 1.0})
+    recorder = Recorder(database, "a", timedelta(days=1))
+    seen = []
+    for _ in range(4):
+        await recorder.write(NOW + 30)
+        async with database.transaction() as tx:
+            found = await tx.connection.execute(select(tables.demand_hours.c.hour))
+            seen.append(sorted((MIDNIGHT - hour) / timedelta(hours=1) for (hour,) in found))
+    assert seen == [[3], [3, 5], [3, 5], [3, 5]]
+    await recorder.write(NOW + 3600 + 90)
+    async with database.transaction() as tx:
+        assert await tx.demand.sum_hour(MIDNIGHT + timedelta(days=1)) is False
+
+
+@pytest.mark.anyio
+async def test_what_is_recorded_while_its_hour_is_added_up_counts(database: Database) -> None:
+    """Each in a transaction of its own, the second begun while the first is open."""
+    async with database.transaction() as tx:
+        await tx.demand.record(MIDNIGHT, "a", {row(): 1.0})
+    async with database.transaction() as adding:
+        assert await adding.demand.sum_hour(MIDNIGHT + timedelta(hours=2))
+
+        async def late() -> None:
+            async with database.transaction() as tx:
+                await tx.demand.record(MIDNIGHT + MINUTE, "a", {row(): 2.0})
+
+        task = asyncio.create_task(late())
+        done, _ = await asyncio.wait([task], timeout=0.3)
+        assert not done, "it waits"
+    await task
+    async with database.transaction() as tx:
+        assert await tx.demand.cells(MIDNIGHT, MIDNIGHT + timedelta(hours=1), None) == {row().cell: 3.0}
 
 
 @pytest.mark.anyio
@@ -137,11 +220,11 @@ async def test_old_minutes_are_forgotten(database: Database) -> None:
         await tx.demand.record(MIDNIGHT, "a", {row("old"): 1.0, row("both"): 1.0})
         await tx.demand.record(MIDNIGHT + timedelta(hours=9), "a", {row("both"): 2.0})
         await tx.demand.forget(MIDNIGHT + timedelta(hours=8))
-        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {row("both"): 2.0}
+        assert await tx.demand.cells(MIDNIGHT, MIDNIGHT + timedelta(days=1), None) == {"both": 2.0}
         await tx.demand.record(MIDNIGHT + timedelta(hours=10), "a", {row("old"): 3.0})
-        assert await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(days=1)) == {
-            row("both"): 2.0,
-            row("old"): 3.0,
+        assert await tx.demand.cells(MIDNIGHT, MIDNIGHT + timedelta(days=1), None) == {
+            "both": 2.0,
+            "old": 3.0,
         }
 
 
@@ -156,12 +239,12 @@ async def test_a_recorder_writes_whole_minutes(database: Database) -> None:
     await recorder.write(NOW + 3600)
     async with database.transaction() as tx:
         steps = await tx.demand.timeline(MIDNIGHT, MIDNIGHT + timedelta(hours=2), MINUTE)
-        totals = await tx.demand.totals(MIDNIGHT, MIDNIGHT + timedelta(hours=2))
+        totals = await tx.demand.cells(MIDNIGHT, MIDNIGHT + timedelta(hours=2), None)
     assert [(step.start - MIDNIGHT, step.requests) for step in steps] == [
         (timedelta(0), 120.0),
         (MINUTE, 120.0),
     ]
-    assert totals == {row(): 240.0}
+    assert totals == {row().cell: 240.0}
 
 
 @pytest.mark.anyio

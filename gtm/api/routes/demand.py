@@ -135,7 +135,8 @@ async def get_recorded(
     found = await traffic.recorded(ctx.database, begin, end)
     async with ctx.database.transaction() as transaction:
         timeline = await transaction.demand.timeline(begin, end, step)
-    return reply({**traffic.traffic_json(found), "timeline": timeline})
+    # Beside the event loop: tens of thousands of cells take a while.
+    return await asyncio.to_thread(lambda: reply({**traffic.traffic_json(found), "timeline": timeline}))
 
 
 def _span(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:

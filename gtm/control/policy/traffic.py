@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -13,7 +15,6 @@ from pydantic_core import PydanticCustomError
 
 from gtm.control.errors import Invalid, NotFound
 from gtm.core.demand.cells import Cell, cell_of
-from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.requests import Location, Request
@@ -191,13 +192,15 @@ async def recorded(database: Database, since: datetime, until: datetime) -> Traf
                 f"no demand is recorded from {since.isoformat()} to {until.isoformat()}: control records it minute by "
                 "minute while edges report to it"
             )
-        totals = await demand.totals(since, until)
+        cells = await demand.cells(since, until, None)
         minute = timedelta(seconds=MINUTE)
-        peak = await demand.totals(busiest, busiest + minute)
+        peak = await demand.cells(busiest, busiest + minute, None)
         watched = sum(step.seconds for step in await demand.timeline(busiest, busiest + minute, minute))
     return Traffic(
-        Sample(_by_cell(totals), sum(step.seconds for step in steps), since.timestamp()),
-        Sample(_by_cell(peak), watched, busiest.timestamp()),
+        Sample(
+            await asyncio.to_thread(_known, cells), sum(step.seconds for step in steps), since.timestamp()
+        ),
+        Sample(await asyncio.to_thread(_known, peak), watched, busiest.timestamp()),
     )
 
 
@@ -211,14 +214,13 @@ async def watched(
     return cells, sum(step.seconds for step in steps), sum(step.requests for step in steps)
 
 
-def _by_cell(rows: Mapping[Row, float]) -> dict[str, float]:
+def _known(cells: Mapping[str, float]) -> dict[str, float]:
+    """Those that are cells still."""
     found: dict[str, float] = {}
-    for row, count in rows.items():
-        try:
-            Cell.parse(row.cell)
-        except ValueError:
-            continue
-        found[row.cell] = found.get(row.cell, 0.0) + count
+    for text, count in cells.items():
+        with suppress(ValueError):
+            Cell.parse(text)
+            found[text] = count
     return found
 
 

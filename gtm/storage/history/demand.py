@@ -22,8 +22,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gtm.core.demand.rows import SEPARATOR, Row
 from gtm.core.demand.traffic import MINUTE
 from gtm.core.model.joined import unescaped
-from gtm.storage import tables
+from gtm.storage import locks, tables
 
+HOUR = timedelta(hours=1)
 _SIGHTED = timedelta(hours=1)
 """How exactly `last_seen` of a row is kept: not every minute writes every row."""
 
@@ -60,6 +61,16 @@ class MinuteSums:
     number: int
 
 
+# The hours of a time that are added up, and the minutes of all others.
+_PARTS = """
+    SELECT rows, counts FROM demand_hours WHERE hour >= :since AND hour <= :last
+    UNION ALL
+    SELECT rows, counts::double precision[] FROM demand_minutes AS minutes
+    WHERE minute >= :since AND minute < :until AND NOT EXISTS (
+        SELECT FROM demand_hours
+        WHERE hour = date_bin('1 hour', minutes.minute, TIMESTAMPTZ '2000-01-01 00:00:00Z') AND hour >= :since AND hour <= :last
+    )
+"""
 _WATCHED = "SELECT coalesce(least(60, sum(seconds)), 60) FROM demand_minutes WHERE minute = :start"
 _CELL = "split_part(r.row, E'\\t', 6)"
 _COUNTRY = f"split_part({_CELL}, '|', 2)"
@@ -84,6 +95,12 @@ class DemandRepository:
     ) -> None:
         """Store what a source counted in a minute, in place of what it has said of it before; `seconds` of it were watched."""
         texts = [row.text for row in counts]
+        # Whoever adds up its hour now would not see it. The hour is added up anew.
+        await locks.take(self._connection, locks.Lock.DEMAND_HISTORY)
+        hours = tables.demand_hours
+        await self._connection.execute(
+            delete(hours).where(hours.c.hour <= minute, hours.c.hour > minute - HOUR)
+        )
         identities = await self._identities(sorted(texts), minute)
         values: dict[str, Any] = {
             "total": sum(counts.values()),
@@ -113,45 +130,26 @@ class DemandRepository:
         query = select(tables.demand_rows.c.row, tables.demand_rows.c.id).where(wanted)
         return {row.row: row.id for row in await self._connection.execute(query)}
 
-    async def totals(self, since: datetime, until: datetime) -> dict[Row, float]:
-        """The requests of each row in the minutes from `since` to before `until`; what is no row any more is left out."""
+    async def cells(
+        self, since: datetime, until: datetime, services: Collection[str] | None
+    ) -> dict[str, float]:
+        """The requests of some services, or of all, by demand cell, as text, in the minutes from `since` to before `until`. Added up by the database: rows are many more than cells."""
         query = text(
-            """
-            SELECT r.row, sum(c.count::double precision)
-            FROM demand_minutes AS m
-            CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
-            JOIN demand_rows AS r ON r.id = c.id
-            WHERE m.minute >= :since AND m.minute < :until
-            GROUP BY r.row
-            ORDER BY r.row
-            """
-        )
-        totals = {}
-        for stored, count in await self._connection.execute(query, {"since": since, "until": until}):
-            with suppress(ValueError):
-                totals[Row.parse(stored)] = float(count)
-        return totals
-
-    async def cells(self, since: datetime, until: datetime, services: Collection[str]) -> dict[str, float]:
-        """The requests of some services by demand cell, as text; see `totals`. Added up by the database: rows are many more than cells."""
-        query = text(
-            r"""
-            SELECT r.cell, sum(c.count::double precision)
-            FROM demand_minutes AS m
+            rf"""
+            SELECT r.cell, sum(c.count)
+            FROM ({_PARTS}) AS m
             CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
             JOIN (
                 SELECT id, split_part(row, E'\t', 6) AS cell
                 FROM demand_rows
-                WHERE split_part(row, E'\t', 1) = ANY (:services)
+                WHERE CAST(:services AS text[]) IS NULL OR split_part(row, E'\t', 1) = ANY (:services)
             ) AS r ON r.id = c.id
-            WHERE m.minute >= :since AND m.minute < :until
             GROUP BY r.cell
             ORDER BY r.cell
-            """
+            """  # noqa: S608 - likewise
         )
-        found = await self._connection.execute(
-            query, {"since": since, "until": until, "services": list(services)}
-        )
+        asked = {**_time(since, until), "services": None if services is None else list(services)}
+        found = await self._connection.execute(query, asked)
         return {unescaped(SEPARATOR, cell): float(count) for cell, count in found}
 
     async def minute(self, start: datetime, wanted: Wanted, limit: int) -> MinuteSums:
@@ -235,11 +233,46 @@ class DemandRepository:
         found: datetime | None = (await self._connection.execute(query)).scalar_one()
         return found
 
+    async def sum_hour(self, before: datetime) -> bool:
+        """Add up the newest hour that was over before a time and is not added up yet; False: there is none."""
+        await locks.take(self._connection, locks.Lock.DEMAND_HISTORY)
+        query = text(
+            """
+            SELECT max(hour) FROM (
+                SELECT DISTINCT date_bin('1 hour', minute, TIMESTAMPTZ '2000-01-01 00:00:00Z') AS hour FROM demand_minutes
+            ) AS hours
+            WHERE hour <= :last AND NOT EXISTS (SELECT FROM demand_hours WHERE demand_hours.hour = hours.hour)
+            """
+        )
+        hour = (await self._connection.execute(query, {"last": before - HOUR})).scalar_one()
+        if hour is None:
+            return False
+        add_up = text(
+            """
+            INSERT INTO demand_hours (hour, rows, counts)
+            SELECT :hour, coalesce(array_agg(id), '{}'), coalesce(array_agg(count), '{}')
+            FROM (
+                SELECT c.id, sum(c.count::double precision) AS count
+                FROM demand_minutes AS m
+                CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
+                WHERE m.minute >= :hour AND m.minute < :until
+                GROUP BY c.id
+            ) AS sums
+            """
+        )
+        await self._connection.execute(add_up, {"hour": hour, "until": hour + HOUR})
+        return True
+
     async def forget(self, before: datetime) -> None:
         """Delete the minutes before a time, and the rows that none since has had."""
-        await self._connection.execute(
-            delete(tables.demand_minutes).where(tables.demand_minutes.c.minute < before)
-        )
+        # What is left of an hour of which minutes go is read minute by minute.
+        for column in (tables.demand_minutes.c.minute, tables.demand_hours.c.hour):
+            await self._connection.execute(delete(column.table).where(column < before))
         await self._connection.execute(
             delete(tables.demand_rows).where(tables.demand_rows.c.last_seen < before - 2 * _SIGHTED)
         )
+
+
+def _time(since: datetime, until: datetime) -> dict[str, datetime]:
+    """What `_PARTS` asks for: `last` is the latest beginning of an hour that is over."""
+    return {"since": since, "until": until, "last": until - HOUR}

@@ -33,6 +33,8 @@ MAX_ROWS = 50_000
 MAX_WAITING = 60
 """Minutes that wait for the database at most."""
 _SWEEP = 3600.0
+_SETTLED = 3600.0
+"""Seconds after which an hour is added up: its minutes wait for the database no longer."""
 _MAX_BYTES = 2_000
 
 
@@ -112,6 +114,7 @@ class Recorder:
         self._waiting: list[Minute] = []
         self._last: float | None = None
         self._swept = 0.0
+        self._adds_up = 0.0
 
     def sample(self, rates: Mapping[Row, float], per_answer: PerAnswer, now: float) -> None:
         """Take in the rates as they are; they count for the time since the last look, if that was lately."""
@@ -128,7 +131,7 @@ class Recorder:
         self._waiting += self._tally.finished(inf)
 
     async def write(self, now: float) -> None:
-        """Write the minutes that are over, and now and then forget old ones.
+        """Write the minutes that are over, add up one hour that is settled, and now and then forget old ones.
 
         Raises:
             StorageUnavailable: they wait for the next time.
@@ -139,6 +142,10 @@ class Recorder:
                 start = datetime.fromtimestamp(minute.start, UTC)
                 await transaction.demand.record(start, self._source, minute.counts, minute.seconds)
             self._waiting.remove(minute)
+        if now >= self._adds_up:
+            async with self._database.transaction() as transaction:
+                more = await transaction.demand.sum_hour(datetime.fromtimestamp(now - _SETTLED, UTC))
+            self._adds_up = 0.0 if more else now + MINUTE
         if now - self._swept >= _SWEEP:
             async with self._database.transaction() as transaction:
                 await transaction.demand.forget(datetime.fromtimestamp(now, UTC) - self._retention)
