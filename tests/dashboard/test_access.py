@@ -33,7 +33,7 @@ def test_a_token_is_made_and_shown_once(people: People, world: Api) -> None:
     assert text.rpartition("_")[2] not in admin.get("/access/audit.jsonl").text
     again = admin.post("/access/tokens", {"name": "ci", "role": "operator", "lasts": "90"})
     assert again.status_code == 409
-    assert "there is a token named `ci` already" in html.unescape(again.text)
+    assert "there is a token named <code>ci</code> already" in html.unescape(again.text)
     assert '<option value="90" selected>' in again.text
     for wrong in ({"name": "Ci!"}, {"role": "king"}, {"name": ""}, {"role": "balancer"}, {"name": HOSTILE}):
         refused = admin.post("/access/tokens", {"name": "other", "role": "viewer", **wrong})

@@ -164,7 +164,7 @@ def test_what_is_wrong_is_said(live: Api, people: People) -> None:  # noqa: F811
     """What the API refuses stands in the report; the form keeps what was written."""
     person = people(Role.VIEWER)
     for query, words in (
-        ("traffic=now&down=nowhere", "there is no region `nowhere`"),
+        ("traffic=now&down=nowhere", "there is no region <code>nowhere</code>"),
         ("traffic=now&demand=many", "scenario.demand"),
         ("traffic=now&at=2020-01-01T00%3A00", "is over"),
         ("traffic=24h&down=us-east", "Take the requests of this moment"),

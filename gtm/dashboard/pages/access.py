@@ -18,6 +18,8 @@ from gtm.dashboard.visits import Visit, page
 
 MOST_TOKENS = 5000
 """Tokens that are looked through."""
+FEW = 12
+"""Browsers that an admin sees at once: what there is below them must be found, too."""
 SHOWN = 500
 """Tokens that are shown."""
 SOON = timedelta(days=14)
@@ -74,6 +76,7 @@ async def _overview(visit: Visit, status: int = 200, **more: Any) -> Response:
         "roles": (Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN, Role.ADMIN),
         "all_roles": tuple(Role),
         "lasts": LASTS,
+        "few": FEW,
         "given": {},
         "problem": None,
         "made": None,
