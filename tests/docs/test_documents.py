@@ -122,7 +122,7 @@ def test_problems_of_the_edge_are_described() -> None:
     section = API.partition("\n### Errors\n")[2].partition("\n### ")[0]
     rows = [line.split("|") for line in section.splitlines() if re.match(r"\| \d", line)]
     listed = {code: int(row[1]) for row in rows for code in re.findall(r"`(\w+)`", row[2])}
-    assert listed == {code: status for code, (status, _) in problems._CODES.items()}
+    assert listed == {code: status for code, (status, _) in problems.CODES.items()}
 
 
 def test_fields_of_load_reports_are_described() -> None:
