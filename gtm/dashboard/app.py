@@ -15,7 +15,7 @@ from gtm.api.context import Context
 from gtm.dashboard.live import Live
 from gtm.dashboard.pages import PAGES
 from gtm.dashboard.rendering import MENU
-from gtm.dashboard.security import guarded
+from gtm.dashboard.security import PERSONAL, guarded
 from gtm.dashboard.sign_in import links, provider
 from gtm.dashboard.sign_in import pages as sign_in
 from gtm.dashboard.sign_in.identity import Identity
@@ -64,6 +64,10 @@ class _Both:
         if scope["type"] != "http":
             await self._api(scope, receive, send)
             return
+        if not _has_one_host(scope):
+            refused = Response("a request names one host (RFC 9112 §3.2)", 400, PERSONAL, "text/plain")
+            await refused(scope, receive, send)
+            return
         # Who asks for the same address with another Accept gets another answer there.
         send = guarded(send, vary="Accept") if scope["path"] == "/" else guarded(send)
         await (self._api if self._is_api(scope) else self._pages)(scope, receive, send)
@@ -81,6 +85,12 @@ _WORDS = {
     405: "this address takes a form alone, and what it answered cannot be opened again: go back to the page with the form",
 }
 """What people are told in place of HTTP's own words."""
+
+
+def _has_one_host(scope: Scope) -> bool:
+    """Else what stands before control may have understood another than forms are compared with. HTTP/1.0 need not name any."""
+    hosts = sum(name == b"host" for name, _ in scope["headers"])
+    return hosts == 1 or (hosts == 0 and bool(scope["http_version"] == "1.0"))
 
 
 async def _http(request: Request, error: Exception) -> Response:

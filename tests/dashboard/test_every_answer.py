@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 
 import httpx
@@ -106,3 +107,16 @@ def test_a_file_of_another_version_is_not_kept(world: Api) -> None:
     plain = httpx.get(world.url + url("gtm.css"), headers={"Accept-Encoding": "gzip;q=0"}, trust_env=False)
     assert "content-encoding" not in plain.headers
     assert plain.text == right.text
+
+
+@pytest.mark.parametrize("hosts", [[], ["a.example", "b.example"], ["a.example", "a.example"]])
+@pytest.mark.parametrize("path", ["/sign-in", "/v1/status", "/"])
+def test_a_request_names_one_host(world: Api, hosts: list[str], path: str) -> None:
+    """Two could be understood in two ways; without one, nobody knows whose forms are ours."""
+    lines = "".join(f"Host: {one}\r\n" for one in hosts)
+    at = httpx.URL(world.url)
+    with socket.create_connection((at.host, at.port or 80), timeout=30) as raw:
+        raw.sendall(f"GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: raw.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"frame-ancestors" in answer
