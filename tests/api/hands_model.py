@@ -11,14 +11,12 @@ NOBODY_KNOWS = None
 class Credential:
     """A text of a token, or somebody's session without one.
 
-    `owner` None: it is from before owners were written down. `made_with` None: beside the database, or by no token at all. `account` is of who signed
-    in by an identity provider.
+    `owner` None: it is from before owners were written down. `made_with` None: beside the database, or by no token at all.
     """
 
     name: str
     owner: str | None
     made_with: Credential | None = None
-    account: str | None = None
     role: str = "admin"
     works: bool = True
 
@@ -44,17 +42,17 @@ class Model:
     def signs_in(self, name: str, account: str) -> Credential:
         """Somebody comes by the provider."""
         self.names.setdefault(name.lower(), set()).add(account)
-        return Credential(name, name, account=account)
+        return Credential(name, name)
 
     def people(self, name: str) -> set[str]:
-        """Who an owner is: the accounts of that name, or itself."""
+        """Who a name is: every account that has come by it, or itself."""
         return self.names.get(name.lower(), {name.lower()})
 
     def hands(self, one: Credential) -> set[str] | None:
         """In whose hands a credential is; None: nobody knows."""
         if one.owner is None:
             return NOBODY_KNOWS
-        mine = {one.account} if one.account else self.people(one.owner)
+        mine = self.people(one.owner)
         if one.made_with is None:
             return mine
         makers = self.hands(one.made_with)

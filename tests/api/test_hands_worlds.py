@@ -173,10 +173,10 @@ class World:
         self.texts[made] = text
         return made
 
-    def beside(self) -> None:
-        """A token that no other made: beside the database, or before owners were written down."""
+    def beside(self, *, known: bool = False) -> None:
+        """A token that no other made: beside the database or, unless it is `known` whose, before owners were written down."""
         made = self.token(self.one(admin=True, known=lambda one: one.name == "admin-one"))
-        old = self.draw(st.booleans())
+        old = not known and self.draw(st.booleans())
         with psycopg.connect(self.url, autocommit=True) as database:
             owner = None if old else made.owner
             database.execute(
@@ -332,6 +332,25 @@ def test_just_what_nobody_has_in_both_hands_passes(
     try:
         for _ in range(data.draw(st.integers(4, 25))):
             data.draw(st.sampled_from(world.steps()))()
+    finally:
+        world.close()
+
+
+@LOOSE
+@given(data=st.data())
+def test_whatever_people_are_called(server: Server, prepared_url: str, data: DataObject) -> None:
+    """Accounts that come by several names, names that several accounts come by, and tokens of these names: who is one stays one."""
+    world = World(server, prepared_url, data)
+    try:
+        for _ in range(2):
+            world.beside(known=True)
+        for _ in range(data.draw(st.integers(2, 4))):
+            world.sign_in()
+        able = [*world.people, *(one for one in world.texts if one.name != "admin-one")]
+        for _ in range(4):
+            by, author = (data.draw(st.sampled_from(able)) for _ in range(2))
+            world.approve(by)
+            world.try_it(author)
     finally:
         world.close()
 
