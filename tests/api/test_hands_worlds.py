@@ -390,3 +390,41 @@ def test_one_hand_never_opens_a_fence(server: Server, prepared_url: str, data: D
             assert not world.try_it(one)
     finally:
         world.close()
+
+
+def test_a_new_address_makes_nobody_two(server: Server, prepared_url: str) -> None:
+    """Who comes by another name is the same account; a name that others have come by since is theirs too, and nobody's less."""
+    admin = httpx.Client(base_url=server.url, trust_env=False, headers=_bearer(TOKENS[Role.ADMIN]))
+    made = admin.post("/v1/tokens", json={"name": "ann", "role": "admin", "owner": "ANN@example.com"}).json()
+    with psycopg.connect(prepared_url, autocommit=True) as database:
+        database.execute("UPDATE tokens SET makers = '{}' WHERE name = 'ann'")
+    token = httpx.Client(base_url=server.url, trust_env=False, headers=_bearer(made["token"]))
+    browser = httpx.Client(base_url=server.url, trust_env=False, timeout=60, headers=HTML)
+
+    def comes(subject: str, address: str) -> None:
+        browser.get("/sign-in/oidc")
+        answer = browser.get(CALLBACK, params={"state": "state", "code": f"{subject}|{address}"})
+        assert answer.status_code == 303, answer.text
+
+    def refused() -> str:
+        """What is said against what the browser approves of, as a change by the token."""
+        named = token.delete(RULE, params=REASON).json()["fingerprint"]
+        text = browser.get("/policy/residency-rules/gdpr/delete").text
+        fields = {name: re.findall(f'name="{name}" value="([^"]*)"', text)[0] for name in ("csrf", "draft")}
+        fields["draft"] = unescape(fields["draft"])
+        given = {"text": "", "do": "approve", "fingerprint": named, "approval": "case 4711"}
+        assert browser.post("/policy/draft", data={**fields, **given}).status_code == 303
+        answer = token.delete(RULE, params=REASON)
+        return "" if answer.status_code == 200 else str(answer.json()["detail"])
+
+    comes("7", "ann@example.com")
+    assert "both are `ann@example.com`'s" in refused()
+    comes("7", "ann@new.example")
+    assert "`ann@new.example` counts as one with `ann`: both are `ann@new.example`'s" in refused()
+    comes("8", "ann@example.com")
+    comes("7", "ann@new.example")
+    assert "`ann@new.example` counts as one with `ann`" in refused()
+    comes("9", "bob@example.com")
+    assert refused() == ""
+    for one in (admin, token, browser):
+        one.close()
