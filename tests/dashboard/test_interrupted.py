@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
+from contextlib import ExitStack
 from html import unescape
 
+import httpx
 import pytest
 
 from gtm.core.model.access import Role
+from gtm.dashboard.visits import _STRANGERS
 from tests.api.conftest import TOKENS, Api
 from tests.dashboard.conftest import HTML, People, Person, assert_inert
 
@@ -93,3 +97,26 @@ def test_signing_out_twice_asks_nothing(world: Api, people: People) -> None:
     person.page("/")
     signed_out(person)
     assert person.post("/sign-out", Origin=world.url).url.path == "/sign-in"
+
+
+def test_strangers_have_little_kept(world: Api) -> None:
+    """So many forms of those who are not signed in are read at once; with one more nobody's is kept, and then again."""
+    at, body = httpx.URL(world.url), b"reason=" + b"x" * 1000
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: {at.host}:{at.port}\r\nOrigin: {world.url}\r\n"
+        f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode()
+
+    def status() -> int:
+        answer = httpx.post(
+            world.url + PATH, data=DRAIN, headers=HTML | {"Origin": world.url}, trust_env=False
+        )
+        return answer.status_code
+
+    assert status() == 401
+    with ExitStack() as slow:
+        for _ in range(_STRANGERS):
+            one = slow.enter_context(socket.create_connection((at.host, at.port or 80), timeout=30))
+            one.sendall(head + body[:-1])
+        assert 303 in (status() for _ in range(1000))
+    assert 401 in (status() for _ in range(1000))
