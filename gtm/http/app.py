@@ -27,22 +27,10 @@ from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client
 from gtm.handoff import jwks
-from gtm.http.access import Grant, check_subject
-from gtm.http.callers import Callers
-from gtm.http.corrections import Corrections
-from gtm.http.described import DESCRIPTION
-from gtm.http.handoffs import Handoffs
-from gtm.http.incoming import SAID, Incoming, Receive, Scope, Send
-from gtm.http.lookup import (
-    MAX_BATCH_BYTES,
-    Lookup,
-    Queries,
-    check_value,
-    parse_batch,
-    parse_item,
-    read_priority,
-)
-from gtm.http.pages import REDIRECT, Page
+from gtm.http.answers.corrections import Corrections
+from gtm.http.answers.handoffs import Handoffs
+from gtm.http.answers.routes import Locate, LookupRoute, RedirectRoute, Routes
+from gtm.http.description.document import DESCRIPTION
 from gtm.http.problems import (
     NO_STORE,
     ProblemError,
@@ -51,8 +39,20 @@ from gtm.http.problems import (
     json_response,
     response_of,
 )
-from gtm.http.routes import Locate, LookupRoute, RedirectRoute, Routes
-from gtm.http.samples import Intake, SamplePages
+from gtm.http.requests.access import Grant, check_subject
+from gtm.http.requests.callers import Callers
+from gtm.http.requests.incoming import SAID, Incoming, Receive, Scope, Send
+from gtm.http.requests.lookup import (
+    MAX_BATCH_BYTES,
+    Lookup,
+    Queries,
+    check_value,
+    parse_batch,
+    parse_item,
+    read_priority,
+)
+from gtm.http.requests.pages import REDIRECT, Page
+from gtm.http.samples.intake import Intake, SamplePages
 from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts
 

@@ -35,8 +35,8 @@ from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
 from gtm.handoff.jwt import Signer, made, parsed
+from gtm.http.answers.quotas import QuotaGate
 from gtm.http.app import EdgeOptions
-from gtm.http.quotas import QuotaGate
 from tests.core.strategies import quick
 from tests.http.world import NOW, Edge, health, locate, policy, replace_service
 

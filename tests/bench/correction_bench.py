@@ -22,10 +22,10 @@ from gtm.core.balance.spill.room import Room, Slots
 from gtm.core.model.requests import Location
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client
-from gtm.http.corrections import Corrections
-from gtm.http.lookup import Lookup
-from gtm.http.resolved import ResolvedRequest
-from gtm.http.routes import Routes
+from gtm.http.answers.corrections import Corrections
+from gtm.http.answers.resolved import ResolvedRequest
+from gtm.http.answers.routes import Routes
+from gtm.http.requests.lookup import Lookup
 from gtm.telemetry import Counts
 
 _BERLIN = Location("DE", None, "EU", 52.5, 13.4, 3320, "81.2.69.0/24", 24, "geoip")

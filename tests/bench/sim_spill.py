@@ -1,7 +1,7 @@
 """Spill-back in the spillover simulation: gtm's plan, corrected by edges, by pushes between balancers, or by both.
 
 Corrections, pushes, the pace of reports and what counts as room are those of `gtm.core.balance.spill`. Tokens are earned from the
-requests that edges and balancers see (`gtm.core.quota.earned`) and spent through the gate of `gtm.http.quotas`; or, to compare, leased by
+requests that edges and balancers see (`gtm.core.quota.earned`) and spent through the gate of `gtm.http.answers.quotas`; or, to compare, leased by
 the ledger of `gtm.core.quota` at the rates that the shares come to.
 """
 
@@ -25,7 +25,7 @@ from gtm.core.quota.earned import Sight, Worth, earned
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.ledger import LeaseLedger
 from gtm.core.quota.names import QuotaName, QuotaText
-from gtm.http.quotas import QuotaGate
+from gtm.http.answers.quotas import QuotaGate
 from tests.bench.sim_queue import SlotQueue
 from tests.bench.sim_strategies import Planned, Report
 

@@ -18,7 +18,7 @@ from gtm.core.decision.decide import decide
 from gtm.core.decision.endpoints import serving
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority
-from gtm.http import resolved
+from gtm.http.answers import resolved
 from tests.core.strategies import quick
 
 from .answers import SCENES, World

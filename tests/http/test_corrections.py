@@ -32,7 +32,7 @@ from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, 
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import AccessMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
 from gtm.handoff.jwt import made
-from gtm.http import resolved
+from gtm.http.answers import resolved
 from gtm.http.app import EdgeOptions
 from tests.core.balance.spill import model
 from tests.core.strategies import quick
@@ -827,13 +827,13 @@ def test_nobody_but_the_edge_s_http_tier_asks_an_edge_s_corrections() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom)
         and node.module
-        in ("gtm.core.balance.spill.corrector", "gtm.core.balance.spill.edge", "gtm.http.corrections")
+        in ("gtm.core.balance.spill.corrector", "gtm.core.balance.spill.edge", "gtm.http.answers.corrections")
         and not {"Way"}.issuperset(one.name for one in node.names)
     }
     assert {user for user in users if not user.startswith("gtm/core/balance/spill/")} == {
         "gtm/http/app.py",
-        "gtm/http/corrections.py",
-        "gtm/http/resolved.py",
-        "gtm/http/routes.py",
+        "gtm/http/answers/corrections.py",
+        "gtm/http/answers/resolved.py",
+        "gtm/http/answers/routes.py",
         "gtm/runtime/edge/worker/servers.py",
     }

@@ -15,7 +15,7 @@ from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
-from gtm.http.described import document
+from gtm.http.description.document import document
 from gtm.http.problems import CODES
 from tests.effort import examples
 from tests.http.world import TOKENS, Edge

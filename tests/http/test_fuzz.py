@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.http import incoming
+from gtm.http.answers.routes import LookupRoute, Routes
 from gtm.http.app import EdgeOptions
-from gtm.http.lookup import Lookup
-from gtm.http.routes import LookupRoute, Routes
+from gtm.http.requests import incoming
+from gtm.http.requests.lookup import Lookup
 from tests.effort import examples
 from tests.http.world import Edge, locate, regions
 

@@ -22,11 +22,11 @@ from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.geoip.address import parse_address
 from gtm.geoip.client import Client
-from gtm.http.lookup import Queries, parse_query
+from gtm.http.answers.prepared import Prepared
+from gtm.http.answers.resolved import ResolvedRequest
 from gtm.http.memory import Memory
-from gtm.http.prepared import Prepared
 from gtm.http.problems import ProblemError, Response, json_response
-from gtm.http.resolved import ResolvedRequest
+from gtm.http.requests.lookup import Queries, parse_query
 from tests.core.strategies import COUNTRIES, DATA_CLASSES, SHIPPED, TENANTS, World, quick, requests, worlds
 
 CLIENTS = tuple(Client.plain(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gtm.core.quota.buckets import WINDOW, depth
 from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
-from gtm.http.quotas import QuotaGate
+from gtm.http.answers.quotas import QuotaGate
 from tests.core.strategies import quick
 
 

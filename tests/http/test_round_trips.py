@@ -23,10 +23,10 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.compile import compile_policy
 from gtm.demo.policy import demo_policy
 from gtm.geoip.reader import Locator
-from gtm.http.access import Reporter
-from gtm.http.beacons import PREFLIGHT, target_url
 from gtm.http.problems import ProblemError
-from gtm.http.samples import (
+from gtm.http.requests.access import Reporter
+from gtm.http.samples.beacons import PREFLIGHT, target_url
+from gtm.http.samples.intake import (
     MAX_BEACON_BYTES,
     MAX_BEACON_SAMPLES,
     MAX_SAMPLES,

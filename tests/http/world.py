@@ -23,9 +23,9 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
+from gtm.http.answers.corrections import Corrections
+from gtm.http.answers.handoffs import Handoffs
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.http.corrections import Corrections
-from gtm.http.handoffs import Handoffs
 from gtm.telemetry import Counts
 
 NOW = 1_800_000_000.0

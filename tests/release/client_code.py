@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gtm.api.app import create_app
-from gtm.http import described
+from gtm.http.description import document as edge
 from gtm.storage.session import Database
 
 TARGET = Path("gtm/client/generated")
@@ -30,13 +30,13 @@ _WIDTH = 108
 
 
 def control_document() -> dict[str, Any]:
-    """The OpenAPI document of control; that of edges is `gtm.http.described`'s."""
+    """The OpenAPI document of control; that of edges is `gtm.http.description`'s."""
     return create_app(Database("postgresql+psycopg://nobody@127.0.0.1:9/none")).openapi()
 
 
 def sources() -> dict[str, str]:
     """File name → text of all that is generated, formatted."""
-    found = {**written(control_document(), "control"), **written(described.document(), "edge")}
+    found = {**written(control_document(), "control"), **written(edge.document(), "edge")}
     found["__init__.py"] = '"""Written by `make client` from the OpenAPI documents; do not edit."""\n'
     return {name: _formatted(text) for name, text in sorted(found.items())}
 

@@ -31,8 +31,8 @@ from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder
 from gtm.geoip.reader import Locator
-from gtm.http.quotas import QuotaGate
-from gtm.http.samples import Intake
+from gtm.http.answers.quotas import QuotaGate
+from gtm.http.samples.intake import Intake
 from gtm.runtime.balancer.access_log import AccessLog
 from gtm.runtime.balancer.admin import Page
 from gtm.runtime.balancer.backends_file import BackendsFile

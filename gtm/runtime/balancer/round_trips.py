@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from gtm.core.latency.samples import Interval, SampleMethod
 from gtm.geoip.client import peer_address
-from gtm.http.access import Reporter
-from gtm.http.samples import Intake, Posted
+from gtm.http.requests.access import Reporter
+from gtm.http.samples.intake import Intake, Posted
 from gtm.settings import Network
 
 LOOK_EVERY = 1.0

@@ -18,7 +18,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 from gtm.core.policy.compile import compile_policy
-from gtm.http.samples import Intake
+from gtm.http.samples.intake import Intake
 from gtm.runtime.balancer.round_trips import INTERVAL, MOST, RoundTrips, min_rtt_ms
 from tests import uvloops
 from tests.core.strategies import quick

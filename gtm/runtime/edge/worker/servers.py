@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from math import inf
 
 from gtm.dns.io.server import DnsServer
+from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.http.corrections import Corrections
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import FINISH
 from gtm.runtime.edge.orphans import own_listeners

@@ -44,9 +44,9 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import GeoIPError, Locator
-from gtm.http.handoffs import Handoffs
-from gtm.http.quotas import QuotaGate
-from gtm.http.samples import Intake
+from gtm.http.answers.handoffs import Handoffs
+from gtm.http.answers.quotas import QuotaGate
+from gtm.http.samples.intake import Intake
 from gtm.runtime.edge.line.link import WorkerEnd
 from gtm.runtime.edge.line.messages import (
     CountsMessage,

@@ -9,8 +9,8 @@ from gtm.core.model.access import Role, TokenGrant
 from gtm.feed.current import CurrentView
 from gtm.geoip.address import Address
 from gtm.geoip.client import Client, ClientFinder, peer_address
-from gtm.http.access import Grant, Reporter, check_scraper, judged, reporter_of
-from gtm.http.incoming import LISTS, Incoming
+from gtm.http.requests.access import Grant, Reporter, check_scraper, judged, reporter_of
+from gtm.http.requests.incoming import LISTS, Incoming
 from gtm.settings import Network
 
 Forwarded = tuple[bytes | None, bytes | None]

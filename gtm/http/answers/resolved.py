@@ -18,8 +18,8 @@ from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
-from gtm.http.corrections import RouterCorrections
-from gtm.http.handoffs import Handoffs
+from gtm.http.answers.corrections import RouterCorrections
+from gtm.http.answers.handoffs import Handoffs
 from gtm.http.problems import problem
 from gtm.telemetry import decision_key
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gtm.http.incoming import Incoming, Receive, Send
+    from gtm.http.answers.routes import Routes
     from gtm.http.problems import Headers, Response
-    from gtm.http.routes import Routes
+    from gtm.http.requests.incoming import Incoming, Receive, Send
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Locati
 from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
 from gtm.handoff import carried
-from gtm.http.corrections import Corrections
-from gtm.http.handoffs import Handoffs
-from gtm.http.lookup import Lookup
-from gtm.http.prepared import Prepared
+from gtm.http.answers.corrections import Corrections
+from gtm.http.answers.handoffs import Handoffs
+from gtm.http.answers.prepared import Prepared
+from gtm.http.answers.resolved import ResolvedRequest
 from gtm.http.problems import Head, ProblemError, Response, head_of, json_response
-from gtm.http.resolved import ResolvedRequest
+from gtm.http.requests.lookup import Lookup
 
 Locate = Callable[[bytes], Location]
 """Where an address is, given in network order."""

@@ -19,9 +19,9 @@ from gtm.core.model.services import Handoff
 from gtm.core.quota.earned import Worth
 from gtm.handoff import jwks
 from gtm.handoff.jwt import Signer
-from gtm.http.incoming import Incoming
-from gtm.http.pages import Page
 from gtm.http.problems import Headers, Response, response_of
+from gtm.http.requests.incoming import Incoming
+from gtm.http.requests.pages import Page
 
 _NONCE = 12
 """Random bytes of a nonce."""

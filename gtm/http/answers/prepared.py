@@ -34,9 +34,9 @@ from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.view import View
 from gtm.core.model.regions import Endpoint
+from gtm.http.answers.resolved import ResolvedRequest
 from gtm.http.memory import Memory
 from gtm.http.problems import Head, Response, head_of, json_headers
-from gtm.http.resolved import ResolvedRequest
 
 ROOM = 16 * 1024 * 1024
 """Bytes of one generation of prepared answers."""

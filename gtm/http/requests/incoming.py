@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import quote, unquote
 
-from gtm.http.pages import OTHER
 from gtm.http.problems import ProblemError
+from gtm.http.requests.pages import OTHER
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -26,14 +26,14 @@ from gtm.core.model.access import matches
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address, parse_address
-from gtm.http import beacons
-from gtm.http.access import Reporter
-from gtm.http.callers import Callers
-from gtm.http.incoming import Incoming, Receive, Send
-from gtm.http.lookup import Lookup
-from gtm.http.pages import Page
+from gtm.http.answers.routes import Routes
 from gtm.http.problems import Headers, ProblemError, Response, json_response
-from gtm.http.routes import Routes
+from gtm.http.requests.access import Reporter
+from gtm.http.requests.callers import Callers
+from gtm.http.requests.incoming import Incoming, Receive, Send
+from gtm.http.requests.lookup import Lookup
+from gtm.http.requests.pages import Page
+from gtm.http.samples import beacons
 from gtm.telemetry import Counts
 
 MAX_BEACON_BYTES = 16 * 1024

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.regions import Endpoint, Probe, ProbeType
-from gtm.http.lookup import check_value
+from gtm.http.answers.resolved import ResolvedRequest
 from gtm.http.problems import ProblemError, Response, json_response, response_of
-from gtm.http.resolved import ResolvedRequest
+from gtm.http.requests.lookup import check_value
 
 MAX_TARGETS = 5
 _NEAREST = 3

@@ -1,0 +1,1 @@
+"""What an edge answers: decisions, remembered and rendered."""

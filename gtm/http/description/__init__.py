@@ -1,0 +1,1 @@
+"""What an edge takes and answers over HTTP, as its OpenAPI document."""

@@ -1,0 +1,1 @@
+"""Round trips that browsers and balancers post."""
