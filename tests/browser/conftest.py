@@ -91,6 +91,7 @@ def visit(browser: Browser, demo: System) -> Iterator[Open]:
         )
         page.goto(control_url(demo) + _link(demo, role))
         page.get_by_role("button", name="Sign in as").click()
+        page.wait_for_url(lambda url: "/sign-in/" not in url)
         if path != "/":
             page.goto(control_url(demo) + path)
         return page
