@@ -85,8 +85,8 @@ def readyz() -> Call[types.Readiness]:
 
 
 def beacon_targets(*, service: str) -> Call[types.Targets]:
-    """Regions that the caller may measure. At most five to which it may be sent now, shuffled. For pages
-    of any origin.
+    """Regions that the caller may measure. At most 5 to which it may be sent now, shuffled. For pages of
+    any origin.
 
     Args:
         service: Name of the service.

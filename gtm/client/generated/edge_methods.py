@@ -75,8 +75,8 @@ class EdgeMethods(Session):
         return self.send(calls.readyz()).value
 
     def beacon_targets(self, *, service: str) -> types.Targets:
-        """Regions that the caller may measure. At most five to which it may be sent now, shuffled. For pages
-        of any origin.
+        """Regions that the caller may measure. At most 5 to which it may be sent now, shuffled. For pages of
+        any origin.
 
         Args:
             service: Name of the service.
@@ -158,8 +158,8 @@ class AsyncEdgeMethods(AsyncSession):
         return (await self.send(calls.readyz())).value
 
     async def beacon_targets(self, *, service: str) -> types.Targets:
-        """Regions that the caller may measure. At most five to which it may be sent now, shuffled. For pages
-        of any origin.
+        """Regions that the caller may measure. At most 5 to which it may be sent now, shuffled. For pages of
+        any origin.
 
         Args:
             service: Name of the service.

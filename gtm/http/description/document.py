@@ -15,6 +15,8 @@ from gtm import __version__
 from gtm.http.description.schemas import LOOKUP, TEXT, ref, schemas, value
 from gtm.http.problems import CODES, response_of
 from gtm.http.requests.lookup import MAX_VALUE
+from gtm.http.samples.beacons import MAX_TARGETS
+from gtm.http.samples.intake import MAX_BEACON_BYTES, MAX_BEACON_SAMPLES, MAX_SAMPLES, MAX_SAMPLES_BYTES
 
 
 def document() -> dict[str, Any]:
@@ -85,7 +87,7 @@ def _paths() -> dict[str, Any]:
             "get": _operation(
                 "beacon_targets",
                 "Regions that the caller may measure",
-                "At most five to which it may be sent now, shuffled. For pages of any origin.",
+                f"At most {MAX_TARGETS} to which it may be sent now, shuffled. For pages of any origin.",
                 parameters=[
                     {
                         "name": "service",
@@ -106,7 +108,7 @@ def _paths() -> dict[str, Any]:
             "post": _operation(
                 "send_beacons",
                 "Round trips that a browser measured",
-                "The client is the caller. At most 64 in 16 KiB.",
+                f"The client is the caller. At most {MAX_BEACON_SAMPLES} in {MAX_BEACON_BYTES // 1024} KiB.",
                 body="Beacons",
                 answers={
                     "200": _json("What became of them.", "Taken"),
@@ -118,7 +120,7 @@ def _paths() -> dict[str, Any]:
             "post": _operation(
                 "send_latency_samples",
                 "Round trips that a balancer measured",
-                "With a token of role `balancer`, `reporter` or `edge`. At most 5,000 in 1 MiB.",
+                f"With a token of role `balancer`, `reporter` or `edge`. At most {MAX_SAMPLES:,} in {MAX_SAMPLES_BYTES // 1024**2} MiB.",
                 body="Samples",
                 answers={
                     "200": _json("What became of them.", "Taken"),

@@ -11,6 +11,7 @@ from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus
 from gtm.http.problems import CODES
 from gtm.http.requests.lookup import MAX_BATCH, MAX_VALUE
+from gtm.http.samples.intake import MAX_BEACON_SAMPLES, MAX_SAMPLES
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -216,11 +217,12 @@ def _others() -> dict[str, Any]:
         "Readiness": _object("It answers.", status=TEXT, revision=_WHOLE, epoch=_WHOLE),
         "Targets": _object("Regions to measure.", targets=_list(_object("One.", region=TEXT, url=TEXT))),
         "Beacons": _object(
-            "What a browser measured.", samples=_list(_object("One.", **measured), maxItems=64)
+            "What a browser measured.",
+            samples=_list(_object("One.", **measured), maxItems=MAX_BEACON_SAMPLES),
         ),
         "Samples": _object(
             "What a balancer measured.",
-            samples=_list(_object("One.", client=TEXT, **measured), maxItems=5000),
+            samples=_list(_object("One.", client=TEXT, **measured), maxItems=MAX_SAMPLES),
         ),
         "Taken": _object(
             "What became of samples.",
